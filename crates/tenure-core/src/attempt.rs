@@ -1,0 +1,132 @@
+//! One acquisition from the first try to its end, as a machine: what happened goes in, what to
+//! do next comes out.
+//!
+//! A driver (the engine of the `tenure` crate, or a test) carries out the effects against a store
+//! and reports back. The machine knows nothing of files, threads or signals. It decides the order
+//! in which things may happen, above all that a claim which gives up **leaves the list before the
+//! caller is told**, so that nobody waits behind somebody who has gone home.
+
+use crate::claims::{Advance, Entering, Predecessor, Refusal};
+use alloc::string::String;
+
+/// What the driver has to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Effect {
+    /// Enter the list; report [`Input::Entered`].
+    Enter,
+    /// Sleep until the claim before ends, the time is up, or somebody interrupts; report
+    /// [`Input::Woken`], [`Input::Expired`] or [`Input::Interrupted`].
+    Sleep {
+        /// The claim to sleep behind.
+        behind: Predecessor,
+    },
+    /// Look whether the claim holds now; report [`Input::Advanced`].
+    Look,
+    /// Take the claim out of the list; report [`Input::Left`].
+    Leave,
+    /// The attempt is over.
+    Finish(Outcome),
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// The store answered to [`Effect::Enter`].
+    Entered(Entering),
+    /// The sleep ended, for whatever reason worth a look.
+    Woken,
+    /// The time is up.
+    Expired,
+    /// The caller does not want to wait any longer.
+    Interrupted,
+    /// The store answered to [`Effect::Look`].
+    Advanced(Advance),
+    /// The claim has left the list.
+    Left,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The lock is held.
+    Granted {
+        /// The claim's ticket.
+        ticket: u64,
+        /// Its fencing token.
+        token: u64,
+    },
+    /// It was held already, by an earlier claim of the same owner.
+    Yours {
+        /// That claim's ticket.
+        ticket: u64,
+        /// Its fencing token.
+        token: u64,
+    },
+    /// It was refused without waiting, or a stale claim in front wants a person's decision.
+    Refused(Refusal),
+    /// The time was up.
+    TimedOut,
+    /// The caller interrupted.
+    Interrupted,
+    /// Somebody asked this claim to stop before it held anything.
+    Superseded {
+        /// By whom.
+        by: String,
+    },
+}
+
+/// The machine. Start with [`Attempt::start`], feed [`Attempt::on`].
+#[derive(Debug, Default)]
+pub struct Attempt {
+    ticket: u64,
+    giving_up: Option<Outcome>,
+}
+
+impl Attempt {
+    /// A fresh attempt and its first effect.
+    pub fn start() -> (Self, Effect) {
+        (Self::default(), Effect::Enter)
+    }
+
+    /// What to do after `input`.
+    ///
+    /// An input that does not fit the state (a wake-up that was overtaken by the end of the time,
+    /// say) leads to another look, never to a grant: only the store's own answer grants.
+    pub fn on(&mut self, input: Input) -> Effect {
+        match input {
+            Input::Entered(Entering::Granted { ticket, token }) => {
+                Effect::Finish(Outcome::Granted { ticket, token })
+            }
+            Input::Entered(Entering::Yours { ticket, token }) => {
+                Effect::Finish(Outcome::Yours { ticket, token })
+            }
+            Input::Entered(Entering::Refused(refusal)) => Effect::Finish(Outcome::Refused(refusal)),
+            Input::Entered(Entering::Queued { ticket, behind }) => {
+                self.ticket = ticket;
+                Effect::Sleep { behind }
+            }
+            Input::Woken => Effect::Look,
+            Input::Expired => self.give_up(Outcome::TimedOut),
+            Input::Interrupted => self.give_up(Outcome::Interrupted),
+            Input::Advanced(Advance::Granted { token }) => Effect::Finish(Outcome::Granted {
+                ticket: self.ticket,
+                token,
+            }),
+            Input::Advanced(Advance::Behind(behind)) => Effect::Sleep { behind },
+            Input::Advanced(Advance::Cancelled { by }) => self.give_up(Outcome::Superseded { by }),
+            Input::Advanced(Advance::Blocked(refusal)) => self.give_up(Outcome::Refused(refusal)),
+            // The list was begun anew under another file: the place is gone, so queue again.
+            Input::Advanced(Advance::Gone) => Effect::Enter,
+            Input::Left => match self.giving_up.take() {
+                Some(outcome) => Effect::Finish(outcome),
+                None => Effect::Finish(Outcome::Interrupted),
+            },
+        }
+    }
+
+    fn give_up(&mut self, outcome: Outcome) -> Effect {
+        self.giving_up = Some(outcome);
+        Effect::Leave
+    }
+}

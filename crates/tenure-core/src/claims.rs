@@ -1,0 +1,607 @@
+//! The ordered list of claims on one lock, and every change that may be made to it.
+//!
+//! An exclusive claim holds once no live claim stands before it. Each method here is one
+//! transition: it takes the list as it was read under the store's guard, says what happened, and
+//! leaves the list as it has to be written back in **one** conditional write. A process that dies
+//! before that write has changed nothing; one that dies after it leaves a whole list, in which
+//! its claim is recognised as dead by its evidence and swept by whoever comes next.
+//!
+//! Dead claims are swept only where they stand directly before somebody who asks. Whoever stands
+//! further in front is looked after by the claim behind it, so a change costs the same with two
+//! waiters and with a thousand.
+
+use crate::decision::{Asker, Decision, Reason, decide};
+use crate::event::{Event, Takeover};
+use crate::holder::Holder;
+use crate::lease::Lease;
+use crate::policy::Policy;
+use crate::standing::{Beacon, Evidence, Standing, judge, unreadable};
+use crate::time::{Now, Stamp};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The largest number that every JSON reader keeps exactly. Tickets and tokens stay at or below.
+const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+/// How a claim is kept alive once it is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// By a process that keeps the claim's beacon, or whose command inherited it.
+    Kernel,
+    /// By its record: an owner's process, or a ttl.
+    Detached,
+}
+
+/// One place in the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The position: smaller stands before larger. Never used twice on one lock.
+    pub ticket: u64,
+    /// The fencing token, once the claim is granted.
+    pub token: Option<u64>,
+    /// How it lives.
+    pub kind: Kind,
+    /// Who made it.
+    pub holder: Holder,
+    /// When it entered the list.
+    pub entered: Stamp,
+    /// When it was granted.
+    pub since: Option<Stamp>,
+    /// Its ttl and last renewal.
+    pub lease: Lease,
+}
+
+/// A request to stop, aimed at one ticket and ignored for every other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancel {
+    /// Whom it is aimed at.
+    pub ticket: u64,
+    /// Who asks, for the holder's message.
+    pub by: String,
+    /// When.
+    pub at: Stamp,
+}
+
+/// What is remembered of past holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct History {
+    /// How many holds have ended by release.
+    pub holds: u64,
+    /// A moving mean of their length, in milliseconds; the last eight weigh most.
+    pub mean_ms: u64,
+}
+
+impl History {
+    /// Counts one hold.
+    pub(crate) fn remember(&mut self, held_ms: u64) {
+        let weight = (self.holds + 1).min(8);
+        let mean = u128::from(self.mean_ms) * u128::from(weight - 1) + u128::from(held_ms);
+        self.mean_ms = u64::try_from(mean / u128::from(weight)).unwrap_or(u64::MAX);
+        self.holds = self.holds.saturating_add(1);
+    }
+}
+
+/// Everything that is kept about one lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The last number drawn, for tickets and tokens alike. It only rises.
+    pub last: u64,
+    /// Past holds.
+    pub history: History,
+    /// A pending request to stop.
+    pub cancel: Option<Cancel>,
+    /// The claims in order.
+    pub claims: Vec<Claim>,
+}
+
+/// How much a caller insists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// Not at all.
+    No,
+    /// Force was asked for.
+    Asked,
+    /// Force was asked for and confirmed by a second, explicit yes.
+    Confirmed,
+}
+
+/// Whether a caller waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// As the profile does by default.
+    Default,
+    /// Never.
+    AtOnce,
+    /// It queues; for how long is the engine's affair.
+    Queue,
+}
+
+/// A claim that wants to enter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Who, and what for.
+    pub holder: Holder,
+    /// How it will live.
+    pub kind: Kind,
+    /// Its ttl in milliseconds.
+    pub ttl_ms: u64,
+    /// How much it insists.
+    pub force: Force,
+    /// Whether it waits.
+    pub patience: Patience,
+}
+
+/// The claim that a waiter stands behind, and what to sleep on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Predecessor {
+    /// Its beacon is lit; the kernel says when it goes out.
+    Beacon {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// Only its record speaks: sleep on its process, its ttl and a change of the record.
+    Record(Box<Claim>),
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// What stands in the way.
+    pub standing: Standing,
+    /// The claim that does, where it could be read.
+    pub blocker: Option<Box<Claim>>,
+}
+
+/// What entering did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entering {
+    /// The lock is held.
+    Granted {
+        /// The claim's ticket.
+        ticket: u64,
+        /// Its fencing token.
+        token: u64,
+    },
+    /// The claim stands in the queue.
+    Queued {
+        /// Its ticket.
+        ticket: u64,
+        /// What it stands behind.
+        behind: Predecessor,
+    },
+    /// The caller has the lock already, by an earlier claim of its own.
+    Yours {
+        /// That claim's ticket.
+        ticket: u64,
+        /// Its fencing token.
+        token: u64,
+    },
+    /// No claim was made.
+    Refused(Refusal),
+}
+
+/// What a waiter found after waking up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Advance {
+    /// It holds the lock.
+    Granted {
+        /// Its fencing token.
+        token: u64,
+    },
+    /// It stands behind another one.
+    Behind(Predecessor),
+    /// It was asked to stop before it held anything.
+    Cancelled {
+        /// By whom.
+        by: String,
+    },
+    /// A claim in front is stale, and this profile does not take it over unasked.
+    Blocked(Refusal),
+    /// The claim is not in the list.
+    Gone,
+}
+
+impl Entry {
+    /// Draws the next number: above every earlier one and, as long as the clock is sane, above
+    /// every number that was drawn on a record that got lost.
+    fn draw(&mut self, now: &Now) -> u64 {
+        let by_clock = if now.wall_us <= NUMBER_MAX {
+            now.wall_us
+        } else {
+            0
+        };
+        self.last = self.last.saturating_add(1).max(by_clock);
+        self.last
+    }
+
+    /// Raises the counter to at least `floor`.
+    pub fn raise(&mut self, floor: u64) {
+        self.last = self.last.max(floor);
+    }
+
+    /// The claim with this ticket.
+    pub fn claim(&self, ticket: u64) -> Option<&Claim> {
+        self.claims.iter().find(|claim| claim.ticket == ticket)
+    }
+
+    /// The claim with this ticket, to change it.
+    pub fn claim_mut(&mut self, ticket: u64) -> Option<&mut Claim> {
+        self.claims.iter_mut().find(|claim| claim.ticket == ticket)
+    }
+
+    /// How many claims stand before this ticket.
+    pub fn position(&self, ticket: u64) -> Option<usize> {
+        self.claims.iter().position(|claim| claim.ticket == ticket)
+    }
+
+    /// Whether a pending request to stop is aimed at this ticket.
+    pub fn is_cancelled(&self, ticket: u64) -> bool {
+        self.cancel
+            .as_ref()
+            .is_some_and(|cancel| cancel.ticket == ticket)
+    }
+
+    /// Takes a claim out, together with a request to stop that was aimed at it.
+    pub(crate) fn remove(&mut self, ticket: u64) -> Option<Claim> {
+        let index = self.position(ticket)?;
+        if self.is_cancelled(ticket) {
+            self.cancel = None;
+        }
+        Some(self.claims.remove(index))
+    }
+
+    /// Asks the claim with this ticket to stop. False if there is none.
+    pub fn ask_to_stop(&mut self, ticket: u64, by: String, now: &Now) -> bool {
+        if self.claim(ticket).is_none() {
+            return false;
+        }
+        self.cancel = Some(Cancel {
+            ticket,
+            by,
+            at: now.stamp(),
+        });
+        true
+    }
+
+    /// A new claim enters at the end of the list, or is refused and the list stays as it was
+    /// (apart from dead claims that were swept on the way, and from a request to stop).
+    ///
+    /// `evidence` is asked about one claim after the other, from the end, and no further than the
+    /// first live one. `events` receives what happened.
+    pub fn enter(
+        &mut self,
+        policy: &Policy,
+        request: Request,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+        events: &mut Vec<Event>,
+    ) -> Entering {
+        if request.kind == Kind::Detached
+            && let Some(own) = self.own_hold(policy, &request, now, &mut evidence)
+        {
+            return own;
+        }
+        let nearest = loop {
+            match self.nearest_before(self.claims.len(), policy, now, &mut evidence, events) {
+                Before::Nobody => return self.admit(request, now, None, events),
+                Before::Live(behind) => break behind,
+                // A stale claim that wants force is overcome here by a caller who brought it.
+                Before::Stale(refusal) if request.force == Force::No => {
+                    return Entering::Refused(refusal);
+                }
+                Before::Stale(refusal) => {
+                    let Some(blocker) = refusal.blocker else {
+                        continue;
+                    };
+                    self.oust(blocker.ticket, refusal.standing, events);
+                }
+            }
+        };
+        let holder = self.first_live(policy, now, &mut evidence);
+        let decision = decide(
+            policy,
+            holder.standing,
+            request.force,
+            request.patience,
+            Asker::Other,
+        );
+        let refuse = |reason| {
+            Entering::Refused(Refusal {
+                reason,
+                standing: holder.standing,
+                blocker: self.claim(holder.ticket).cloned().map(Box::new),
+            })
+        };
+        match decision {
+            Decision::Refuse(reason) => refuse(reason),
+            Decision::Override => {
+                self.oust(holder.ticket, holder.standing, events);
+                match self.nearest_before(self.claims.len(), policy, now, &mut evidence, events) {
+                    Before::Nobody => self.admit(request, now, None, events),
+                    Before::Live(behind) => self.admit(request, now, Some(behind), events),
+                    Before::Stale(refusal) => Entering::Refused(refusal),
+                }
+            }
+            Decision::AskToStop => {
+                let by = request.holder.request_id.as_str().into();
+                if self.ask_to_stop(holder.ticket, by, now) {
+                    events.push(Event::CancelRequested {
+                        ticket: holder.ticket,
+                    });
+                }
+                if request.patience == Patience::AtOnce {
+                    return Entering::Refused(Refusal {
+                        reason: Reason::Held,
+                        standing: holder.standing,
+                        blocker: self.claim(holder.ticket).cloned().map(Box::new),
+                    });
+                }
+                self.admit(request, now, Some(nearest), events)
+            }
+            // The rest cannot come out for a live claim of somebody else; waiting is always safe.
+            Decision::Wait | Decision::Grant | Decision::TakeOver | Decision::Yours => {
+                self.admit(request, now, Some(nearest), events)
+            }
+        }
+    }
+
+    /// A waiter has woken up and looks whether it holds.
+    pub fn advance(
+        &mut self,
+        policy: &Policy,
+        ticket: u64,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+        events: &mut Vec<Event>,
+    ) -> Advance {
+        let Some(index) = self.position(ticket) else {
+            return Advance::Gone;
+        };
+        if let Some(cancel) = self.cancel.as_ref().filter(|c| c.ticket == ticket) {
+            return Advance::Cancelled {
+                by: cancel.by.clone(),
+            };
+        }
+        match self.nearest_before(index, policy, now, &mut evidence, events) {
+            Before::Live(behind) => Advance::Behind(behind),
+            Before::Stale(refusal) => Advance::Blocked(refusal),
+            Before::Nobody => {
+                let token = self.draw(now);
+                let Some(claim) = self.claim_mut(ticket) else {
+                    return Advance::Gone;
+                };
+                claim.grant(token, now);
+                events.push(Event::Acquired { token });
+                Advance::Granted { token }
+            }
+        }
+    }
+
+    /// Names the command of a supervised claim once it runs. False if the claim is not there.
+    pub fn name_command(&mut self, ticket: u64, command: crate::Process) -> bool {
+        match self.claim_mut(ticket) {
+            Some(claim) => {
+                claim.holder.command = Some(command);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sweeps every claim that the policy takes over unasked, and says which they were.
+    pub fn sweep(
+        &mut self,
+        policy: &Policy,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> Vec<Claim> {
+        let mut swept = Vec::new();
+        let mut index = 0;
+        while let Some(claim) = self.claims.get(index) {
+            let standing = judge(policy, claim, &evidence(claim), now);
+            let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
+            if matches!(standing, Standing::Stale(_)) && decision == Decision::TakeOver {
+                let ticket = claim.ticket;
+                swept.extend(self.remove(ticket));
+            } else {
+                index += 1;
+            }
+        }
+        swept
+    }
+
+    /// What the lock as a whole amounts to: its first live claim, else a stale one, else free.
+    pub fn standing(
+        &self,
+        policy: &Policy,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> (Standing, Option<&Claim>) {
+        let mut stale = (Standing::Free, None);
+        for claim in &self.claims {
+            match judge(policy, claim, &evidence(claim), now) {
+                held @ Standing::Held(_) => return (held, Some(claim)),
+                other if stale.1.is_none() => stale = (other, Some(claim)),
+                _ => {}
+            }
+        }
+        stale
+    }
+
+    /// Whether a record that cannot be read may be replaced by an empty list.
+    ///
+    /// # Errors
+    /// - [`Refusal`] if the policy wants force for that and `force` brings none.
+    pub fn replace_unreadable(policy: &Policy, force: Force) -> Result<(), Refusal> {
+        let standing = unreadable(policy);
+        match decide(policy, standing, force, Patience::AtOnce, Asker::Other) {
+            Decision::Refuse(reason) => Err(Refusal {
+                reason,
+                standing,
+                blocker: None,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn own_hold(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+    ) -> Option<Entering> {
+        let own = self.claims.iter().find(|claim| {
+            claim.kind == Kind::Detached
+                && claim.token.is_some()
+                && claim.holder.request_id == request.holder.request_id
+        })?;
+        let standing = judge(policy, own, &evidence(own), now);
+        let decision = decide(
+            policy,
+            standing,
+            request.force,
+            request.patience,
+            Asker::Owner,
+        );
+        match (decision, own.token) {
+            (Decision::Yours, Some(token)) => Some(Entering::Yours {
+                ticket: own.ticket,
+                token,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Sweeps what is stale directly before `index` and finds the nearest live claim there.
+    fn nearest_before(
+        &mut self,
+        mut index: usize,
+        policy: &Policy,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+        events: &mut Vec<Event>,
+    ) -> Before {
+        while let Some(before) = index.checked_sub(1) {
+            let Some(claim) = self.claims.get(before) else {
+                return Before::Nobody;
+            };
+            let seen = evidence(claim);
+            let standing = judge(policy, claim, &seen, now);
+            let decision = decide(policy, standing, Force::No, Patience::Queue, Asker::Other);
+            match decision {
+                Decision::Grant | Decision::TakeOver => {
+                    let ticket = claim.ticket;
+                    self.oust(ticket, standing, events);
+                    index = before;
+                }
+                Decision::Refuse(reason) => {
+                    return Before::Stale(Refusal {
+                        reason,
+                        standing,
+                        blocker: Some(Box::new(claim.clone())),
+                    });
+                }
+                Decision::Wait | Decision::AskToStop | Decision::Override | Decision::Yours => {
+                    return Before::Live(if seen.beacon == Beacon::Lit {
+                        Predecessor::Beacon {
+                            ticket: claim.ticket,
+                        }
+                    } else {
+                        Predecessor::Record(Box::new(claim.clone()))
+                    });
+                }
+            }
+        }
+        Before::Nobody
+    }
+
+    /// The first claim that counts, which is the one that force is aimed at.
+    fn first_live(
+        &self,
+        policy: &Policy,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+    ) -> FirstLive {
+        let (standing, claim) = self.standing(policy, now, evidence);
+        FirstLive {
+            ticket: claim.map_or(0, |claim| claim.ticket),
+            standing,
+        }
+    }
+
+    /// Removes a claim in favour of somebody else. A dead waiter leaves without a word; a hold
+    /// that ends this way is an event.
+    fn oust(&mut self, ticket: u64, standing: Standing, events: &mut Vec<Event>) {
+        let Some(claim) = self.remove(ticket) else {
+            return;
+        };
+        if claim.token.is_none() {
+            return;
+        }
+        let why = match standing {
+            Standing::Stale(reason) => Takeover::Stale(reason),
+            Standing::Unreadable => Takeover::Corrupt,
+            Standing::Held(_) | Standing::Free | Standing::Unknown => Takeover::Active,
+        };
+        events.push(Event::Stolen {
+            why,
+            previous: Some(Box::new(claim)),
+        });
+    }
+
+    fn admit(
+        &mut self,
+        request: Request,
+        now: &Now,
+        behind: Option<Predecessor>,
+        events: &mut Vec<Event>,
+    ) -> Entering {
+        let ticket = self.draw(now);
+        let mut claim = Claim {
+            ticket,
+            token: None,
+            kind: request.kind,
+            holder: request.holder,
+            entered: now.stamp(),
+            since: None,
+            lease: Lease {
+                ttl_ms: request.ttl_ms,
+                renewed: now.stamp(),
+            },
+        };
+        let entering = match behind {
+            Some(behind) => Entering::Queued { ticket, behind },
+            None => {
+                let token = self.draw(now);
+                claim.grant(token, now);
+                events.push(Event::Acquired { token });
+                Entering::Granted { ticket, token }
+            }
+        };
+        self.claims.push(claim);
+        entering
+    }
+}
+
+impl Claim {
+    fn grant(&mut self, token: u64, now: &Now) {
+        self.token = Some(token);
+        self.since = Some(now.stamp());
+        self.lease.renewed = now.stamp();
+    }
+}
+
+struct FirstLive {
+    ticket: u64,
+    standing: Standing,
+}
+
+enum Before {
+    Nobody,
+    Live(Predecessor),
+    Stale(Refusal),
+}

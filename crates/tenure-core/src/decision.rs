@@ -1,0 +1,107 @@
+//! The only yes or no in the product: a standing and a request in, what may be done out.
+//!
+//! The whole table (profile × standing × force × who asks) is printed by
+//! `tests/decision_table.rs` and kept as a reviewed snapshot.
+
+use crate::claims::{Force, Patience};
+use crate::policy::{ForceOnHeld, HeldUnforced, Policy, StaleUnforced, UnreadableRule};
+use crate::standing::{Life, StaleReason, Standing};
+
+/// Who asks, as seen from the claim that stands in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// Its owner, known by the request id.
+    Owner,
+    /// Anybody else.
+    Other,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A live claim stands in the way.
+    Held,
+    /// A stale one does, and this profile wants force for that.
+    StaleNeedsForce,
+    /// An override was asked for and lacks its second, explicit yes.
+    NeedsConfirmation,
+    /// The record cannot be read.
+    Unreadable,
+    /// The state could not be found out.
+    Unknown,
+}
+
+/// What may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Take it: nobody has it.
+    Grant,
+    /// Take it over from a claim that no longer counts.
+    TakeOver,
+    /// Take it over from a live claim, because force and the profile say so. Loud.
+    Override,
+    /// Queue behind what is there.
+    Wait,
+    /// Ask the live holder to stop, and queue.
+    AskToStop,
+    /// Nothing to do: the asker has it already.
+    Yours,
+    /// No.
+    Refuse(Reason),
+}
+
+/// Decides one request against one standing.
+pub fn decide(
+    policy: &Policy,
+    standing: Standing,
+    force: Force,
+    patience: Patience,
+    asker: Asker,
+) -> Decision {
+    match standing {
+        Standing::Free => Decision::Grant,
+        Standing::Unknown => Decision::Refuse(Reason::Unknown),
+        Standing::Held(_) if asker == Asker::Owner => Decision::Yours,
+        Standing::Held(life) => match (force, policy.force_on_held) {
+            (Force::No, _) | (_, ForceOnHeld::Never) => held(policy, patience),
+            (_, ForceOnHeld::Override) | (Force::Confirmed, ForceOnHeld::OverrideConfirmed) => {
+                Decision::Override
+            }
+            (Force::Asked, ForceOnHeld::OverrideConfirmed) => {
+                Decision::Refuse(Reason::NeedsConfirmation)
+            }
+            (force, ForceOnHeld::AskToStop) => match (life, force) {
+                // Nobody is there to be asked, so only time can end an orphan.
+                (Life::Orphaned, _) => held(policy, patience),
+                (Life::Supervised, _) => Decision::AskToStop,
+                (Life::Detached, Force::Confirmed) => Decision::Override,
+                (Life::Detached, _) => Decision::Refuse(Reason::NeedsConfirmation),
+            },
+        },
+        Standing::Stale(StaleReason::Unreadable) if force == Force::No => {
+            match policy.stale_unforced {
+                StaleUnforced::TakeOver => Decision::TakeOver,
+                StaleUnforced::Refuse => Decision::Refuse(Reason::StaleNeedsForce),
+            }
+        }
+        Standing::Stale(_) => match (force, policy.stale_unforced) {
+            (Force::No, StaleUnforced::Refuse) => Decision::Refuse(Reason::StaleNeedsForce),
+            (Force::No, StaleUnforced::TakeOver) | (Force::Asked | Force::Confirmed, _) => {
+                Decision::TakeOver
+            }
+        },
+        Standing::Unreadable => match (force, policy.unreadable) {
+            (Force::No, UnreadableRule::RefuseUnlessForced) => Decision::Refuse(Reason::Unreadable),
+            (Force::Asked | Force::Confirmed, _) | (_, UnreadableRule::Stale) => Decision::TakeOver,
+        },
+    }
+}
+
+fn held(policy: &Policy, patience: Patience) -> Decision {
+    match (patience, policy.held_unforced) {
+        (Patience::Queue, _) | (Patience::Default, HeldUnforced::WaitMs(_)) => Decision::Wait,
+        (Patience::AtOnce, _) | (Patience::Default, HeldUnforced::Refuse) => {
+            Decision::Refuse(Reason::Held)
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What happened to a lock, in the words that an audit keeps.
+
+use crate::claims::Claim;
+use crate::standing::StaleReason;
+use alloc::boxed::Box;
+
+/// Why a lock passed on without its holder's release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takeover {
+    /// The claim no longer counted.
+    Stale(StaleReason),
+    /// The record could not be read and force was used.
+    Corrupt,
+    /// The claim was alive and force was used.
+    Active,
+}
+
+/// One thing that happened, as the store reports it to whoever asked for the change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A claim was granted.
+    Acquired {
+        /// Its fencing token.
+        token: u64,
+    },
+    /// A claim was removed in favour of another.
+    Stolen {
+        /// Why.
+        why: Takeover,
+        /// The claim as it stood; `None` where it could not be read.
+        previous: Option<Box<Claim>>,
+    },
+    /// The live holder was asked to stop.
+    CancelRequested {
+        /// The ticket of the claim that was asked.
+        ticket: u64,
+    },
+    /// A hold ended by release.
+    Released {
+        /// How long it was held, in milliseconds.
+        held_ms: u64,
+        /// Whether somebody else than the owner did it.
+        by_other: bool,
+    },
+}

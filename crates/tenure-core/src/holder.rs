@@ -1,0 +1,45 @@
+//! Who holds or waits: the names by which a process is recognised again, and nothing judged.
+
+use crate::RequestId;
+use alloc::string::String;
+
+/// A process as a record names it. A number alone is reused sooner or later, so the start time
+/// goes with it; both mean something only on the host and boot that the claim names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// The process id in the recording PID namespace.
+    pub pid: u32,
+    /// When it started, in the platform's own unit (Linux: clock ticks since boot).
+    pub started: Option<u64>,
+}
+
+/// The machine, boot and PID namespace in which a record was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The host name, for people; never compared.
+    pub name: String,
+    /// The machine id; `None` where there is none or it is empty.
+    pub machine_id: Option<String>,
+    /// The id of the boot.
+    pub boot_id: Option<String>,
+    /// The PID namespace, by its inode.
+    pub pid_namespace: Option<u64>,
+}
+
+/// Everything a claim says about who made it and what for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner token.
+    pub request_id: RequestId,
+    /// The user (or agent) on whose behalf.
+    pub actor: String,
+    /// The process whose life the claim follows: the supervisor of a `run`, the owner of an
+    /// `acquire`; `None` where nobody is to be watched and only the ttl counts.
+    pub process: Option<Process>,
+    /// The command that a supervisor started, once it runs.
+    pub command: Option<Process>,
+    /// Where all of the above was recorded.
+    pub host: Host,
+    /// What the lock is held for: the command line, or the reason that was given.
+    pub why: String,
+}

@@ -1,0 +1,51 @@
+//! The pure core of tenure: who may hold a lock, decided from values alone.
+//!
+//! Nothing in this crate reads a clock, a file or the process table, starts a thread or
+//! allocates a descriptor. Time is an argument, evidence of life is an argument, and what a
+//! store has to write afterwards is a return value. That is why every interleaving of three
+//! contenders can be explored by a test (`tests/model.rs`), and why CI builds the crate for a
+//! target that has no standard library at all.
+//!
+//! A lock is an **ordered list of claims** ([`Entry`]). An exclusive claim holds once no live
+//! claim stands before it. A position in the list is called a *ticket*; at the grant a claim
+//! draws its *fencing token* from the same rising counter.
+//!
+//! What it leaves to others: how the list is kept and guarded (the stores of the `tenure`
+//! crate), how evidence is gathered (its `process` module) and what people see (the binary).
+#![no_std]
+
+extern crate alloc;
+
+mod attempt;
+mod claims;
+mod decision;
+mod event;
+mod holder;
+mod lease;
+mod name;
+mod policy;
+mod release;
+mod renewal;
+mod retry_hint;
+mod standing;
+mod time;
+
+pub use attempt::{Attempt, Effect, Input, Outcome};
+pub use claims::{
+    Advance, Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal,
+    Request,
+};
+pub use decision::{Asker, Decision, Reason, decide};
+pub use event::{Event, Takeover};
+pub use holder::{Holder, Host, Process};
+pub use lease::Lease;
+pub use name::{LockName, NameError, RequestId};
+pub use policy::{
+    AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, Policy, ReleaseByOther,
+    StaleUnforced, UnknownLife, UnreadableRule,
+};
+pub use release::{Left, Ownership, Released};
+pub use renewal::Renewal;
+pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
+pub use standing::{Beacon, Death, Evidence, Life, Liveness, StaleReason, Standing, judge};
+pub use time::{Now, Stamp};

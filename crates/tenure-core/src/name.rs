@@ -1,0 +1,221 @@
+//! Which lock names and request ids are accepted, decided before anything touches a disk.
+
+use alloc::string::String;
+use core::fmt;
+
+/// The longest lock name, in bytes. With a suffix it stays below the 255 bytes that every
+/// common file system takes for one file name.
+pub(crate) const NAME_BYTES_MAX: usize = 128;
+
+/// The name of a lock, checked: it is one file name and can never leave its folder.
+///
+/// Letters, digits and `. _ - @ + =`, starting with a letter, a digit or `_`, 1 to 128 bytes,
+/// without `..`.
+///
+/// # Examples
+/// ```
+/// use tenure_core::LockName;
+/// assert!(LockName::new("deploy-prod").is_ok());
+/// assert!(LockName::new("../etc/passwd").is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LockName(String);
+
+impl LockName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// - [`NameError`] says which rule the name breaks.
+    pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
+        let name = name.into();
+        let first = name.bytes().next().ok_or(NameError::Empty)?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(NameError::TooLong { bytes: name.len() });
+        }
+        if let Some(bad) = name.chars().find(|c| !is_name_char(*c)) {
+            return Err(NameError::Character { character: bad });
+        }
+        if !(first.is_ascii_alphanumeric() || first == b'_') {
+            return Err(NameError::Start {
+                character: char::from(first),
+            });
+        }
+        if name.contains("..") {
+            return Err(NameError::DotDot);
+        }
+        Ok(Self(name))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+' | '=')
+}
+
+/// The owner token of a hold: whoever shows it may renew and release.
+///
+/// `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`, the same in every profile.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestId(String);
+
+impl RequestId {
+    /// Checks a request id.
+    ///
+    /// # Errors
+    /// - [`NameError`] says which rule the id breaks.
+    pub fn new(id: impl Into<String>) -> Result<Self, NameError> {
+        let id = id.into();
+        let first = id.chars().next().ok_or(NameError::Empty)?;
+        if id.len() > NAME_BYTES_MAX {
+            return Err(NameError::TooLong { bytes: id.len() });
+        }
+        if let Some(bad) = id
+            .chars()
+            .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+        {
+            return Err(NameError::Character { character: bad });
+        }
+        if !first.is_ascii_alphanumeric() {
+            return Err(NameError::Start { character: first });
+        }
+        Ok(Self(id))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The rule that a name or an id breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// Nothing was given.
+    Empty,
+    /// Longer than 128 bytes.
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// A character outside the accepted set: a separator, a space, NUL, a control character …
+    Character {
+        /// The first such character.
+        character: char,
+    },
+    /// Accepted characters, but not at the start.
+    Start {
+        /// The first character.
+        character: char,
+    },
+    /// Contains `..`.
+    DotDot,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("it is empty"),
+            Self::TooLong { bytes } => {
+                write!(
+                    f,
+                    "it has {bytes} bytes, at most {NAME_BYTES_MAX} are allowed"
+                )
+            }
+            Self::Character { character } => write!(
+                f,
+                "it contains {character:?}; letters, digits and . _ - @ + = are allowed \
+                 (a request id: letters, digits and . _ -)"
+            ),
+            Self::Start { character } => write!(
+                f,
+                "it starts with {character:?}; it has to start with a letter or a digit"
+            ),
+            Self::DotDot => f.write_str("it contains `..`"),
+        }
+    }
+}
+
+impl core::error::Error for NameError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn names_that_could_leave_the_folder_are_refused() {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a\\b",
+            "../a",
+            "a..b",
+            "a\0b",
+            "a b",
+            "-x",
+            ".hidden",
+            "a\nb",
+            "é",
+            "a:b",
+            "\u{1b}[31m",
+        ] {
+            assert!(LockName::new(bad).is_err(), "{bad:?} must be refused");
+        }
+        assert!(LockName::new("a".repeat(129)).is_err(), "over-long");
+    }
+
+    #[test]
+    fn names_that_people_use_are_accepted() {
+        for good in [
+            "a",
+            "deploy-prod",
+            "issue-42",
+            "repo@main",
+            "v1.2",
+            "_x",
+            "A9",
+        ] {
+            assert!(LockName::new(good).is_ok(), "{good:?} must be accepted");
+        }
+        assert!(
+            LockName::new("a".repeat(128)).is_ok(),
+            "128 bytes are allowed"
+        );
+    }
+
+    #[test]
+    fn request_ids_have_one_rule_in_every_profile() {
+        for good in ["r", "req_0123456789ab", "sprint-2026-02-07-001", "9.a_b-c"] {
+            assert!(RequestId::new(good).is_ok(), "{good:?} must be accepted");
+        }
+        for bad in ["", "_a", "-a", ".a", "a b", "a/b", "a@b"] {
+            assert!(RequestId::new(bad).is_err(), "{bad:?} must be refused");
+        }
+        assert!(RequestId::new("a".repeat(129)).is_err(), "over-long");
+    }
+
+    #[test]
+    fn an_error_names_the_rule() {
+        let error = LockName::new("a/b").expect_err("a separator");
+        assert!(error.to_string().contains("'/'"), "names the character");
+    }
+}

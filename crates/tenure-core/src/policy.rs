@@ -1,0 +1,232 @@
+//! The policy axes: each profile is one row of data, and nothing else about it decides.
+//!
+//! Five rows come with the product; a user's own profile is a sixth over the same axes. Reading
+//! a row aloud should give the sentence of its contract.
+
+/// When the record's age makes it stale, if it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgeRule {
+    /// The age at which it happens.
+    pub limit: AgeLimit,
+    /// Whether reaching the limit is enough (`>=`), or it has to be passed (`>`).
+    pub inclusive: bool,
+}
+
+/// Which age is compared, and with what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgeLimit {
+    /// The age since the grant, against a fixed number of milliseconds.
+    SinceGrantMs(u64),
+    /// The silence since the last renewal, against a fixed number of milliseconds.
+    SilenceMs(u64),
+    /// The silence since the last renewal, against the claim's own ttl.
+    SilenceTtl,
+}
+
+/// What it means when a process cannot be judged (another host, another PID namespace).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownLife {
+    /// It counts as alive, without end.
+    Alive,
+    /// It counts as alive until the claim's heartbeat has been silent for its ttl.
+    AliveUntilTtl,
+    /// It counts as dead (only a contract that asks before it acts may say so).
+    Dead,
+    /// The process is never asked; only ages decide.
+    NotAsked,
+}
+
+/// What an unreadable record means, once it has settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnreadableRule {
+    /// It is treated like a stale one.
+    Stale,
+    /// It blocks; force may replace it.
+    RefuseUnlessForced,
+}
+
+/// What a plain request does about a stale claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaleUnforced {
+    /// Take it over and say so.
+    TakeOver,
+    /// Leave it and report it, so that somebody decides.
+    Refuse,
+}
+
+/// What a plain request does about a live claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldUnforced {
+    /// Queue, for the default time unless another was asked for.
+    WaitMs(u64),
+    /// Refuse at once unless a wait was asked for.
+    Refuse,
+}
+
+/// What force may do to a live claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForceOnHeld {
+    /// Nothing, ever.
+    Never,
+    /// Override it.
+    Override,
+    /// Override it after a second, explicit yes.
+    OverrideConfirmed,
+    /// A supervised run is asked to stop and waited for; a detached hold is overridden after a
+    /// second, explicit yes.
+    AskToStop,
+}
+
+/// What happens when somebody else than the owner releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReleaseByOther {
+    /// It is refused and nothing changes.
+    Refuse,
+    /// A warning, and the lock is released.
+    WarnAndRelease,
+    /// A message; nothing changes, and that counts as success.
+    Ignore,
+}
+
+/// What releasing an absent lock answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbsentRelease {
+    /// Success.
+    Success,
+    /// Success, with a warning.
+    SuccessWithWarning,
+}
+
+/// One profile's answers to the questions on which the five systems differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// The profile's name.
+    pub name: &'static str,
+    /// Whether a kernel lock kept by the holder (its beacon) is evidence.
+    pub asks_beacon: bool,
+    /// Whether and how the recorded process is asked.
+    pub unknown_life: UnknownLife,
+    /// Whether age makes a claim stale, whatever else is known.
+    pub age: Option<AgeRule>,
+    /// What an unreadable record means.
+    pub unreadable: UnreadableRule,
+    /// What a plain request does about a stale claim.
+    pub stale_unforced: StaleUnforced,
+    /// What a plain request does about a live one.
+    pub held_unforced: HeldUnforced,
+    /// What force may do to a live one.
+    pub force_on_held: ForceOnHeld,
+    /// Who may release.
+    pub release_by_other: ReleaseByOther,
+    /// What releasing nothing answers.
+    pub absent_release: AbsentRelease,
+    /// The ttl of a hold whose life a supervisor renews, in milliseconds.
+    pub supervised_ttl_ms: u64,
+    /// The ttl of a hold without a supervisor, in milliseconds.
+    pub detached_ttl_ms: u64,
+}
+
+const SECOND_MS: u64 = 1_000;
+const MINUTE_MS: u64 = 60 * SECOND_MS;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+
+impl Policy {
+    /// The default: kernel locks prove life, callers queue, nothing alive is ever overridden
+    /// behind its back.
+    pub const NATIVE: Self = Self {
+        name: "native",
+        asks_beacon: true,
+        unknown_life: UnknownLife::AliveUntilTtl,
+        age: None,
+        unreadable: UnreadableRule::RefuseUnlessForced,
+        stale_unforced: StaleUnforced::TakeOver,
+        held_unforced: HeldUnforced::WaitMs(10 * SECOND_MS),
+        force_on_held: ForceOnHeld::AskToStop,
+        release_by_other: ReleaseByOther::Refuse,
+        absent_release: AbsentRelease::SuccessWithWarning,
+        supervised_ttl_ms: 30 * SECOND_MS,
+        detached_ttl_ms: 15 * MINUTE_MS,
+    };
+
+    /// The sprint mutex.
+    pub const SPRINT: Self = Self {
+        name: "sprint",
+        asks_beacon: false,
+        unknown_life: UnknownLife::Dead,
+        age: Some(AgeRule {
+            limit: AgeLimit::SinceGrantMs(24 * HOUR_MS),
+            inclusive: true,
+        }),
+        unreadable: UnreadableRule::Stale,
+        stale_unforced: StaleUnforced::Refuse,
+        held_unforced: HeldUnforced::Refuse,
+        force_on_held: ForceOnHeld::OverrideConfirmed,
+        release_by_other: ReleaseByOther::WarnAndRelease,
+        absent_release: AbsentRelease::Success,
+        supervised_ttl_ms: 24 * HOUR_MS,
+        detached_ttl_ms: 24 * HOUR_MS,
+    };
+
+    /// The resume lock.
+    pub const RESUME: Self = Self {
+        name: "resume",
+        asks_beacon: false,
+        unknown_life: UnknownLife::Alive,
+        age: None,
+        unreadable: UnreadableRule::RefuseUnlessForced,
+        stale_unforced: StaleUnforced::TakeOver,
+        held_unforced: HeldUnforced::Refuse,
+        force_on_held: ForceOnHeld::Override,
+        release_by_other: ReleaseByOther::Refuse,
+        absent_release: AbsentRelease::Success,
+        supervised_ttl_ms: 15 * MINUTE_MS,
+        detached_ttl_ms: 15 * MINUTE_MS,
+    };
+
+    /// The session lock.
+    pub const SESSION: Self = Self {
+        name: "session",
+        asks_beacon: false,
+        unknown_life: UnknownLife::NotAsked,
+        age: Some(AgeRule {
+            limit: AgeLimit::SilenceMs(10 * MINUTE_MS),
+            inclusive: true,
+        }),
+        unreadable: UnreadableRule::Stale,
+        stale_unforced: StaleUnforced::TakeOver,
+        held_unforced: HeldUnforced::Refuse,
+        force_on_held: ForceOnHeld::Never,
+        release_by_other: ReleaseByOther::Ignore,
+        absent_release: AbsentRelease::Success,
+        supervised_ttl_ms: 10 * MINUTE_MS,
+        detached_ttl_ms: 10 * MINUTE_MS,
+    };
+
+    /// Fleet locks, lock/v1.
+    pub const FLEET: Self = Self {
+        name: "fleet",
+        asks_beacon: false,
+        unknown_life: UnknownLife::NotAsked,
+        age: Some(AgeRule {
+            limit: AgeLimit::SilenceTtl,
+            inclusive: false,
+        }),
+        unreadable: UnreadableRule::RefuseUnlessForced,
+        stale_unforced: StaleUnforced::Refuse,
+        held_unforced: HeldUnforced::Refuse,
+        force_on_held: ForceOnHeld::Never,
+        release_by_other: ReleaseByOther::Refuse,
+        absent_release: AbsentRelease::SuccessWithWarning,
+        supervised_ttl_ms: 15 * MINUTE_MS,
+        detached_ttl_ms: 15 * MINUTE_MS,
+    };
+
+    /// All rows that come with the product, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [
+        Self::NATIVE,
+        Self::SPRINT,
+        Self::RESUME,
+        Self::SESSION,
+        Self::FLEET,
+    ];
+}

@@ -1,0 +1,37 @@
+//! When a refused caller should come back: a guess from this lock's own past, and only a hint.
+
+use crate::claims::{Entry, Kind};
+use crate::time::Now;
+
+/// The shortest hint. Below it a retry costs more than it gains.
+pub const RETRY_FLOOR_MS: u64 = 50;
+/// The longest hint. Whatever the past says, looking again within five minutes is cheap.
+pub const RETRY_CEILING_MS: u64 = 300_000;
+
+/// Milliseconds after which a retry is likely to succeed; always within
+/// [`RETRY_FLOOR_MS`]..=[`RETRY_CEILING_MS`].
+///
+/// The rest of the present hold is guessed as the mean of past holds less its age. A hold that
+/// has outlived the mean, or a lock without a past, is guessed to last a quarter of its age
+/// longer, at least a second. A detached hold cannot outlast its remaining ttl where nobody can
+/// watch its owner. Each claim in the queue adds one mean hold (without a past: one second).
+pub fn retry_after_ms(entry: &Entry, now: &Now) -> u64 {
+    let mean = (entry.history.holds > 0).then_some(entry.history.mean_ms);
+    let each = mean.unwrap_or(1_000);
+    let queued = entry.claims.len().saturating_sub(1) as u64;
+    let rest = entry.claims.first().map_or(0, |claim| {
+        let boot = claim.holder.host.boot_id.as_deref();
+        let age = claim.since.unwrap_or(claim.entered).age_ms(boot, now);
+        let guess = match mean {
+            Some(mean) if mean > age => mean - age,
+            _ => (age / 4).max(1_000),
+        };
+        if claim.kind == Kind::Detached && claim.holder.process.is_none() {
+            guess.min(claim.lease.remaining_ms(boot, now))
+        } else {
+            guess
+        }
+    });
+    rest.saturating_add(queued.saturating_mul(each))
+        .clamp(RETRY_FLOOR_MS, RETRY_CEILING_MS)
+}

@@ -1,0 +1,191 @@
+//! What a claim's evidence amounts to: the only judge of alive, stale and unknown.
+//!
+//! Evidence is weighed from the strongest to the weakest: a kernel lock that the holder keeps, a
+//! machine that restarted, the identity of a process, the silence of a heartbeat, the age of the
+//! record. The policy row says which of them is asked at all. Unknown is never dead unless the
+//! row says so in as many words.
+//!
+//! What to do about a standing is `decision`'s business.
+
+use crate::claims::{Claim, Kind};
+use crate::policy::{AgeLimit, Policy, UnknownLife, UnreadableRule};
+use crate::time::Now;
+
+/// The kernel lock that a claimant keeps for as long as it, or its command, lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beacon {
+    /// Somebody keeps it.
+    Lit,
+    /// Nobody on this kernel keeps it.
+    Out,
+    /// The store has no beacons, or the claim never had one.
+    None,
+}
+
+/// Why a process is certainly gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// No process has that number.
+    Gone,
+    /// It has ended and only waits to be collected.
+    Zombie,
+    /// Another process has its number now.
+    Replaced,
+    /// Its machine has restarted since.
+    Rebooted,
+}
+
+/// What is known of a recorded process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs.
+    Alive,
+    /// It certainly does not.
+    Dead(Death),
+    /// It cannot be seen from here.
+    Unknown,
+    /// The record names none.
+    NotRecorded,
+}
+
+/// All that was gathered about one claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Evidence {
+    /// Its beacon.
+    pub beacon: Beacon,
+    /// The supervisor of a run, the owner of a detached hold.
+    pub process: Liveness,
+    /// The command of a run.
+    pub command: Liveness,
+}
+
+/// Why a claim no longer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaleReason {
+    /// Its beacon is out and its command, if it had one, is gone.
+    BeaconOut,
+    /// Its process is dead.
+    ProcessDead(Death),
+    /// Its process cannot be judged, and this profile takes that as dead.
+    ProcessUnknown,
+    /// Nothing can be seen of it, and its heartbeat has been silent for longer than its ttl.
+    Silent,
+    /// It is older than this profile allows.
+    Aged,
+    /// Its record cannot be read, and this profile takes that as stale.
+    Unreadable,
+}
+
+/// How a held lock is kept alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// By a supervised run or a guard, with a beacon.
+    Supervised,
+    /// By a run whose supervisor died while its command goes on.
+    Orphaned,
+    /// By a record alone: an owner's process or a ttl.
+    Detached,
+}
+
+/// What a lock, or one claim on it, amounts to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody has it.
+    Free,
+    /// Somebody alive has it.
+    Held(Life),
+    /// Somebody had it, who no longer counts.
+    Stale(StaleReason),
+    /// There is a record that cannot be understood.
+    Unreadable,
+    /// It could not be found out. Never the same as free.
+    Unknown,
+}
+
+/// Judges one claim by one row.
+pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> Standing {
+    let boot = claim.holder.host.boot_id.as_deref();
+    let life = match claim.kind {
+        Kind::Kernel
+            if matches!(evidence.process, Liveness::Dead(_))
+                && (evidence.beacon == Beacon::Lit || evidence.command == Liveness::Alive) =>
+        {
+            Life::Orphaned
+        }
+        Kind::Kernel => Life::Supervised,
+        Kind::Detached => Life::Detached,
+    };
+
+    // A claim that still waits always has its waiter's beacon, whatever it will hold by later:
+    // once that is out, the waiter is gone and can never take its turn.
+    let by_beacon = policy.asks_beacon
+        && evidence.beacon != Beacon::None
+        && (claim.kind == Kind::Kernel || claim.token.is_none());
+    if by_beacon {
+        if evidence.beacon == Beacon::Lit {
+            return Standing::Held(life);
+        }
+        if claim.token.is_none() {
+            return Standing::Stale(StaleReason::BeaconOut);
+        }
+        // Out proves that the supervisor is gone, for it never lets go before its claim leaves
+        // the list. Only a command that closed the inherited descriptor may still be at work.
+        return match evidence.command {
+            Liveness::Alive => Standing::Held(Life::Orphaned),
+            Liveness::Dead(_) | Liveness::NotRecorded => Standing::Stale(StaleReason::BeaconOut),
+            Liveness::Unknown if claim.lease.is_silent(boot, now) => {
+                Standing::Stale(StaleReason::Silent)
+            }
+            Liveness::Unknown => Standing::Held(life),
+        };
+    }
+
+    if let Some(rule) = policy.age {
+        let (age, limit) = match rule.limit {
+            AgeLimit::SinceGrantMs(limit) => {
+                let since = claim.since.unwrap_or(claim.entered);
+                (since.age_ms(boot, now), limit)
+            }
+            AgeLimit::SilenceMs(limit) => (claim.lease.silent_ms(boot, now), limit),
+            AgeLimit::SilenceTtl => (claim.lease.silent_ms(boot, now), claim.lease.ttl_ms),
+        };
+        if age > limit || (rule.inclusive && age == limit) {
+            return Standing::Stale(StaleReason::Aged);
+        }
+    }
+
+    // Either of the two processes keeps the claim alive; only if neither does may it be stale.
+    let process = strongest(evidence.process, evidence.command);
+    match (policy.unknown_life, process) {
+        (UnknownLife::NotAsked, _)
+        | (_, Liveness::Alive)
+        | (UnknownLife::Alive, Liveness::Unknown | Liveness::NotRecorded) => Standing::Held(life),
+        (_, Liveness::Dead(death)) => Standing::Stale(StaleReason::ProcessDead(death)),
+        (UnknownLife::Dead, Liveness::Unknown | Liveness::NotRecorded) => {
+            Standing::Stale(StaleReason::ProcessUnknown)
+        }
+        (UnknownLife::AliveUntilTtl, Liveness::Unknown | Liveness::NotRecorded) => {
+            if claim.lease.is_silent(boot, now) {
+                Standing::Stale(StaleReason::Silent)
+            } else {
+                Standing::Held(life)
+            }
+        }
+    }
+}
+
+/// What an unreadable record is under this row.
+pub(crate) fn unreadable(policy: &Policy) -> Standing {
+    match policy.unreadable {
+        UnreadableRule::Stale => Standing::Stale(StaleReason::Unreadable),
+        UnreadableRule::RefuseUnlessForced => Standing::Unreadable,
+    }
+}
+
+fn strongest(process: Liveness, command: Liveness) -> Liveness {
+    match (process, command) {
+        (Liveness::Alive, _) | (_, Liveness::Alive) => Liveness::Alive,
+        (Liveness::Unknown, _) | (_, Liveness::Unknown) => Liveness::Unknown,
+        (Liveness::NotRecorded, other) | (other, _) => other,
+    }
+}

@@ -1,0 +1,104 @@
+//! What the core knows of time: instants handed in by whoever asks.
+
+use alloc::string::String;
+
+/// The instant at which a question is asked, read once by the caller.
+///
+/// Two clocks, because they answer different questions. The wall clock is what people read and
+/// what another machine can compare; it may be set back. The boot clock never steps and goes on
+/// while the machine sleeps, so every age on the same boot is taken from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds since the Unix epoch, as the machine believes them to be.
+    pub wall_us: u64,
+    /// Milliseconds since this machine started, sleep included.
+    pub boot_ms: u64,
+    /// The id of this boot; empty where the platform has none.
+    pub boot_id: String,
+}
+
+impl Now {
+    /// The same instant as a record keeps it.
+    pub fn stamp(&self) -> Stamp {
+        Stamp {
+            wall_ms: self.wall_us / 1_000,
+            boot_ms: self.boot_ms,
+        }
+    }
+}
+
+/// An instant as it stands in a record: both clocks, without the boot id, which a record keeps
+/// once for all its instants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Milliseconds since the Unix epoch.
+    pub wall_ms: u64,
+    /// Milliseconds since the recording machine's start.
+    pub boot_ms: u64,
+}
+
+impl Stamp {
+    /// Milliseconds from this instant until `now`, never negative.
+    ///
+    /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the
+    /// boot clock decides and a stepped wall clock changes nothing; otherwise only the wall
+    /// clock can be compared, and an instant in the future counts as age 0.
+    pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
+        match recorded_boot {
+            Some(boot) if !boot.is_empty() && boot == now.boot_id => {
+                now.boot_ms.saturating_sub(self.boot_ms)
+            }
+            _ => (now.wall_us / 1_000).saturating_sub(self.wall_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(wall_ms: u64, boot_ms: u64, boot: &str) -> Now {
+        Now {
+            wall_us: wall_ms * 1_000,
+            boot_ms,
+            boot_id: boot.into(),
+        }
+    }
+
+    #[test]
+    fn a_stepped_wall_clock_changes_no_age_on_the_same_boot() {
+        let stamp = Stamp {
+            wall_ms: 50_000,
+            boot_ms: 1_000,
+        };
+        for wall in [0, 50_000, 9_000_000] {
+            assert_eq!(
+                stamp.age_ms(Some("boot-a"), &now(wall, 4_000, "boot-a")),
+                3_000,
+                "the boot clock decides, whatever the wall clock says"
+            );
+        }
+    }
+
+    #[test]
+    fn another_boot_is_compared_by_the_wall_clock_and_the_future_is_age_zero() {
+        let stamp = Stamp {
+            wall_ms: 50_000,
+            boot_ms: 1_000,
+        };
+        assert_eq!(
+            stamp.age_ms(Some("boot-a"), &now(53_000, 10, "boot-b")),
+            3_000
+        );
+        assert_eq!(
+            stamp.age_ms(Some("boot-a"), &now(40_000, 10, "boot-b")),
+            0,
+            "a record from the future is not infinitely old"
+        );
+        assert_eq!(
+            stamp.age_ms(Some(""), &now(53_000, 9_000, "")),
+            3_000,
+            "two unknown boots are not the same boot"
+        );
+    }
+}
