@@ -573,14 +573,13 @@ impl Entry {
                 renewed: now.stamp(),
             },
         };
-        let entering = match behind {
-            Some(behind) => Entering::Queued { ticket, behind },
-            None => {
-                let token = self.draw(now);
-                claim.grant(token, now);
-                events.push(Event::Acquired { token });
-                Entering::Granted { ticket, token }
-            }
+        let entering = if let Some(behind) = behind {
+            Entering::Queued { ticket, behind }
+        } else {
+            let token = self.draw(now);
+            claim.grant(token, now);
+            events.push(Event::Acquired { token });
+            Entering::Granted { ticket, token }
         };
         self.claims.push(claim);
         entering

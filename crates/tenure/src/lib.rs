@@ -1,1 +1,26 @@
-//! placeholder
+//! One holder at a time, for scripts, CI jobs and AI agents.
+//!
+//! # The model
+//! A lock is an ordered list of claims, kept by a [`store`]. The first live claim holds. Every
+//! claim carries evidence of life: a kernel lock that its process keeps (its *beacon*), or the
+//! identity of an owner's process, or a ttl. Whoever waits sleeps in the kernel until the claim
+//! before it ends. At the grant a claim draws a *fencing token* that only ever rises.
+//!
+//! # Limitations
+//! - A file store excludes processes on **one machine** that see the same folder on a file system
+//!   with working locks. Network file systems are refused unless asked for.
+//! - A lease that lives by its ttl alone is not mutual exclusion: a paused holder may go on after
+//!   it ended. Hand the fencing token to the resource.
+//! - Deleting a lock's file by hand while it is held lets another caller in. The holder notices
+//!   and is told, but not before it happened.
+//!
+//! The binary `tenure` is a thin user of this crate.
+
+pub mod clock;
+pub mod config;
+pub mod engine;
+pub mod process;
+pub mod profile;
+pub mod store;
+
+pub use tenure_core as core;

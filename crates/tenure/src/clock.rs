@@ -1,0 +1,74 @@
+//! The only place where clocks are read.
+//!
+//! Everything else is handed an instant. Records carry the wall clock for people and for other
+//! machines, and the boot clock (which never steps and counts sleep) for ages on this boot.
+
+use std::time::Instant;
+use tenure_core::Now;
+
+/// A source of instants.
+pub trait Clock {
+    /// The instant for records.
+    fn now(&self) -> Now;
+    /// The instant for measuring a wait; it never steps.
+    fn instant(&self) -> Instant;
+}
+
+/// The machine's own clocks.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    boot_id: String,
+}
+
+impl SystemClock {
+    /// Clocks of the boot with this id; see [`crate::process::Identity`].
+    pub fn new(boot_id: Option<&str>) -> Self {
+        Self {
+            boot_id: boot_id.unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Now {
+        let (wall_us, boot_ms) = read();
+        Now {
+            wall_us,
+            boot_ms,
+            boot_id: self.boot_id.clone(),
+        }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the place")]
+    fn instant(&self) -> Instant {
+        Instant::now()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn read() -> (u64, u64) {
+    use rustix::time::{ClockId, clock_gettime};
+    let wall = clock_gettime(ClockId::Realtime);
+    let boot = clock_gettime(ClockId::Boottime);
+    let micros = |t: rustix::time::Timespec| {
+        // A clock before its epoch reads as the epoch: no record is older than that.
+        let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(t.tv_nsec).unwrap_or(0);
+        seconds
+            .saturating_mul(1_000_000)
+            .saturating_add(nanos / 1_000)
+    };
+    (micros(wall), micros(boot) / 1_000)
+}
+
+#[cfg(not(target_os = "linux"))]
+#[allow(clippy::disallowed_methods, reason = "this is the place")]
+fn read() -> (u64, u64) {
+    let wall = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        });
+    // Without a boot clock, ages come from the wall clock; the boot id is empty there.
+    (wall, wall / 1_000)
+}

@@ -1,0 +1,273 @@
+//! Drives one acquisition against a store, and nothing more: the core says what to do next, the
+//! store does it, the caller is told how it ended.
+
+use crate::clock::Clock;
+use crate::store::{Store, StoreError, Wake};
+use std::time::{Duration, Instant};
+use tenure_core::{
+    Attempt, Claim, Effect, Entry, Event, Input, LockName, Now, Outcome, Patience, Refusal,
+    Request, retry_after_ms,
+};
+
+/// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
+/// when it is its turn; this is for what no kernel tells, a lock file deleted by hand.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long a caller is willing to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// At most this long.
+    For(Duration),
+    /// Without a limit.
+    Forever,
+}
+
+/// What a caller sees while it waits.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    /// The list.
+    pub entry: &'a Entry,
+    /// The caller's own ticket.
+    pub ticket: u64,
+    /// The instant at which this was seen.
+    pub now: &'a Now,
+}
+
+impl Waiting<'_> {
+    /// How many claims stand before the caller's, the holder's included.
+    pub fn before(&self) -> usize {
+        self.entry.position(self.ticket).unwrap_or(0)
+    }
+
+    /// The claim at the front.
+    pub fn front(&self) -> Option<&Claim> {
+        self.entry.claims.first()
+    }
+}
+
+/// Told about a wait as it goes on.
+pub trait Observer {
+    /// Called when the wait begins, whenever the list was looked at, and at the instant that the
+    /// previous call asked for. Answers when to be called again.
+    fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant>;
+}
+
+/// Shows nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn waiting(&mut self, _: &Waiting<'_>) -> Option<Instant> {
+        None
+    }
+}
+
+/// A lock that is held.
+#[derive(Debug)]
+pub struct Acquired<Seat> {
+    /// The place in the store; `None` for a hold that the owner had already.
+    pub seat: Option<Seat>,
+    /// The claim as granted.
+    pub claim: Claim,
+    /// What an audit would record.
+    pub events: Vec<Event>,
+    /// Whether it was held already, by an earlier claim of the same owner.
+    pub already: bool,
+}
+
+/// Why a lock was not acquired.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Somebody else has it, or had it and this profile leaves that alone.
+    #[error("the lock was not acquired")]
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The list as it was seen last.
+        entry: Box<Entry>,
+        /// How long was waited; `None` if nobody wanted to wait.
+        waited: Option<Duration>,
+        /// When a retry is likely to succeed.
+        retry_after_ms: u64,
+    },
+    /// The caller interrupted the wait. Its claim has left the queue.
+    #[error("the wait was interrupted")]
+    Interrupted,
+    /// Somebody asked this claim to stop before it held anything.
+    #[error("superseded by {by}")]
+    Superseded {
+        /// The request id of whoever asked.
+        by: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Acquires a lock: enters, waits, and answers. A claim that gives up has left the queue before
+/// the answer.
+///
+/// # Errors
+/// - [`AcquireError::Refused`] if it is held and the wait was over or not wanted.
+/// - [`AcquireError::Interrupted`] if the store's sleeper was interrupted.
+/// - [`AcquireError::Superseded`] if another claim asked this one to stop.
+/// - [`AcquireError::Store`] if the store failed.
+pub fn acquire<S: Store>(
+    store: &S,
+    clock: &dyn Clock,
+    name: &LockName,
+    request: &Request,
+    wait: Wait,
+    observer: &mut dyn Observer,
+) -> Result<Acquired<S::Seat>, AcquireError> {
+    let began = clock.instant();
+    let deadline = match wait {
+        Wait::No | Wait::Forever => None,
+        Wait::For(duration) => began.checked_add(duration),
+    };
+    let mut run = Run {
+        store,
+        clock,
+        name,
+        deadline,
+        observer,
+        seat: None,
+        entry: Entry::default(),
+        events: Vec::new(),
+    };
+    let request = Request {
+        patience: match wait {
+            Wait::No => Patience::AtOnce,
+            Wait::For(_) | Wait::Forever => Patience::Queue,
+        },
+        ..request.clone()
+    };
+    let outcome = run.drive(&request)?;
+    let waited = (wait != Wait::No).then(|| clock.instant().saturating_duration_since(began));
+    run.answer(outcome, waited)
+}
+
+struct Run<'a, S: Store> {
+    store: &'a S,
+    clock: &'a dyn Clock,
+    name: &'a LockName,
+    deadline: Option<Instant>,
+    observer: &'a mut dyn Observer,
+    seat: Option<S::Seat>,
+    entry: Entry,
+    events: Vec<Event>,
+}
+
+impl<S: Store> Run<'_, S> {
+    fn drive(&mut self, request: &Request) -> Result<Outcome, StoreError> {
+        let (mut attempt, mut effect) = Attempt::start();
+        let mut ticket = 0;
+        loop {
+            let input = match effect {
+                Effect::Finish(outcome) => return Ok(outcome),
+                Effect::Enter => {
+                    let entered =
+                        self.store
+                            .enter(self.name, request.clone(), &self.clock.now())?;
+                    self.seat = entered.seat;
+                    self.entry = entered.entry;
+                    self.events.extend(entered.events);
+                    if let tenure_core::Entering::Queued { ticket: own, .. } = &entered.entering {
+                        ticket = *own;
+                    }
+                    Input::Entered(entered.entering)
+                }
+                Effect::Sleep { behind } => match &self.seat {
+                    Some(seat) => {
+                        let now = self.clock.now();
+                        let next = self.observer.waiting(&Waiting {
+                            entry: &self.entry,
+                            ticket,
+                            now: &now,
+                        });
+                        let look = self.clock.instant().checked_add(LOOK_AGAIN);
+                        let until = [next, look, self.deadline].into_iter().flatten().min();
+                        match self.store.sleep(seat, &behind, &now, until)? {
+                            Wake::Interrupted => Input::Interrupted,
+                            Wake::Expired if self.is_over() => Input::Expired,
+                            Wake::Expired | Wake::Ready => Input::Woken,
+                        }
+                    }
+                    None => Input::Interrupted,
+                },
+                Effect::Look => match &self.seat {
+                    Some(seat) => {
+                        let advanced = self.store.advance(seat, &self.clock.now())?;
+                        self.entry = advanced.entry;
+                        self.events.extend(advanced.events);
+                        Input::Advanced(advanced.advance)
+                    }
+                    None => Input::Interrupted,
+                },
+                Effect::Leave => {
+                    if let Some(seat) = self.seat.take() {
+                        self.store.leave(&seat, &self.clock.now())?;
+                    }
+                    Input::Left
+                }
+            };
+            // A deadline that passed while the list was looked at ends the wait as well.
+            let over =
+                matches!(input, Input::Advanced(tenure_core::Advance::Behind(_))) && self.is_over();
+            effect = attempt.on(if over { Input::Expired } else { input });
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| self.clock.instant() >= deadline)
+    }
+
+    fn answer(
+        self,
+        outcome: Outcome,
+        waited: Option<Duration>,
+    ) -> Result<Acquired<S::Seat>, AcquireError> {
+        let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
+            let retry_after_ms = retry_after_ms(&entry, &clock.now());
+            AcquireError::Refused {
+                refusal,
+                entry: Box::new(entry),
+                waited,
+                retry_after_ms,
+            }
+        };
+        match outcome {
+            Outcome::Granted { ticket, .. } | Outcome::Yours { ticket, .. } => {
+                match self.entry.claim(ticket).cloned() {
+                    Some(claim) => Ok(Acquired {
+                        already: self.seat.is_none(),
+                        seat: self.seat,
+                        claim,
+                        events: self.events,
+                    }),
+                    None => Err(AcquireError::Interrupted),
+                }
+            }
+            Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
+            Outcome::TimedOut => {
+                // What stands in the way is looked at once more, without a claim of our own.
+                let reading = self.store.read(self.name)?;
+                let now = self.clock.now();
+                let (standing, blocker) = reading.standing(self.store.policy(), &now);
+                let refusal = Refusal {
+                    reason: tenure_core::Reason::Held,
+                    standing,
+                    blocker: blocker.cloned().map(Box::new),
+                };
+                let entry = reading.entry().cloned().unwrap_or_default();
+                Err(refused(refusal, entry, self.clock))
+            }
+            Outcome::Interrupted => Err(AcquireError::Interrupted),
+            Outcome::Superseded { by } => Err(AcquireError::Superseded { by }),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Who we are, and whether a recorded process still runs.
+//!
+//! A process is recognised by its number **and** its start time, on the same boot and in the same
+//! PID namespace; any difference in the surroundings makes it unknown, never dead. Two things
+//! prove death: the kernel says that there is no such process (or that it is a zombie, or that
+//! the number belongs to a younger one), or the machine has started anew since.
+//!
+//! Nothing here ever sends a signal to a number that was read from a record. Looking uses signal
+//! 0, which the kernel checks and does not deliver.
+
+mod owner;
+
+pub use owner::{Chosen, OwnerError, choose_owner, is_descendant_of};
+
+use std::fs;
+use tenure_core::{Death, Host, Liveness, Process};
+
+/// This process and the surroundings in which its number means something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Where it runs.
+    pub host: Host,
+    /// The process itself.
+    pub process: Process,
+    /// Its user: `$USER`, else the numeric id.
+    pub actor: String,
+}
+
+impl Identity {
+    /// Reads the identity of the calling process. Costs some 20 µs on Linux, so read it once.
+    ///
+    /// Whatever cannot be read stays empty, and makes later judgements *unknown*.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        Self {
+            host: current_host(),
+            process: Process {
+                pid,
+                started: start_time(pid),
+            },
+            actor: actor(),
+        }
+    }
+}
+
+fn current_host() -> Host {
+    let uname = rustix::system::uname();
+    Host {
+        name: uname.nodename().to_string_lossy().into_owned(),
+        machine_id: read_line("/etc/machine-id"),
+        boot_id: read_line("/proc/sys/kernel/random/boot_id"),
+        pid_namespace: rustix::fs::stat("/proc/self/ns/pid")
+            .ok()
+            .map(|stat| stat.st_ino),
+    }
+}
+
+fn actor() -> String {
+    std::env::var("USER")
+        .ok()
+        .filter(|user| !user.is_empty())
+        .unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+}
+
+/// The trimmed content of a small file; `None` if it cannot be read or is empty.
+fn read_line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// What the kernel shows of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) state: u8,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    pub(crate) started: u64,
+}
+
+/// Reads `/proc/PID/stat`. The command name in it may contain anything, so fields are counted
+/// from the last closing parenthesis.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&text)
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    // Field 22 of the whole line; state is field 3.
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Stat {
+        state,
+        parent,
+        group,
+        started,
+    })
+}
+
+/// When a process started, in clock ticks since boot.
+pub fn start_time(pid: u32) -> Option<u64> {
+    stat(pid).map(|stat| stat.started)
+}
+
+/// Whether any process of this group still runs (zombies do not count).
+///
+/// Reads the whole process table, so it is for endings that were forced, not for every one.
+pub fn group_is_alive(group: u32) -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return false;
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(stat)
+        .any(|stat| stat.group == group && !matches!(stat.state, b'Z' | b'X'))
+}
+
+/// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
+///
+/// `local` says that the record lies on a file system that only this machine can reach; only then
+/// does another boot of the same machine id prove a restart, for machine ids do get cloned.
+pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liveness {
+    match (&host.boot_id, &here.boot_id) {
+        (Some(theirs), Some(ours)) if theirs == ours => {}
+        (Some(_), Some(_))
+            if local && host.machine_id.is_some() && host.machine_id == here.machine_id =>
+        {
+            return Liveness::Dead(Death::Rebooted);
+        }
+        _ => return Liveness::Unknown,
+    }
+    if host.pid_namespace.is_none() || host.pid_namespace != here.pid_namespace {
+        return Liveness::Unknown;
+    }
+    probe(process)
+}
+
+/// Asks the kernel about a process of this boot and namespace.
+fn probe(process: &Process) -> Liveness {
+    let Some(pid) = i32::try_from(process.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    else {
+        return Liveness::Dead(Death::Gone);
+    };
+    match rustix::process::test_kill_process(pid) {
+        Ok(()) | Err(rustix::io::Errno::PERM) => {}
+        Err(rustix::io::Errno::SRCH) => return Liveness::Dead(Death::Gone),
+        Err(_) => return Liveness::Unknown,
+    }
+    let Some(stat) = stat(process.pid) else {
+        // It exists and we may not look closer (hidepid), or it ended this instant; a later look
+        // tells the two apart.
+        return Liveness::Alive;
+    };
+    match process.started {
+        Some(started) if started != stat.started => Liveness::Dead(Death::Replaced),
+        _ if matches!(stat.state, b'Z' | b'X') => Liveness::Dead(Death::Zombie),
+        _ => Liveness::Alive,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let line = b"42 (a) R (b) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2\n";
+        assert_eq!(
+            parse_stat(line),
+            Some(Stat {
+                state: b'S',
+                parent: 7,
+                group: 42,
+                started: 98_765
+            })
+        );
+    }
+
+    #[test]
+    fn we_are_alive_and_our_number_with_another_start_time_is_not_us() {
+        let me = Identity::current();
+        assert_eq!(
+            liveness(&me.process, &me.host, &me.host, true),
+            Liveness::Alive
+        );
+        let younger = Process {
+            pid: me.process.pid,
+            started: me.process.started.map(|ticks| ticks + 1),
+        };
+        assert_eq!(
+            liveness(&younger, &me.host, &me.host, true),
+            Liveness::Dead(Death::Replaced),
+            "a reused number is another process"
+        );
+    }
+
+    #[test]
+    fn other_surroundings_make_a_process_unknown_never_dead() {
+        let me = Identity::current();
+        let gone = Process {
+            pid: 999_999_999,
+            started: Some(1),
+        };
+        assert_eq!(
+            liveness(&gone, &me.host, &me.host, true),
+            Liveness::Dead(Death::Gone)
+        );
+        let mut elsewhere = me.host.clone();
+        elsewhere.pid_namespace = Some(1);
+        assert_eq!(
+            liveness(&gone, &elsewhere, &me.host, true),
+            Liveness::Unknown,
+            "another PID namespace"
+        );
+        let mut elsewhere = me.host.clone();
+        elsewhere.boot_id = Some("another".into());
+        elsewhere.machine_id = Some("another".into());
+        assert_eq!(
+            liveness(&gone, &elsewhere, &me.host, true),
+            Liveness::Unknown,
+            "another machine"
+        );
+        elsewhere.machine_id = None;
+        assert_eq!(
+            liveness(&gone, &elsewhere, &me.host, true),
+            Liveness::Unknown,
+            "a machine without an id"
+        );
+    }
+
+    #[test]
+    fn another_boot_of_this_machine_is_death_only_on_a_local_file_system() {
+        let mut me = Identity::current();
+        me.host.machine_id = Some("m".into());
+        let mut before = me.host.clone();
+        before.boot_id = Some("the boot before".into());
+        assert_eq!(
+            liveness(&me.process, &before, &me.host, true),
+            Liveness::Dead(Death::Rebooted)
+        );
+        assert_eq!(
+            liveness(&me.process, &before, &me.host, false),
+            Liveness::Unknown
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Whose life a lock follows that is taken by a command which returns at once.
+//!
+//! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock
+//! in its name would be dead on arrival, so the owner is the nearest ancestor that is not such a
+//! one-shot shell.
+
+use super::{Stat, start_time, stat};
+use std::fs;
+use tenure_core::{Host, Process};
+
+/// The owner that was chosen, and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chosen {
+    /// The process.
+    pub process: Process,
+    /// Its command name, for people.
+    pub name: String,
+}
+
+/// Why no owner could be named.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnerError {
+    /// No process has the given number.
+    #[error("--owner {pid}: there is no such process")]
+    NoSuchProcess {
+        /// The number.
+        pid: u32,
+    },
+    /// Every ancestor is a one-shot shell or the system's first process.
+    #[error(
+        "no lasting process was found that could own the lock; name one with --owner PID, \
+         or use --owner none with a --ttl"
+    )]
+    NoneFound,
+}
+
+/// Shells whose `-c` makes them last for one line only.
+const SHELLS: [&str; 10] = [
+    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox", "yash",
+];
+
+/// First processes that outlive everything and so say nothing about anybody's work.
+const INITS: [&str; 7] = [
+    "init",
+    "systemd",
+    "launchd",
+    "tini",
+    "dumb-init",
+    "catatonit",
+    "docker-init",
+];
+
+/// How far up is looked. Real trees are some ten deep.
+const ANCESTORS_MAX: usize = 64;
+
+/// The process with this number as an owner, or the nearest lasting ancestor for `None`.
+///
+/// # Errors
+/// - [`OwnerError::NoSuchProcess`] if `pid` names none that runs.
+/// - [`OwnerError::NoneFound`] if the search ends without one.
+pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
+    if let Some(pid) = pid {
+        return stat(pid)
+            .filter(|stat| !matches!(stat.state, b'Z' | b'X'))
+            .map(|stat| chosen(pid, &stat))
+            .ok_or(OwnerError::NoSuchProcess { pid });
+    }
+    let mut pid = parent_of_self();
+    for _ in 0..ANCESTORS_MAX {
+        let Some(stat) = stat(pid).filter(|_| pid != 0) else {
+            break;
+        };
+        let arguments = arguments(pid);
+        if pid == 1 && is_init(&arguments) {
+            break;
+        }
+        if !is_one_shot_shell(&arguments) {
+            return Ok(chosen(pid, &stat));
+        }
+        pid = stat.parent;
+    }
+    Err(OwnerError::NoneFound)
+}
+
+/// The process that started this one.
+pub(crate) fn parent_of_self() -> u32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
+}
+
+/// Whether the calling process descends from `owner`, which was recorded on `host`.
+///
+/// Only true where every link can be seen here and now; anything unknown is no proof.
+pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
+    if host.boot_id.is_none()
+        || host.boot_id != here.boot_id
+        || host.pid_namespace != here.pid_namespace
+        || owner.started.is_none()
+    {
+        return false;
+    }
+    let mut pid = std::process::id();
+    for _ in 0..ANCESTORS_MAX {
+        if pid == owner.pid {
+            return start_time(pid) == owner.started;
+        }
+        match stat(pid) {
+            Some(stat) if stat.parent != 0 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn chosen(pid: u32, stat: &Stat) -> Chosen {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"))
+        .map(|comm| comm.trim().to_owned())
+        .unwrap_or_default();
+    Chosen {
+        process: Process {
+            pid,
+            started: Some(stat.started),
+        },
+        name,
+    }
+}
+
+fn arguments(pid: u32) -> Vec<String> {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .map(|bytes| {
+            bytes
+                .split(|byte| *byte == 0)
+                .map(|argument| String::from_utf8_lossy(argument).into_owned())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+fn base_name(argument: &str) -> &str {
+    // A login shell calls itself `-bash`.
+    let name = argument.rsplit('/').next().unwrap_or(argument);
+    name.strip_prefix('-').unwrap_or(name)
+}
+
+fn is_init(arguments: &[String]) -> bool {
+    arguments
+        .first()
+        .is_some_and(|first| INITS.contains(&base_name(first)))
+}
+
+/// Whether these arguments are those of `sh -c …` in any of its spellings (`bash -lc`, `sh -ec`,
+/// `busybox sh -c`).
+fn is_one_shot_shell(arguments: &[String]) -> bool {
+    let Some((first, rest)) = arguments.split_first() else {
+        return false;
+    };
+    if !SHELLS.contains(&base_name(first)) {
+        return false;
+    }
+    let rest = match (base_name(first), rest.split_first()) {
+        ("busybox", Some((applet, rest))) if SHELLS.contains(&applet.as_str()) => rest,
+        _ => rest,
+    };
+    let mut skip_value = false;
+    for argument in rest {
+        if std::mem::take(&mut skip_value) {
+            continue;
+        }
+        match argument.as_str() {
+            "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => skip_value = true,
+            "--command" => return true,
+            long if long.starts_with("--") => {}
+            short if short.starts_with('-') && short.len() > 1 => {
+                if short.contains('c') {
+                    return true;
+                }
+            }
+            plus if plus.starts_with('+') => {}
+            // The first word that is no option is a script, and a script lasts.
+            _ => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_shot(line: &str) -> bool {
+        is_one_shot_shell(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn one_shot_shells_are_told_from_scripts_and_sessions() {
+        for line in [
+            "sh -c x",
+            "/bin/bash -lc x",
+            "bash -e -c x",
+            "bash -o pipefail -c x",
+            "busybox sh -c x",
+            "-zsh -c x",
+            "bash --norc -c x",
+            "fish --command x",
+        ] {
+            assert!(one_shot(line), "{line} lives for one line");
+        }
+        for line in [
+            "bash",
+            "-bash",
+            "bash script.sh",
+            "sh -e script.sh -c x",
+            "bash -i",
+            "python3 -c x",
+            "node agent.js",
+        ] {
+            assert!(!one_shot(line), "{line} lasts");
+        }
+    }
+
+    #[test]
+    fn our_parent_is_an_ancestor_and_a_stranger_is_not() {
+        let me = super::super::Identity::current();
+        let parent = choose_owner(Some(parent_of_self())).expect("the parent runs");
+        assert!(is_descendant_of(&parent.process, &me.host, &me.host));
+        let stranger = Process {
+            pid: parent.process.pid,
+            started: parent.process.started.map(|ticks| ticks + 1),
+        };
+        assert!(
+            !is_descendant_of(&stranger, &me.host, &me.host),
+            "the same number with another start time is somebody else"
+        );
+    }
+
+    #[test]
+    fn an_owner_that_does_not_run_is_refused() {
+        assert_eq!(
+            choose_owner(Some(999_999_999)),
+            Err(OwnerError::NoSuchProcess { pid: 999_999_999 })
+        );
+    }
+}

@@ -1,0 +1,329 @@
+//! The native profile: the policy row and the body of a coordination file.
+//!
+//! The body is JSON lines: the header first (the rising counter, past holds, a pending request to
+//! stop), then one claim per line in queue order. Unknown keys are skipped when reading, so an
+//! older program reads what a newer one wrote; it does not keep them when it writes.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use tenure_core::{
+    Cancel, Claim, Entry, History, Holder, Host, Kind, Lease, Policy, Process, RequestId, Stamp,
+};
+
+/// The row.
+pub const POLICY: Policy = Policy::NATIVE;
+
+/// What a file of this profile ends with.
+pub const SUFFIX: &str = ".tenure";
+
+/// How many characters of a command line are kept. Enough to recognise it by, short enough that
+/// a thousand waiters fit.
+pub const WHY_CHARS_MAX: usize = 200;
+
+#[derive(Serialize, Deserialize)]
+struct Header<'a> {
+    last: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    holds: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    mean_hold_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    cancel: Option<CancelLine<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CancelLine<'a> {
+    ticket: u64,
+    #[serde(borrow)]
+    by: Cow<'a, str>,
+    at_ms: u64,
+    at_boot_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ClaimLine<'a> {
+    ticket: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    detached: bool,
+    #[serde(borrow)]
+    request_id: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_started: Option<u64>,
+    #[serde(borrow)]
+    actor: Cow<'a, str>,
+    #[serde(borrow)]
+    host: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    machine_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    boot_id: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid_namespace: Option<u64>,
+    #[serde(borrow)]
+    why: Cow<'a, str>,
+    entered_ms: u64,
+    entered_boot_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_boot_ms: Option<u64>,
+    renewed_ms: u64,
+    renewed_boot_ms: u64,
+    ttl_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// Writes a list as a body.
+///
+/// # Errors
+/// - Never in practice: every field is text or a number. The error is serde's.
+pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
+    let header = Header {
+        last: entry.last,
+        holds: entry.history.holds,
+        mean_hold_ms: entry.history.mean_ms,
+        cancel: entry.cancel.as_ref().map(|cancel| CancelLine {
+            ticket: cancel.ticket,
+            by: Cow::Borrowed(&cancel.by),
+            at_ms: cancel.at.wall_ms,
+            at_boot_ms: cancel.at.boot_ms,
+        }),
+    };
+    serde_json::to_writer(&mut body, &header)?;
+    body.push(b'\n');
+    for claim in &entry.claims {
+        serde_json::to_writer(&mut body, &line(claim))?;
+        body.push(b'\n');
+    }
+    Ok(body)
+}
+
+fn line(claim: &Claim) -> ClaimLine<'_> {
+    let holder = &claim.holder;
+    let host = &holder.host;
+    ClaimLine {
+        ticket: claim.ticket,
+        token: claim.token,
+        detached: claim.kind == Kind::Detached,
+        request_id: Cow::Borrowed(holder.request_id.as_str()),
+        pid: holder.process.map(|process| process.pid),
+        started: holder.process.and_then(|process| process.started),
+        command_pid: holder.command.map(|command| command.pid),
+        command_started: holder.command.and_then(|command| command.started),
+        actor: Cow::Borrowed(&holder.actor),
+        host: Cow::Borrowed(&host.name),
+        machine_id: host.machine_id.as_deref().map(Cow::Borrowed),
+        boot_id: host.boot_id.as_deref().map(Cow::Borrowed),
+        pid_namespace: host.pid_namespace,
+        why: Cow::Borrowed(&holder.why),
+        entered_ms: claim.entered.wall_ms,
+        entered_boot_ms: claim.entered.boot_ms,
+        since_ms: claim.since.map(|since| since.wall_ms),
+        since_boot_ms: claim.since.map(|since| since.boot_ms),
+        renewed_ms: claim.lease.renewed.wall_ms,
+        renewed_boot_ms: claim.lease.renewed.boot_ms,
+        ttl_ms: claim.lease.ttl_ms,
+    }
+}
+
+/// Reads a body back.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub fn decode(body: &[u8]) -> Result<Entry, String> {
+    if body.is_empty() {
+        return Ok(Entry::default());
+    }
+    let mut lines = body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let first = lines.next().ok_or("it has no header")?;
+    let header: Header<'_> =
+        serde_json::from_slice(first).map_err(|error| format!("its header: {error}"))?;
+    let mut claims: Vec<Claim> = Vec::new();
+    for line in lines {
+        let line: ClaimLine<'_> =
+            serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+        let claim = claim(line)?;
+        if claims
+            .last()
+            .is_some_and(|last| last.ticket >= claim.ticket)
+        {
+            return Err("its claims are not in the order of their tickets".to_owned());
+        }
+        claims.push(claim);
+    }
+    Ok(Entry {
+        last: header.last,
+        history: History {
+            holds: header.holds,
+            mean_ms: header.mean_hold_ms,
+        },
+        cancel: header.cancel.map(|cancel| Cancel {
+            ticket: cancel.ticket,
+            by: cancel.by.into_owned(),
+            at: Stamp {
+                wall_ms: cancel.at_ms,
+                boot_ms: cancel.at_boot_ms,
+            },
+        }),
+        claims,
+    })
+}
+
+fn claim(line: ClaimLine<'_>) -> Result<Claim, String> {
+    let stamp = |wall_ms, boot_ms| Stamp { wall_ms, boot_ms };
+    Ok(Claim {
+        ticket: line.ticket,
+        token: line.token,
+        kind: if line.detached {
+            Kind::Detached
+        } else {
+            Kind::Kernel
+        },
+        holder: Holder {
+            request_id: RequestId::new(line.request_id)
+                .map_err(|error| format!("a request id: {error}"))?,
+            actor: line.actor.into_owned(),
+            process: line.pid.map(|pid| Process {
+                pid,
+                started: line.started,
+            }),
+            command: line.command_pid.map(|pid| Process {
+                pid,
+                started: line.command_started,
+            }),
+            host: Host {
+                name: line.host.into_owned(),
+                machine_id: line.machine_id.map(Cow::into_owned),
+                boot_id: line.boot_id.map(Cow::into_owned),
+                pid_namespace: line.pid_namespace,
+            },
+            why: line.why.into_owned(),
+        },
+        entered: stamp(line.entered_ms, line.entered_boot_ms),
+        since: line
+            .since_ms
+            .map(|wall| stamp(wall, line.since_boot_ms.unwrap_or(0))),
+        lease: Lease {
+            ttl_ms: line.ttl_ms,
+            renewed: stamp(line.renewed_ms, line.renewed_boot_ms),
+        },
+    })
+}
+
+/// A command line or reason as a record keeps it: without control characters, and cut.
+pub fn why(text: &str) -> String {
+    let mut kept: String = text
+        .chars()
+        .take(WHY_CHARS_MAX)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if kept.chars().count() < text.chars().count() {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Entry {
+        let stamp = Stamp {
+            wall_ms: 1_795_000_000_000,
+            boot_ms: 5_000,
+        };
+        Entry {
+            last: 1_795_000_000_000_002,
+            history: History {
+                holds: 3,
+                mean_ms: 40,
+            },
+            cancel: Some(Cancel {
+                ticket: 1_795_000_000_000_001,
+                by: "someone".into(),
+                at: stamp,
+            }),
+            claims: vec![Claim {
+                ticket: 1_795_000_000_000_001,
+                token: Some(1_795_000_000_000_002),
+                kind: Kind::Kernel,
+                holder: Holder {
+                    request_id: RequestId::new("req_1").expect("an id"),
+                    actor: "a \"quoted\"\nname".into(),
+                    process: Some(Process {
+                        pid: 7,
+                        started: Some(70),
+                    }),
+                    command: Some(Process {
+                        pid: 8,
+                        started: None,
+                    }),
+                    host: Host {
+                        name: "host".into(),
+                        machine_id: None,
+                        boot_id: Some("boot".into()),
+                        pid_namespace: Some(9),
+                    },
+                    why: "./backup.sh".into(),
+                },
+                entered: stamp,
+                since: Some(stamp),
+                lease: Lease {
+                    ttl_ms: 30_000,
+                    renewed: stamp,
+                },
+            }],
+        }
+    }
+
+    #[test]
+    fn a_list_comes_back_as_it_was_written() {
+        let entry = sample();
+        let body = encode(&entry).expect("a body");
+        assert_eq!(decode(&body), Ok(entry));
+    }
+
+    #[test]
+    fn a_newline_in_a_field_cannot_begin_a_line_of_its_own() {
+        let body = encode(&sample()).expect("a body");
+        let lines = body.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(lines, 2, "the header and one claim");
+    }
+
+    #[test]
+    fn claims_out_of_order_are_not_a_list() {
+        let mut entry = sample();
+        let mut second = entry.claims.first().expect("a claim").clone();
+        second.ticket -= 1;
+        entry.claims.push(second);
+        let body = encode(&entry).expect("a body");
+        assert!(decode(&body).is_err());
+    }
+
+    #[test]
+    fn unknown_keys_are_skipped_and_missing_ones_are_not_guessed() {
+        assert!(decode(b"{\"last\":4,\"later\":true}\n").is_ok());
+        assert!(decode(b"{\"holds\":4}\n").is_err(), "no counter");
+        assert!(decode(b"{\"last\":4}\n{\"ticket\":1}\n").is_err());
+    }
+}

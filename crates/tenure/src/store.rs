@@ -1,0 +1,289 @@
+//! The contract of a store: where the claims on a lock are kept, and what every store promises.
+//!
+//! A store keeps the ordered list of claims ([`Entry`]) of every lock and does four things with
+//! it: reads it, changes it in one conditional step, wakes a waiter when the claim before it
+//! ends, and gathers evidence of life. Which change is right is not the store's business: it runs
+//! the core's transition on the list as it stands and writes the result back only if the list is
+//! still what the transition saw.
+//!
+//! # What every store promises
+//! - **Each call is one atomic step.** Two callers never see the same list and both write.
+//! - **Nothing is written unless the transition asks for it**, and nothing is created by a
+//!   renewal, a release or a reading.
+//! - **A claim that was written carries evidence from that moment on.** There is no instant at
+//!   which a live claimant looks dead.
+//! - **Dropping a seat without leaving is dying**: its beacon goes out, its claim is swept by the
+//!   next who asks, and whoever waits behind it wakes up.
+//! - **An error means: not done, or not known.** It never means *free*.
+//!
+//! [`conformance`] holds every store to this; a store of your own can run it too.
+
+pub mod conformance;
+pub mod file;
+pub mod memory;
+
+use std::time::Instant;
+use tenure_core::{
+    Advance, Cancel, Claim, Entering, Entry, Event, Evidence, Left, LockName, Now, Ownership,
+    Policy, Predecessor, Process, Released, Renewal, Request, Standing,
+};
+
+/// How a sleep ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Something happened that is worth a look.
+    Ready,
+    /// The time is up.
+    Expired,
+    /// The caller was interrupted and wants to stop waiting.
+    Interrupted,
+}
+
+/// A lock as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// Where the lock is kept, for people.
+    pub place: String,
+    /// What is kept, with the evidence for each claim in the same order.
+    pub content: Content,
+}
+
+/// What a reading found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A whole list; an absent lock is an empty one.
+    Whole {
+        /// The list.
+        entry: Entry,
+        /// What is known of each claim.
+        evidence: Vec<Evidence>,
+    },
+    /// Something that cannot be understood.
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Reading {
+    /// What the lock amounts to under `policy`, and the claim that makes it so.
+    pub fn standing(&self, policy: &Policy, now: &Now) -> (Standing, Option<&Claim>) {
+        match &self.content {
+            Content::Whole { entry, evidence } => {
+                let mut known = evidence.iter().copied();
+                let unseen = Evidence {
+                    beacon: tenure_core::Beacon::None,
+                    process: tenure_core::Liveness::Unknown,
+                    command: tenure_core::Liveness::Unknown,
+                };
+                entry.standing(policy, now, |_| known.next().unwrap_or(unseen))
+            }
+            Content::Unreadable { .. } => (Standing::Unreadable, None),
+        }
+    }
+
+    /// The claims, if they could be read.
+    pub fn entry(&self) -> Option<&Entry> {
+        match &self.content {
+            Content::Whole { entry, .. } => Some(entry),
+            Content::Unreadable { .. } => None,
+        }
+    }
+}
+
+/// The answer to [`Store::enter`].
+#[derive(Debug)]
+pub struct Entered<Seat> {
+    /// What happened.
+    pub entering: Entering,
+    /// The list afterwards, for messages and hints.
+    pub entry: Entry,
+    /// What an audit would record.
+    pub events: Vec<Event>,
+    /// The caller's place, if it got one.
+    pub seat: Option<Seat>,
+}
+
+/// The answer to [`Store::advance`].
+#[derive(Debug)]
+pub struct Advanced {
+    /// What happened.
+    pub advance: Advance,
+    /// The list afterwards.
+    pub entry: Entry,
+    /// What an audit would record.
+    pub events: Vec<Event>,
+}
+
+/// What [`Store::clean`] did to one lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaned {
+    /// The claims that no longer counted.
+    pub swept: Vec<Claim>,
+    /// Whether nothing is left of the lock.
+    pub removed: bool,
+}
+
+/// Why a store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The place refuses us.
+    #[error("{place}: permission denied ({doing})")]
+    Permission {
+        /// What was touched.
+        place: String,
+        /// What was tried.
+        doing: &'static str,
+    },
+    /// The place is not safe to keep locks in.
+    #[error("{place} is not a safe place for locks: {why}")]
+    Unsafe {
+        /// What was looked at.
+        place: String,
+        /// Why.
+        why: String,
+    },
+    /// The file system does not promise working locks.
+    #[error("{place} is on {kind}, {why}")]
+    FileSystem {
+        /// What was looked at.
+        place: String,
+        /// The kind of file system.
+        kind: String,
+        /// What follows.
+        why: &'static str,
+    },
+    /// The record cannot be read, and this call may not replace it.
+    #[error("{place} cannot be read as a lock: {why}")]
+    Unreadable {
+        /// The record.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The list has grown beyond what the store keeps.
+    #[error("{place}: the queue is full ({claims} claims)")]
+    Full {
+        /// The lock.
+        place: String,
+        /// How many claims stand in it.
+        claims: usize,
+    },
+    /// Another process keeps the guard for longer than any transition takes.
+    #[error(
+        "{place}: another process has been in the middle of a change for {waited_ms} ms; \
+         it may be stopped"
+    )]
+    Stuck {
+        /// The lock.
+        place: String,
+        /// How long was waited.
+        waited_ms: u64,
+    },
+    /// The system failed.
+    #[error("{place}: {doing}: {source}")]
+    Io {
+        /// What was touched.
+        place: String,
+        /// What was tried.
+        doing: &'static str,
+        /// How it failed.
+        source: std::io::Error,
+    },
+}
+
+/// Where claims are kept. The module's documentation is the contract.
+pub trait Store {
+    /// A claim's place. Whoever keeps it is alive for this store; dropping it is dying.
+    type Seat;
+
+    /// The row by which this store judges and decides.
+    fn policy(&self) -> &Policy;
+
+    /// Where a lock is kept, for people.
+    fn place(&self, name: &LockName) -> String;
+
+    /// Reads one lock. Creates nothing and needs no right to write.
+    fn read(&self, name: &LockName) -> Result<Reading, StoreError>;
+
+    /// Enters a claim, or refuses it.
+    fn enter(
+        &self,
+        name: &LockName,
+        request: Request,
+        now: &Now,
+    ) -> Result<Entered<Self::Seat>, StoreError>;
+
+    /// Sleeps until the claim before ends, and no later than `until`. May wake up early; keeps
+    /// nothing of the predecessor's when it returns.
+    fn sleep(
+        &self,
+        seat: &Self::Seat,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError>;
+
+    /// Looks whether a waiting claim holds now, and grants it in the same step.
+    fn advance(&self, seat: &Self::Seat, now: &Now) -> Result<Advanced, StoreError>;
+
+    /// Names the command that a granted claim was taken for. False if the claim is gone.
+    fn name_command(&self, seat: &Self::Seat, command: Process) -> Result<bool, StoreError>;
+
+    /// Renews a granted claim. Never creates one.
+    fn renew(&self, seat: &Self::Seat, now: &Now) -> Result<Renewal, StoreError>;
+
+    /// Takes a claim out of the list and puts its beacon out, in this order.
+    fn leave(&self, seat: &Self::Seat, now: &Now) -> Result<Left, StoreError>;
+
+    /// Renews the hold of which `owns` says so.
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError>;
+
+    /// Releases whatever is held, if the policy lets this caller.
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError>;
+
+    /// Sleeps until the first live claim of a lock changes or ends; for callers without a claim.
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Entry,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError>;
+
+    /// Shows the name of every lock that this store keeps, in no order, one at a time.
+    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError>;
+
+    /// Removes what is proven stale; with `dry_run` only says what it would remove.
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError>;
+}
+
+/// The answer to [`Store::renew_owned`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RenewedOwned {
+    /// The hold is renewed.
+    Renewed {
+        /// The claim as it stands now.
+        claim: Box<Claim>,
+        /// A pending request to stop.
+        cancel: Option<Cancel>,
+    },
+    /// Somebody else holds the lock.
+    NotOwner {
+        /// That claim.
+        claim: Box<Claim>,
+    },
+    /// Nobody does.
+    Lost,
+}

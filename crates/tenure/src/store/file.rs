@@ -1,0 +1,895 @@
+//! The file store: one coordination file per lock, kernel locks on single bytes of it.
+//!
+//! # How a change is made
+//! 1. Open the file, lock its *guard* byte, make sure that the name still leads to this file.
+//! 2. Read the list ([`record`]), run the core's transition on it.
+//! 3. A new claim locks its own *ticket* byte, its beacon. **Then** the list is written.
+//! 4. Let go of the guard.
+//!
+//! A release changes the list first and puts its beacon out afterwards. So whoever stands in the
+//! list has a lit beacon, from before its claim can be seen until after it is gone, and a claim
+//! whose beacon is out belongs to somebody who died.
+//!
+//! # Crash safety
+//! The kernel lets go of the guard and of a beacon when the last descriptor is closed, whatever
+//! ended the process. Death between any two steps leaves this behind:
+//! - before 3: nothing; possibly an empty file, which is a free lock;
+//! - after the ticket byte, before the write: nothing, for the byte went out with us;
+//! - in the write: the state before, because the slot that counts is never written to;
+//! - after the write: a whole list with our claim in it and its beacon out. Whoever asks next
+//!   sweeps it; whoever already waits behind it is woken by the kernel as the byte goes out;
+//! - in a release, between the write and the byte: the claim is gone, and the byte goes out
+//!   with us.
+//!
+//! A detached claim has no beacon once it is granted. Death between its write and its answer
+//! leaves a granted hold that lives as long as its owner does; asking again under the same
+//! request id answers that it is held by the asker.
+//!
+//! # What it leaves to others
+//! Which change is right (the core), how a body looks (the profile), and how a thread of this
+//! process sleeps in the kernel ([`Sleeper`]): a command may use signals for that, a library may
+//! not.
+
+mod bytes;
+mod folder;
+mod record;
+mod sleeper;
+
+pub use bytes::{Byte, Mode};
+pub use sleeper::{ByteLock, Sleeper, ThreadSleeper};
+
+use super::{Advanced, Cleaned, Content, Entered, Reading, RenewedOwned, Store, StoreError, Wake};
+use crate::process::{self, liveness};
+use crate::profile::native;
+use folder::{Access, Folder, Opened, fault};
+use record::{ReadError, Snapshot};
+use rustix::io::Errno;
+use std::cell::OnceCell;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tenure_core::{
+    Advance, Beacon, Claim, Entering, Entry, Evidence, Force, Host, Kind, Left, Liveness, LockName,
+    Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, judge,
+};
+
+/// How long a guard may be taken before that is an error. A transition takes microseconds; only a
+/// process that was stopped in the middle of one keeps it longer.
+const GUARD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a sleep behind a record lasts at most before the record is looked at again.
+const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
+
+/// How long it lasts at least: an expired lease whose owner is seen to live stays where it is.
+const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
+
+/// The coordination file that remembers the highest number of all files that were removed. No
+/// lock can have this name.
+const FLOOR: &str = ".floor.tenure";
+
+/// Locks kept as files in one folder.
+pub struct FileStore {
+    path: PathBuf,
+    allow_network: bool,
+    policy: Policy,
+    here: Host,
+    sleeper: Box<dyn Sleeper>,
+    folder: OnceCell<Folder>,
+}
+
+/// A claim's place: the descriptor that carries its beacon. Dropping it is dying.
+#[derive(Debug)]
+pub struct Seat {
+    name: LockName,
+    ticket: u64,
+    opened: Opened,
+    file: String,
+}
+
+impl Seat {
+    /// The ticket of the claim.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// The lock.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// The descriptor that carries the beacon. A command that inherits a copy keeps it lit.
+    pub fn beacon(&self) -> BorrowedFd<'_> {
+        self.opened.fd.as_fd()
+    }
+}
+
+impl FileStore {
+    /// Locks in `folder`, judged from `here`. Touches nothing yet: the folder is opened, and made
+    /// if need be, by the first call that has to.
+    pub fn new(folder: impl Into<PathBuf>, here: Host, sleeper: Box<dyn Sleeper>) -> Self {
+        Self {
+            path: folder.into(),
+            allow_network: false,
+            policy: native::POLICY,
+            here,
+            sleeper,
+            folder: OnceCell::new(),
+        }
+    }
+
+    /// Accepts a network file system, for people who know that its locks work.
+    #[must_use]
+    pub fn allow_network(mut self, allow: bool) -> Self {
+        self.allow_network = allow;
+        self
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
+        if let Some(folder) = self.folder.get() {
+            return Ok(Some(folder));
+        }
+        match Folder::open(&self.path, create, self.allow_network)? {
+            Some(folder) => Ok(Some(self.folder.get_or_init(|| folder))),
+            None => Ok(None),
+        }
+    }
+
+    fn file_name(name: &LockName) -> String {
+        let mut file = String::with_capacity(name.as_str().len() + native::SUFFIX.len());
+        file.push_str(name.as_str());
+        file.push_str(native::SUFFIX);
+        file
+    }
+
+    /// Opens a lock file and takes its guard. `None` if there is no file and none is made.
+    fn guarded<'a>(
+        &'a self,
+        file: &str,
+        access: Access,
+    ) -> Result<Option<(Guarded<'a>, Opened)>, StoreError> {
+        let Some(folder) = self.folder(access == Access::Create)? else {
+            return Ok(None);
+        };
+        loop {
+            let Some(opened) = folder.open_file(file, access)? else {
+                return Ok(None);
+            };
+            let guarded = self.guard(folder, file, opened.fd.as_fd())?;
+            if guarded.still_leads_to(file, &opened)? {
+                return Ok(Some((guarded, opened)));
+            }
+            // Somebody removed the file between our opening and our guard; begin again.
+        }
+    }
+
+    /// Takes the guard of a seat's own file. `None` if the name no longer leads to that file:
+    /// whatever the seat stood for is lost.
+    fn guarded_seat<'a>(&'a self, seat: &Seat) -> Result<Option<Guarded<'a>>, StoreError> {
+        let Some(folder) = self.folder(false)? else {
+            return Ok(None);
+        };
+        let guarded = self.guard(folder, &seat.file, seat.opened.fd.as_fd())?;
+        let ours = guarded.still_leads_to(&seat.file, &seat.opened)?;
+        Ok(ours.then_some(guarded))
+    }
+
+    fn guard<'a>(
+        &'a self,
+        folder: &'a Folder,
+        file: &str,
+        fd: BorrowedFd<'_>,
+    ) -> Result<Guarded<'a>, StoreError> {
+        let path = || folder.path_of(file);
+        let failed = |errno: nix::errno::Errno| {
+            fault(
+                &path(),
+                "locking the guard",
+                Errno::from_raw_os_error(errno as i32),
+            )
+        };
+        if !bytes::try_lock(fd, Byte::GUARD, Mode::Exclusive).map_err(failed)? {
+            let lock = ByteLock {
+                byte: Byte::GUARD,
+                mode: Mode::Exclusive,
+            };
+            let wake = self
+                .sleeper
+                .lock(fd, lock, GUARD_PATIENCE)
+                .map_err(failed)?;
+            if wake != Wake::Ready {
+                return Err(StoreError::Stuck {
+                    place: path().display().to_string(),
+                    waited_ms: u64::try_from(GUARD_PATIENCE.as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+        }
+        Ok(Guarded {
+            store: self,
+            folder,
+        })
+    }
+
+    /// What is known of a claim, gathered from its beacon and its processes.
+    fn evidence(&self, folder: &Folder, file: BorrowedFd<'_>, claim: &Claim) -> Evidence {
+        let lit = match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
+            Ok(true) => Beacon::Lit,
+            Ok(false) => Beacon::Out,
+            // A failed look is no proof of death; what else is known has to decide.
+            Err(_) => Beacon::None,
+        };
+        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
+        let ask = |process: Option<&Process>| {
+            process.map_or(Liveness::NotRecorded, |process| {
+                liveness(process, &claim.holder.host, &self.here, folder.local)
+            })
+        };
+        Evidence {
+            beacon: if has_beacon { lit } else { Beacon::None },
+            process: ask(claim.holder.process.as_ref()),
+            command: ask(claim.holder.command.as_ref()),
+        }
+    }
+
+    /// The same, but a lit beacon is enough and nothing else is asked: for the hot path.
+    fn quick_evidence(&self, folder: &Folder, file: BorrowedFd<'_>, claim: &Claim) -> Evidence {
+        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
+        if has_beacon && bytes::probe(file, Byte::of_ticket(claim.ticket)) == Ok(true) {
+            return Evidence {
+                beacon: Beacon::Lit,
+                process: Liveness::Unknown,
+                command: Liveness::Unknown,
+            };
+        }
+        self.evidence(folder, file, claim)
+    }
+
+    /// The highest number of files that were removed from this folder.
+    fn floor(folder: &Folder) -> Result<u64, StoreError> {
+        let Some(opened) = folder.open_file(FLOOR, Access::Read)? else {
+            return Ok(0);
+        };
+        let unreadable = |why| StoreError::Unreadable {
+            place: folder.path_of(FLOOR).display().to_string(),
+            why,
+        };
+        match record::read_unguarded(opened.fd.as_fd()) {
+            Ok(snapshot) => native::decode(&snapshot.body)
+                .map(|entry| entry.last)
+                .map_err(unreadable),
+            Err(ReadError::Torn(why)) => Err(unreadable(why)),
+            Err(ReadError::Io(errno)) => Err(fault(&folder.path_of(FLOOR), "reading", errno)),
+        }
+    }
+
+    /// Raises the floor before a file is removed, so that its successor's numbers stay above.
+    fn raise_floor(&self, last: u64) -> Result<(), StoreError> {
+        let Some((guarded, opened)) = self.guarded(FLOOR, Access::Create)? else {
+            return Ok(());
+        };
+        let (mut entry, snapshot) = guarded.load(FLOOR, &opened)?;
+        if entry.last < last {
+            entry.raise(last);
+            guarded.commit(FLOOR, &opened, &snapshot, &entry)?;
+        }
+        release(&opened);
+        Ok(())
+    }
+
+    /// A change to an existing lock that is not tied to a seat.
+    fn change<T>(
+        &self,
+        name: &LockName,
+        absent: T,
+        step: impl FnOnce(&mut Entry) -> (T, bool),
+    ) -> Result<T, StoreError> {
+        let file = Self::file_name(name);
+        let Some((guarded, opened)) = self.guarded(&file, Access::Write)? else {
+            return Ok(absent);
+        };
+        let (mut entry, snapshot) = guarded.load(&file, &opened)?;
+        let (answer, changed) = step(&mut entry);
+        if changed {
+            guarded.commit(&file, &opened, &snapshot, &entry)?;
+        }
+        release(&opened);
+        Ok(answer)
+    }
+
+    /// A change to the list that a seat stands in. `gone` if its file is not the lock any more.
+    fn change_seat<T>(
+        &self,
+        seat: &Seat,
+        gone: T,
+        step: impl FnOnce(&mut Entry, &Guarded<'_>) -> (T, bool),
+    ) -> Result<(T, Entry), StoreError> {
+        let Some(guarded) = self.guarded_seat(seat)? else {
+            return Ok((gone, Entry::default()));
+        };
+        let (mut entry, snapshot) = guarded.load(&seat.file, &seat.opened)?;
+        let (answer, changed) = step(&mut entry, &guarded);
+        if changed {
+            guarded.commit(&seat.file, &seat.opened, &snapshot, &entry)?;
+        }
+        release(&seat.opened);
+        Ok((answer, entry))
+    }
+}
+
+/// The guard of one file, held. What happens to the file happens through this, and every way out
+/// lets go of it: [`release`] where all went well or an error is reported, the closing of
+/// the descriptor otherwise.
+struct Guarded<'a> {
+    store: &'a FileStore,
+    folder: &'a Folder,
+}
+
+impl Guarded<'_> {
+    /// Whether the name still leads to the opened file; if not, the guard is let go.
+    fn still_leads_to(&self, file: &str, opened: &Opened) -> Result<bool, StoreError> {
+        let answer = self.folder.still_leads_to(file, opened);
+        if !matches!(answer, Ok(true)) {
+            release(opened);
+        }
+        answer
+    }
+
+    fn read(&self, file: &str, opened: &Opened) -> Result<Snapshot, StoreError> {
+        record::read(opened.fd.as_fd()).map_err(|error| match error {
+            ReadError::Io(errno) => fault(&self.folder.path_of(file), "reading the lock", errno),
+            ReadError::Torn(why) => StoreError::Unreadable {
+                place: self.folder.path_of(file).display().to_string(),
+                why,
+            },
+        })
+    }
+
+    fn load(&self, file: &str, opened: &Opened) -> Result<(Entry, Snapshot), StoreError> {
+        let loaded = self.read(file, opened).and_then(|snapshot| {
+            let entry = native::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
+                place: self.folder.path_of(file).display().to_string(),
+                why,
+            })?;
+            Ok((entry, snapshot))
+        });
+        if loaded.is_err() {
+            release(opened);
+        }
+        loaded
+    }
+
+    fn commit(
+        &self,
+        file: &str,
+        opened: &Opened,
+        current: &Snapshot,
+        entry: &Entry,
+    ) -> Result<(), StoreError> {
+        let place = || self.folder.path_of(file);
+        let written = native::encode(entry)
+            .map_err(|error| StoreError::Io {
+                place: place().display().to_string(),
+                doing: "writing the lock",
+                source: error.into(),
+            })
+            .and_then(|body| {
+                record::write(opened.fd.as_fd(), current, &body)
+                    .map_err(|errno| fault(&place(), "writing the lock", errno))
+            });
+        match written {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                release(opened);
+                Err(StoreError::Full {
+                    place: place().display().to_string(),
+                    claims: entry.claims.len(),
+                })
+            }
+            Err(error) => {
+                release(opened);
+                Err(error)
+            }
+        }
+    }
+
+    fn evidence(&self, opened: &Opened, claim: &Claim) -> Evidence {
+        self.store
+            .quick_evidence(self.folder, opened.fd.as_fd(), claim)
+    }
+}
+
+/// Lets go of the guard.
+fn release(opened: &Opened) {
+    // Letting go of a byte of an open file cannot fail, and if it did, closing would do it.
+    let _ = bytes::unlock(opened.fd.as_fd(), Byte::GUARD);
+}
+
+impl Store for FileStore {
+    type Seat = Seat;
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn place(&self, name: &LockName) -> String {
+        self.path.join(Self::file_name(name)).display().to_string()
+    }
+
+    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
+        let place = self.place(name);
+        let file = Self::file_name(name);
+        let absent = |place| Reading {
+            place,
+            content: Content::Whole {
+                entry: Entry::default(),
+                evidence: Vec::new(),
+            },
+        };
+        let Some(folder) = self.folder(false)? else {
+            return Ok(absent(place));
+        };
+        let Some(opened) = folder.open_file(&file, Access::Read)? else {
+            return Ok(absent(place));
+        };
+        let fd = opened.fd.as_fd();
+        let snapshot = match record::read_unguarded(fd) {
+            Ok(snapshot) => snapshot,
+            Err(ReadError::Torn(why)) => {
+                return Ok(Reading {
+                    place,
+                    content: Content::Unreadable { why },
+                });
+            }
+            Err(ReadError::Io(errno)) => {
+                return Err(fault(&folder.path_of(&file), "reading the lock", errno));
+            }
+        };
+        let content = match native::decode(&snapshot.body) {
+            Ok(entry) => Content::Whole {
+                evidence: entry
+                    .claims
+                    .iter()
+                    .map(|claim| self.evidence(folder, fd, claim))
+                    .collect(),
+                entry,
+            },
+            Err(why) => Content::Unreadable { why },
+        };
+        Ok(Reading { place, content })
+    }
+
+    fn enter(
+        &self,
+        name: &LockName,
+        request: Request,
+        now: &Now,
+    ) -> Result<Entered<Seat>, StoreError> {
+        let file = Self::file_name(name);
+        let place = || self.place(name);
+        let Some((guarded, opened)) = self.guarded(&file, Access::Create)? else {
+            return Err(StoreError::Io {
+                place: place(),
+                doing: "making the lock folder",
+                source: std::io::ErrorKind::NotFound.into(),
+            });
+        };
+        let (mut entry, snapshot) = match self.load_for_entering(&guarded, &file, &opened, &request)
+        {
+            Ok(loaded) => loaded,
+            Err(Refused::Store(error)) => {
+                release(&opened);
+                return Err(error);
+            }
+            Err(Refused::Policy(refusal)) => {
+                release(&opened);
+                return Ok(Entered {
+                    entering: Entering::Refused(refusal),
+                    entry: Entry::default(),
+                    events: Vec::new(),
+                    seat: None,
+                });
+            }
+        };
+        let kind = request.kind;
+        let mut events = Vec::new();
+        let entering = entry.enter(
+            &self.policy,
+            request,
+            now,
+            |claim| guarded.evidence(&opened, claim),
+            &mut events,
+        );
+        let (ticket, needs_beacon) = match &entering {
+            Entering::Granted { ticket, .. } => (Some(*ticket), kind == Kind::Kernel),
+            Entering::Queued { ticket, .. } => (Some(*ticket), true),
+            Entering::Yours { .. } | Entering::Refused(_) => (None, false),
+        };
+        if let Some(ticket) = ticket.filter(|_| needs_beacon) {
+            // Before the write: from its first visible instant on, a claim's beacon is lit.
+            let taken =
+                bytes::try_lock(opened.fd.as_fd(), Byte::of_ticket(ticket), Mode::Exclusive);
+            if taken != Ok(true) {
+                release(&opened);
+                return Err(StoreError::Io {
+                    place: place(),
+                    doing: "locking the byte of a new ticket",
+                    source: taken.map_or_else(Into::into, |_| std::io::ErrorKind::AddrInUse.into()),
+                });
+            }
+        }
+        if ticket.is_some() || !events.is_empty() {
+            guarded.commit(&file, &opened, &snapshot, &entry)?;
+        }
+        release(&opened);
+        Ok(Entered {
+            entering,
+            entry,
+            events,
+            seat: ticket.map(|ticket| Seat {
+                name: name.clone(),
+                ticket,
+                opened,
+                file,
+            }),
+        })
+    }
+
+    fn sleep(
+        &self,
+        seat: &Seat,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        match behind {
+            Predecessor::Beacon { ticket } => self.sleep_on_byte(&seat.opened, *ticket, until),
+            Predecessor::Record(claim) => self.sleep_on_record(&seat.file, claim, now, until),
+        }
+    }
+
+    fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
+        let mut events = Vec::new();
+        let (advance, entry) = self.change_seat(seat, Advance::Gone, |entry, guarded| {
+            let advance = entry.advance(
+                &self.policy,
+                seat.ticket,
+                now,
+                |claim| guarded.evidence(&seat.opened, claim),
+                &mut events,
+            );
+            let changed = matches!(advance, Advance::Granted { .. }) || !events.is_empty();
+            (advance, changed)
+        })?;
+        Ok(Advanced {
+            advance,
+            entry,
+            events,
+        })
+    }
+
+    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
+        self.change_seat(seat, false, |entry, _| {
+            let named = entry.name_command(seat.ticket, command);
+            (named, named)
+        })
+        .map(|(named, _)| named)
+    }
+
+    fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
+        self.change_seat(seat, Renewal::Lost, |entry, _| {
+            let renewal = entry.renew(seat.ticket, now);
+            (renewal, matches!(renewal, Renewal::Renewed { .. }))
+        })
+        .map(|(renewal, _)| renewal)
+    }
+
+    fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
+        let left = self.change_seat(seat, Left::Absent, |entry, _| {
+            let left = entry.leave(seat.ticket, now);
+            let changed = left != Left::Absent;
+            (left, changed)
+        });
+        // Explicitly, for a daemon that the command left behind may keep a copy of the
+        // descriptor. Also after an error: the claim then stands in the list as a dead one, which
+        // the next caller sweeps.
+        let _ = bytes::unlock(seat.opened.fd.as_fd(), Byte::of_ticket(seat.ticket));
+        left.map(|(left, _)| left)
+    }
+
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError> {
+        self.change(name, RenewedOwned::Lost, |entry| {
+            let granted = || entry.claims.iter().filter(|claim| claim.token.is_some());
+            let own = granted().find(|claim| owns(claim) == Ownership::Shown);
+            let Some(ticket) = own.map(|claim| claim.ticket) else {
+                let other = granted().next().cloned();
+                return (
+                    other.map_or(RenewedOwned::Lost, |claim| RenewedOwned::NotOwner {
+                        claim: Box::new(claim),
+                    }),
+                    false,
+                );
+            };
+            match (entry.renew(ticket, now), entry.claim(ticket).cloned()) {
+                (
+                    Renewal::Renewed {
+                        cancel_requested, ..
+                    },
+                    Some(claim),
+                ) => {
+                    let cancel = entry.cancel.clone().filter(|_| cancel_requested);
+                    (
+                        RenewedOwned::Renewed {
+                            claim: Box::new(claim),
+                            cancel,
+                        },
+                        true,
+                    )
+                }
+                _ => (RenewedOwned::Lost, false),
+            }
+        })
+    }
+
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError> {
+        self.change(name, Released::Absent, |entry| {
+            let released = entry.release(&self.policy, owns, now);
+            let changed = matches!(released, Released::Done { .. });
+            (released, changed)
+        })
+    }
+
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Entry,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let file = Self::file_name(name);
+        let Some(folder) = self.folder(false)? else {
+            return Ok(Wake::Ready);
+        };
+        let Some(opened) = folder.open_file(&file, Access::Read)? else {
+            return Ok(Wake::Ready);
+        };
+        for claim in &seen.claims {
+            let evidence = self.quick_evidence(folder, opened.fd.as_fd(), claim);
+            if evidence.beacon == Beacon::Lit {
+                return self.sleep_on_byte(&opened, claim.ticket, until);
+            }
+            if claim.token.is_some() {
+                return self.sleep_on_record(&file, claim, now, until);
+            }
+        }
+        Ok(Wake::Ready)
+    }
+
+    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        let Some(folder) = self.folder(false)? else {
+            return Ok(());
+        };
+        let failed = |errno| fault(&self.path, "listing the lock folder", errno);
+        for item in rustix::fs::Dir::read_from(folder.fd()).map_err(failed)? {
+            let item = item.map_err(failed)?;
+            let name = item
+                .file_name()
+                .to_str()
+                .ok()
+                .and_then(|file| file.strip_suffix(native::SUFFIX))
+                .and_then(|name| LockName::new(name).ok());
+            if let Some(name) = name {
+                each(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
+        let file = Self::file_name(name);
+        let nothing = Cleaned {
+            swept: Vec::new(),
+            removed: false,
+        };
+        let Some((guarded, opened)) = self.guarded(&file, Access::Write)? else {
+            return Ok(nothing);
+        };
+        let (mut entry, snapshot) = guarded.load(&file, &opened)?;
+        let swept = entry.sweep(&self.policy, now, |claim| {
+            self.evidence(guarded.folder, opened.fd.as_fd(), claim)
+        });
+        let removed = entry.claims.is_empty();
+        if dry_run {
+            release(&opened);
+            return Ok(Cleaned { swept, removed });
+        }
+        if removed {
+            // Killed after the floor and before the removal: the file is still there, and free.
+            let raised = self.raise_floor(entry.last);
+            let unlinked = raised.and_then(|()| {
+                rustix::fs::unlinkat(guarded.folder.fd(), &file, rustix::fs::AtFlags::empty())
+                    .map_err(|errno| {
+                        fault(
+                            &guarded.folder.path_of(&file),
+                            "removing an unused lock",
+                            errno,
+                        )
+                    })
+            });
+            release(&opened);
+            unlinked?;
+        } else {
+            if !swept.is_empty() {
+                guarded.commit(&file, &opened, &snapshot, &entry)?;
+            }
+            release(&opened);
+        }
+        Ok(Cleaned { swept, removed })
+    }
+}
+
+enum Refused {
+    Store(StoreError),
+    Policy(tenure_core::Refusal),
+}
+
+impl FileStore {
+    /// Loads the list for a caller who wants in: a fresh file begins above the folder's floor,
+    /// and one that cannot be read is replaced or refused as the policy says.
+    fn load_for_entering(
+        &self,
+        guarded: &Guarded<'_>,
+        file: &str,
+        opened: &Opened,
+        request: &Request,
+    ) -> Result<(Entry, Snapshot), Refused> {
+        let (torn, snapshot) = match record::read(opened.fd.as_fd()) {
+            Ok(snapshot) => (None, snapshot),
+            Err(ReadError::Torn(why)) => (Some(why), Snapshot::replacing_torn()),
+            Err(ReadError::Io(errno)) => {
+                let path = guarded.folder.path_of(file);
+                return Err(Refused::Store(fault(&path, "reading the lock", errno)));
+            }
+        };
+        let why = match torn {
+            Some(why) => why,
+            None => match native::decode(&snapshot.body) {
+                Ok(mut entry) => {
+                    if snapshot.sequence == 0 {
+                        entry.raise(Self::floor(guarded.folder).map_err(Refused::Store)?);
+                    }
+                    return Ok((entry, snapshot));
+                }
+                Err(why) => why,
+            },
+        };
+        match Entry::replace_unreadable(&self.policy, request.force) {
+            Ok(()) => {
+                let mut entry = Entry::default();
+                entry.raise(Self::floor(guarded.folder).map_err(Refused::Store)?);
+                Ok((entry, snapshot))
+            }
+            Err(refusal) if request.force == Force::No => {
+                let _ = refusal;
+                Err(Refused::Store(StoreError::Unreadable {
+                    place: guarded.folder.path_of(file).display().to_string(),
+                    why,
+                }))
+            }
+            Err(refusal) => Err(Refused::Policy(refusal)),
+        }
+    }
+
+    /// Sleeps until an owner lets go of its byte, and keeps nothing of it.
+    fn sleep_on_byte(
+        &self,
+        opened: &Opened,
+        ticket: u64,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let lock = ByteLock {
+            byte: Byte::of_ticket(ticket),
+            mode: Mode::Shared,
+        };
+        self.sleeper
+            .pass(opened.fd.as_fd(), lock, until)
+            .map_err(|errno| {
+                fault(
+                    &self.path,
+                    "waiting for the claim before",
+                    Errno::from_raw_os_error(errno as i32),
+                )
+            })
+    }
+
+    /// Sleeps until a recorded process ends, the lease runs out, or the file changes.
+    fn sleep_on_record(
+        &self,
+        file: &str,
+        claim: &Claim,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        use rustix::event::{PollFd, PollFlags};
+        use rustix::fs::inotify;
+
+        let Some(folder) = self.folder(false)? else {
+            return Ok(Wake::Ready);
+        };
+        let path = folder.path_of(file);
+        let failed = |errno| fault(&path, "watching the lock", errno);
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+            .map_err(failed)?;
+        match inotify::add_watch(
+            &watch,
+            &path,
+            inotify::WatchFlags::MODIFY
+                | inotify::WatchFlags::DELETE_SELF
+                | inotify::WatchFlags::MOVE_SELF,
+        ) {
+            Ok(_) => {}
+            Err(Errno::NOENT) => return Ok(Wake::Ready),
+            Err(errno) => return Err(failed(errno)),
+        }
+        let pidfds: Vec<_> = [claim.holder.process, claim.holder.command]
+            .into_iter()
+            .flatten()
+            .filter_map(|process| self.open_pidfd(folder, &process, &claim.holder.host))
+            .collect();
+        // The watch is in place; if the claim changed before it was, look at once.
+        let unchanged = folder.open_file(file, Access::Read)?.is_some_and(|opened| {
+            let fd = opened.fd.as_fd();
+            let entry = record::read_unguarded(fd)
+                .ok()
+                .and_then(|snapshot| native::decode(&snapshot.body).ok());
+            let evidence = self.evidence(folder, fd, claim);
+            entry.is_some_and(|entry| entry.claim(claim.ticket) == Some(claim))
+                && matches!(
+                    judge(&self.policy, claim, &evidence, now),
+                    Standing::Held(_)
+                )
+        });
+        if !unchanged {
+            return Ok(Wake::Ready);
+        }
+        // A lease that counts is looked at again just after it can have run out.
+        let boot = claim.holder.host.boot_id.as_deref();
+        let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now) + 1);
+        let nap = RECORD_NAP_MAX.min(rest.max(RECORD_NAP_MIN));
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(1 + pidfds.len());
+        fds.push(PollFd::new(&watch, PollFlags::IN));
+        fds.extend(pidfds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        self.sleeper.poll(&mut fds, nap, until).map_err(failed)
+    }
+
+    /// A handle on a recorded process, if it is that process: opened first, compared afterwards,
+    /// so the number cannot change hands in between.
+    fn open_pidfd(
+        &self,
+        folder: &Folder,
+        process: &Process,
+        host: &Host,
+    ) -> Option<std::os::fd::OwnedFd> {
+        let pid = i32::try_from(process.pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)?;
+        if liveness(process, host, &self.here, folder.local) != Liveness::Alive {
+            return None;
+        }
+        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
+        (process::start_time(process.pid) == process.started).then_some(fd)
+    }
+}

@@ -1,0 +1,270 @@
+//! The folder that holds lock files: opening it, and refusing those that cannot be trusted.
+//!
+//! Every file is opened relative to the folder's own descriptor, never through a link, and what
+//! was opened is looked at before it is believed. Refused are folders that everyone may write and
+//! that lack the sticky bit (anybody could replace a lock file), with the sticky bit files that
+//! are not ours, links and special files in place of lock files, files with a second name, and
+//! file systems that do not promise locks which hold between all who see them.
+
+use crate::store::StoreError;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, statat};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The folder, opened and found good.
+#[derive(Debug)]
+pub(super) struct Folder {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Only this machine can reach it.
+    pub(super) local: bool,
+    /// Everybody may create files in it.
+    shared: bool,
+}
+
+/// What a lock file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Looking only.
+    Read,
+    /// Changing what is there.
+    Write,
+    /// Changing it, and making it if it is not there.
+    Create,
+}
+
+/// A lock file, opened and found good.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) fd: OwnedFd,
+    inode: (u64, u64),
+}
+
+impl Folder {
+    /// Opens the folder; makes it (0700, parents too) if `create` says so. `None` if it is not
+    /// there and need not be.
+    pub(super) fn open(
+        path: &Path,
+        create: bool,
+        allow_network: bool,
+    ) -> Result<Option<Self>, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::NOENT) if create => {
+                make(path)?;
+                rustix::fs::open(path, flags, Mode::empty())
+            }
+            Err(Errno::NOENT) => return Ok(None),
+            other => other,
+        }
+        .map_err(|errno| fault(path, "opening the lock folder", errno))?;
+        let stat = fstat(&fd).map_err(|errno| fault(path, "looking at the lock folder", errno))?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let shared = mode.contains(Mode::WOTH);
+        if shared && !mode.contains(Mode::SVTX) {
+            return Err(StoreError::Unsafe {
+                place: path.display().to_string(),
+                why: "everybody may write in it and it has no sticky bit, so anybody could \
+                      replace a lock; `chmod o-w` it or choose another folder"
+                    .to_owned(),
+            });
+        }
+        let remote = remote_file_system(fd.as_fd(), path)?;
+        if let Some(kind) = remote
+            && !allow_network
+        {
+            return Err(StoreError::FileSystem {
+                place: path.display().to_string(),
+                kind: kind.to_owned(),
+                why: "where locks may not hold between machines, or not at all; choose a local \
+                      folder, a store made for many machines, or say --allow-network-fs if you \
+                      know that its locks work",
+            });
+        }
+        Ok(Some(Self {
+            fd,
+            path: path.to_owned(),
+            local: remote.is_none(),
+            shared,
+        }))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn path_of(&self, file: &str) -> PathBuf {
+        self.path.join(file)
+    }
+
+    /// Opens one lock file. `None` if it is not there and need not be.
+    pub(super) fn open_file(
+        &self,
+        file: &str,
+        access: Access,
+    ) -> Result<Option<Opened>, StoreError> {
+        // Without O_NONBLOCK a planted FIFO would keep us here for ever.
+        let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = match access {
+            Access::Read => OFlags::RDONLY | common,
+            Access::Write => OFlags::RDWR | common,
+            Access::Create => OFlags::RDWR | OFlags::CREATE | common,
+        };
+        let path = || self.path_of(file);
+        let fd = match openat(&self.fd, file, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::NOENT) if access != Access::Create => return Ok(None),
+            Err(Errno::LOOP) => return Err(self.unsafe_file(file, "it is a link")),
+            Err(Errno::NXIO | Errno::ISDIR) => {
+                return Err(self.unsafe_file(file, "it is not a regular file"));
+            }
+            other => other.map_err(|errno| fault(&path(), "opening the lock", errno))?,
+        };
+        let stat = fstat(&fd).map_err(|errno| fault(&path(), "looking at the lock", errno))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(self.unsafe_file(file, "it is not a regular file"));
+        }
+        if stat.st_nlink > 1 {
+            return Err(self.unsafe_file(file, "it has a second name elsewhere (a hard link)"));
+        }
+        if self.shared && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(self.unsafe_file(
+                file,
+                "it belongs to another user, in a folder where everybody may create files",
+            ));
+        }
+        Ok(Some(Opened {
+            fd,
+            inode: inode(&stat),
+        }))
+    }
+
+    /// Whether the name still leads to the opened file. Asked with the guard held: from then on
+    /// nobody who heeds the guard takes the file away.
+    pub(super) fn still_leads_to(&self, file: &str, opened: &Opened) -> Result<bool, StoreError> {
+        match statat(&self.fd, file, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(inode(&stat) == opened.inode),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(fault(
+                &self.path_of(file),
+                "looking at the lock again",
+                errno,
+            )),
+        }
+    }
+
+    fn unsafe_file(&self, file: &str, why: &str) -> StoreError {
+        StoreError::Unsafe {
+            place: self.path_of(file).display().to_string(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+#[allow(
+    clippy::useless_conversion,
+    clippy::unnecessary_cast,
+    reason = "the fields' widths differ between platforms"
+)]
+fn inode(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+/// Maps a system error to the store's own, with the two kinds that have a meaning of their own.
+pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreError {
+    let place = path.display().to_string();
+    match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => StoreError::Permission { place, doing },
+        Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS => StoreError::FileSystem {
+            place,
+            kind: "a file system without working locks".to_owned(),
+            why: "so nothing kept there can exclude anybody; choose a local folder",
+        },
+        errno => StoreError::Io {
+            place,
+            doing,
+            source: errno.into(),
+        },
+    }
+}
+
+/// Makes the folder and its parents, 0700 each, whatever the umask would allow.
+fn make(path: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::DirBuilderExt;
+    if path.parent().is_some_and(Path::is_dir) {
+        return match mkdirat(rustix::fs::CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(fault(path, "making the lock folder", errno)),
+        };
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::Permission {
+                    place: path.display().to_string(),
+                    doing: "making the lock folder",
+                }
+            }
+            _ => StoreError::Io {
+                place: path.display().to_string(),
+                doing: "making the lock folder",
+                source: error,
+            },
+        })
+}
+
+/// The name of the file system if other machines, or another program, stand behind it.
+fn remote_file_system(fd: BorrowedFd<'_>, path: &Path) -> Result<Option<&'static str>, StoreError> {
+    let stat = fstatfs(fd).map_err(|errno| fault(path, "looking at the file system", errno))?;
+    #[allow(
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        clippy::unnecessary_cast,
+        reason = "the kernel's magic numbers have 32 bits; the field's width and sign differ"
+    )]
+    let magic = stat.f_type as u32;
+    Ok(remote_kind(magic))
+}
+
+/// Magic numbers from `linux/magic.h` and the file systems' own headers.
+fn remote_kind(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "nfs",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "smb/cifs",
+        0x0102_1997 => "9p",
+        0x6573_5546 => "FUSE (or virtiofs)",
+        0x00c3_6400 => "ceph",
+        0x5346_414f | 0x6b41_4653 => "afs",
+        0x7375_7245 => "coda",
+        0x564c => "ncp",
+        0x0bd0_0bd0 => "lustre",
+        0x0116_1970 => "gfs2",
+        0x7461_636f => "ocfs2",
+        0x4750_4653 => "gpfs",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers_and_local_ones_pass() {
+        for remote in [0x6969, 0xfe53_4d42, 0x0102_1997, 0x6573_5546, 0x00c3_6400] {
+            assert!(remote_kind(remote).is_some(), "{remote:#x}");
+        }
+        for (local, name) in [
+            (0xef53, "ext4"),
+            (0x0102_1994, "tmpfs"),
+            (0x5846_5342, "xfs"),
+            (0x9123_683e, "btrfs"),
+            (0x794c_7630, "overlayfs"),
+        ] {
+            assert_eq!(remote_kind(local), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What stands in a coordination file: two slots, of which the newer whole one counts.
+//!
+//! A slot is one line of frame (`tenure 1 SEQUENCE LENGTH CHECKSUM`) and a body of JSON lines;
+//! `cat` shows both slots, the one with the higher sequence is the present. A change is written
+//! into the slot that does **not** count.
+//!
+//! # Crash safety
+//! Killed before the write: the old slot counts. Killed in the middle of it, or the power fails
+//! there: the checksum of the torn slot is wrong and the old slot counts. Killed after it: the
+//! new slot counts. There is no instant at which neither does, because the slot that counts is
+//! never written to.
+//!
+//! A body that outgrows its slot goes to a larger pair further back in the file (each pair twice
+//! the size of the one before), so that growing is an ordinary write too. Once the list is short
+//! again and its slot in the first pair counts, the rest is cut off.
+//!
+//! The format of the body is the profile's affair.
+
+use rustix::io::Errno;
+use std::hash::Hasher;
+use std::os::fd::BorrowedFd;
+use twox_hash::XxHash64;
+
+/// The size of a slot in the first pair. Two of them are one page.
+const SLOT_BYTES: usize = 2048;
+
+/// How many pairs there may be: the last slot has 256 KiB and the file stays below 1 MiB.
+const PAIRS_MAX: u32 = 8;
+
+/// The largest file that is read.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// How often a reader without the guard looks again at a file that changes under it.
+const READS_MAX: usize = 64;
+
+/// One slot's place in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    pair: u32,
+    second: bool,
+}
+
+impl Slot {
+    fn bytes(self) -> usize {
+        SLOT_BYTES << self.pair
+    }
+
+    fn offset(self) -> usize {
+        // Pairs 0..pair take 2 × SLOT × (2^pair − 1) bytes.
+        let before = 2 * SLOT_BYTES * ((1 << self.pair) - 1);
+        before + if self.second { self.bytes() } else { 0 }
+    }
+}
+
+/// The state that a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Counts the writes; 0 = never written.
+    pub(crate) sequence: u64,
+    slot: Option<Slot>,
+    /// Whether the file reaches beyond the first pair.
+    long: bool,
+    /// The body of the slot that counts.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no state.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The system failed.
+    Io(Errno),
+    /// There is something, and no slot of it is whole.
+    Torn(String),
+}
+
+/// Reads the state under the guard, where nothing changes meanwhile.
+pub(crate) fn read(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
+    let bytes = read_all(file).map_err(ReadError::Io)?;
+    newest(&bytes).map_err(ReadError::Torn)
+}
+
+/// Reads the state without the guard: a write may be under way, so the same answer has to come
+/// twice in a row.
+pub(crate) fn read_unguarded(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
+    let mut last = read(file);
+    for _ in 0..READS_MAX {
+        let again = read(file);
+        match (&last, &again) {
+            (Ok(before), Ok(after)) if before == after => return again,
+            (Err(ReadError::Torn(_)), Err(ReadError::Torn(_))) | (_, Err(ReadError::Io(_))) => {
+                return again;
+            }
+            _ => last = again,
+        }
+    }
+    last
+}
+
+/// Writes the next state into a slot that does not count. Called with the guard held.
+///
+/// False if the body is larger than the largest slot; then nothing was written.
+pub(crate) fn write(file: BorrowedFd<'_>, current: &Snapshot, body: &[u8]) -> Result<bool, Errno> {
+    let sequence = current.sequence + 1;
+    let frame = frame(sequence, body);
+    let length = frame.len() + body.len();
+    let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= SLOT_BYTES << pair) else {
+        return Ok(false);
+    };
+    let slot = Slot {
+        pair,
+        // Within its own pair the other slot; in another pair nothing counts, so either.
+        second: current
+            .slot
+            .is_some_and(|slot| slot.pair == pair && !slot.second),
+    };
+    let mut bytes = Vec::with_capacity(length.max(SLOT_BYTES));
+    bytes.extend_from_slice(frame.as_bytes());
+    bytes.extend_from_slice(body);
+    if pair == 0 {
+        // Nothing of an older, longer body stays to confuse a reader of `cat`.
+        bytes.resize(SLOT_BYTES, b'\n');
+    }
+    write_all(file, &bytes, slot.offset())?;
+    if pair == 0 && current.long {
+        // Only what no longer counts is cut off; if that fails the file is merely longer.
+        let _ = rustix::fs::ftruncate(file, (2 * SLOT_BYTES) as u64);
+    }
+    Ok(true)
+}
+
+fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], offset: usize) -> Result<(), Errno> {
+    let mut offset = offset as u64;
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, offset) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => {
+                bytes = bytes.get(written..).unwrap_or_default();
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn read_all(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    // One byte more than the first pair tells whether there is a second.
+    let mut bytes = vec![0; 2 * SLOT_BYTES + 1];
+    let mut filled = 0;
+    loop {
+        match rustix::io::pread(
+            file,
+            bytes.get_mut(filled..).unwrap_or_default(),
+            filled as u64,
+        ) {
+            Ok(0) => break,
+            Ok(read) => {
+                filled += read;
+                if filled < bytes.len() {
+                    // A short read ends at the end of the file, but for a signal; ask again.
+                    continue;
+                }
+                if bytes.len() >= FILE_BYTES_MAX {
+                    break;
+                }
+                let longer = (bytes.len() * 4).min(FILE_BYTES_MAX);
+                bytes.resize(longer, 0);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Finds the whole slot with the highest sequence.
+fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
+    let long = bytes.len() > 2 * SLOT_BYTES;
+    let mut best: Option<Snapshot> = None;
+    let mut torn = None;
+    for pair in 0..PAIRS_MAX {
+        for second in [false, true] {
+            let slot = Slot { pair, second };
+            let start = slot.offset().min(bytes.len());
+            let end = (slot.offset() + slot.bytes()).min(bytes.len());
+            let content = bytes.get(start..end).unwrap_or_default();
+            if content.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            match parse(content) {
+                Ok((sequence, body)) => {
+                    if best.as_ref().is_none_or(|best| best.sequence < sequence) {
+                        best = Some(Snapshot {
+                            sequence,
+                            slot: Some(slot),
+                            long,
+                            body: body.to_vec(),
+                        });
+                    }
+                }
+                Err(why) => torn = torn.or(Some((slot, why))),
+            }
+        }
+    }
+    match (best, torn) {
+        (Some(best), _) => Ok(best),
+        // Only the very first write ever goes to the first slot while no other was written. If
+        // that one is torn nothing was ever promised to anybody, and the file begins anew.
+        (None, Some((slot, _)))
+            if slot.offset() == 0 && bytes.len() <= SLOT_BYTES && looks_like_ours(bytes) =>
+        {
+            Ok(Snapshot::fresh())
+        }
+        (None, Some((_, why))) => Err(why),
+        (None, None) => Ok(Snapshot::fresh()),
+    }
+}
+
+impl Snapshot {
+    /// The state of a file that was never written.
+    pub(crate) fn fresh() -> Self {
+        Self {
+            sequence: 0,
+            slot: None,
+            long: false,
+            body: Vec::new(),
+        }
+    }
+
+    /// The state that replaces one that cannot be read: nothing of the file counts any more.
+    pub(crate) fn replacing_torn() -> Self {
+        Self {
+            // Whatever stands there has no valid sequence to compete with.
+            sequence: 0,
+            slot: None,
+            long: true,
+            body: Vec::new(),
+        }
+    }
+}
+
+const MAGIC: &str = "tenure 1 ";
+
+fn looks_like_ours(bytes: &[u8]) -> bool {
+    let shorter = bytes.len().min(MAGIC.len());
+    bytes.get(..shorter) == MAGIC.as_bytes().get(..shorter)
+}
+
+fn checksum(sequence: u64, body: &[u8]) -> u64 {
+    let mut hasher = XxHash64::with_seed(sequence);
+    hasher.write(body);
+    hasher.finish()
+}
+
+fn frame(sequence: u64, body: &[u8]) -> String {
+    format!(
+        "{MAGIC}{sequence} {} {:016x}\n",
+        body.len(),
+        checksum(sequence, body)
+    )
+}
+
+fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
+    let line_end = content
+        .iter()
+        .take(96)
+        .position(|byte| *byte == b'\n')
+        .ok_or("it has no frame line")?;
+    let line = content
+        .get(..line_end)
+        .and_then(|line| std::str::from_utf8(line).ok())
+        .ok_or("its frame line is not text")?;
+    let mut words = line
+        .strip_prefix(MAGIC)
+        .ok_or("it does not begin with `tenure 1`")?
+        .split(' ');
+    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+    let sequence = number().ok_or("its sequence is not a number")?;
+    let length = number()
+        .and_then(|length| usize::try_from(length).ok())
+        .ok_or("its length is not a number")?;
+    let sum = words
+        .next()
+        .and_then(|word| u64::from_str_radix(word, 16).ok())
+        .ok_or("its checksum is not a number")?;
+    let body = content
+        .get(line_end + 1..)
+        .and_then(|rest| rest.get(..length))
+        .ok_or("it ends before its length")?;
+    if checksum(sequence, body) == sum {
+        Ok((sequence, body))
+    } else {
+        Err("its checksum does not fit".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn scratch() -> std::fs::File {
+        tempfile::tempfile().expect("a temporary file")
+    }
+
+    fn put(file: &std::fs::File, body: &[u8]) -> Snapshot {
+        let current = read(file.as_fd()).expect("a whole state");
+        assert!(write(file.as_fd(), &current, body).expect("a write"));
+        read(file.as_fd()).expect("a whole state")
+    }
+
+    #[test]
+    fn the_last_write_counts_and_the_one_before_survives_a_torn_one() {
+        let file = scratch();
+        assert_eq!(put(&file, b"one").body, b"one");
+        let two = put(&file, b"two");
+        assert_eq!(two.body, b"two");
+        // Tear the slot that the next write goes to, at every length.
+        let three = {
+            let mut bytes = frame(3, b"three").into_bytes();
+            bytes.extend_from_slice(b"three");
+            bytes
+        };
+        for cut in 0..three.len() {
+            write_all(file.as_fd(), &vec![0xff; SLOT_BYTES], 0).expect("a write");
+            write_all(file.as_fd(), three.get(..cut).expect("a prefix"), 0).expect("a write");
+            let seen = read(file.as_fd()).expect("the slot before still counts");
+            assert_eq!(seen.body, b"two", "torn after {cut} bytes");
+        }
+    }
+
+    #[test]
+    fn a_torn_first_write_is_no_state_and_foreign_content_is_not_ours_to_overwrite() {
+        let file = scratch();
+        write_all(file.as_fd(), b"tenure 1 1 300 00", 0).expect("a write");
+        assert_eq!(read(file.as_fd()).expect("nothing yet").sequence, 0);
+        let foreign = scratch();
+        write_all(foreign.as_fd(), b"12345\n", 0).expect("a write");
+        assert!(
+            matches!(read(foreign.as_fd()), Err(ReadError::Torn(_))),
+            "somebody's PID file is not an empty lock"
+        );
+    }
+
+    #[test]
+    fn growing_and_shrinking_go_through_whole_states() {
+        let file = scratch();
+        for size in [10, 3_000, 100, 200_000, 5_000, 20, 1_990, 2_048] {
+            let body = vec![b'x'; size];
+            assert_eq!(put(&file, &body).body, body, "size {size}");
+        }
+        put(&file, b"short");
+        assert_eq!(
+            put(&file, b"short again").body,
+            b"short again",
+            "after the cut"
+        );
+        let length = file.metadata().expect("metadata").len();
+        assert_eq!(length, 4096, "a short list needs one page");
+    }
+
+    #[test]
+    fn a_body_beyond_the_largest_slot_is_refused_and_nothing_changes() {
+        let file = scratch();
+        let before = put(&file, b"whole");
+        let body = vec![b'x'; 300_000];
+        assert!(!write(file.as_fd(), &before, &body).expect("a refusal"));
+        assert_eq!(read(file.as_fd()).expect("a state"), before);
+    }
+}
