@@ -1,2 +1,23 @@
-//! placeholder
-fn main() {}
+//! The `tenure` binary: one holder at a time.
+#![allow(
+    clippy::result_large_err,
+    reason = "a failure is made once in the life of the process, right before its end"
+)]
+
+mod args;
+mod command;
+mod exit;
+mod failure;
+mod holds;
+mod render;
+mod request;
+mod signals;
+mod supervise;
+
+fn main() -> ! {
+    let code = match args::parse(&std::env::args_os().collect::<Vec<_>>()) {
+        Ok(parsed) => command::carry_out(parsed),
+        Err(refused) => refused.report(),
+    };
+    exit::leave(code)
+}

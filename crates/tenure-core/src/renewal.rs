@@ -23,17 +23,19 @@ impl Entry {
     /// A claim that is not there is lost: the caller must not rely on the lock any longer, and
     /// nothing is written.
     pub fn renew(&mut self, ticket: u64, now: &Now) -> Renewal {
-        let cancel_requested = self.is_cancelled(ticket);
-        match self.claim_mut(ticket) {
-            Some(claim) => match claim.token {
-                Some(token) => {
-                    claim.lease.renewed = now.stamp();
-                    Renewal::Renewed {
-                        token,
-                        cancel_requested,
-                    }
-                }
-                None => Renewal::Lost,
+        let renewal = self.verify(ticket);
+        if let (Renewal::Renewed { .. }, Some(claim)) = (renewal, self.claim_mut(ticket)) {
+            claim.lease.renewed = now.stamp();
+        }
+        renewal
+    }
+
+    /// What a renewal would find, without renewing.
+    pub fn verify(&self, ticket: u64) -> Renewal {
+        match self.claim(ticket).and_then(|claim| claim.token) {
+            Some(token) => Renewal::Renewed {
+                token,
+                cancel_requested: self.is_cancelled(ticket),
             },
             None => Renewal::Lost,
         }

@@ -1,1 +1,189 @@
-//! placeholder
+//! Where locks are kept, and the defaults that a project's `tenure.toml` gives.
+//!
+//! The place is, in this order: what the caller names, `$TENURE_DIR`, the nearest `tenure.toml`
+//! upwards, `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`. A configuration
+//! file is looked for only when nothing more explicit was said, so that a caller who names the
+//! folder pays for no search.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The name of the configuration file.
+pub const FILE: &str = "tenure.toml";
+
+/// The largest configuration file that is read.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// What a configuration file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The lock folder; relative paths begin at the file's own folder.
+    pub dir: Option<PathBuf>,
+    /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
+    #[serde(default, rename = "lock")]
+    pub locks: BTreeMap<String, LockDefaults>,
+}
+
+/// Defaults for some locks, as written: durations are parsed by whoever uses them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockDefaults {
+    /// How long to wait.
+    pub wait: Option<String>,
+    /// The ttl.
+    pub ttl: Option<String>,
+}
+
+/// Why a configuration could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// How it failed.
+        source: std::io::Error,
+    },
+    /// It says something that is not understood.
+    #[error("{path}: {why}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// What, and where.
+        why: String,
+    },
+    /// No folder can be named: there is neither a configuration nor a home.
+    #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
+    NoPlace,
+}
+
+impl Config {
+    /// Reads one file. Relative paths in it are made absolute.
+    ///
+    /// # Errors
+    /// - [`ConfigError::Read`] if it cannot be read or is larger than a mebibyte.
+    /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        use std::io::Read;
+        let read = |path: &Path| -> std::io::Result<String> {
+            let mut text = String::new();
+            std::fs::File::open(path)?
+                .take(CONFIG_BYTES_MAX)
+                .read_to_string(&mut text)?;
+            Ok(text)
+        };
+        let text = read(path).map_err(|source| ConfigError::Read {
+            path: path.display().to_string(),
+            source,
+        })?;
+        let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+            path: path.display().to_string(),
+            why: error.message().to_owned(),
+        })?;
+        if let (Some(dir), Some(folder)) = (config.dir.take(), path.parent()) {
+            config.dir = Some(folder.join(dir));
+        }
+        Ok(config)
+    }
+
+    /// Reads the nearest file from `start` upwards, if there is one.
+    ///
+    /// # Errors
+    /// - As [`Config::read`].
+    pub fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
+        start
+            .ancestors()
+            .map(|folder| folder.join(FILE))
+            .find(|path| path.is_file())
+            .map(|path| Self::read(&path))
+            .transpose()
+    }
+
+    /// The defaults for one lock.
+    pub fn defaults(&self, name: &str) -> LockDefaults {
+        self.locks
+            .iter()
+            .filter(|(pattern, _)| fits(pattern, name))
+            .max_by_key(|(pattern, _)| pattern.len())
+            .map(|(_, defaults)| defaults.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// Whether a pattern with `*` fits a whole name.
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((before, rest)) => name.strip_prefix(before).is_some_and(|tail| {
+            tail.char_indices()
+                .map(|(at, _)| at)
+                .chain([tail.len()])
+                .any(|at| tail.get(at..).is_some_and(|tail| fits(rest, tail)))
+        }),
+    }
+}
+
+/// The folder that is used when nothing else was said.
+///
+/// # Errors
+/// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` is set to an absolute path.
+pub fn default_folder() -> Result<PathBuf, ConfigError> {
+    let absolute = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("tenure/locks"))
+        .ok_or(ConfigError::NoPlace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_pattern_that_fits_wins() {
+        let config: Config = toml::from_str(
+            "[lock.\"deploy-*\"]\nwait = \"1m\"\n[lock.\"*\"]\nwait = \"1s\"\n\
+             [lock.\"deploy-*-eu\"]\nttl = \"5s\"\n",
+        )
+        .expect("a configuration");
+        assert_eq!(config.defaults("deploy-us").wait.as_deref(), Some("1m"));
+        assert_eq!(config.defaults("other").wait.as_deref(), Some("1s"));
+        assert_eq!(config.defaults("deploy-a-eu").ttl.as_deref(), Some("5s"));
+    }
+
+    #[test]
+    fn patterns_fit_whole_names() {
+        for (pattern, name, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b", "a-b-c", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} on {name}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_means_nothing_is_an_error_and_not_ignored() {
+        assert!(toml::from_str::<Config>("dri = \"x\"").is_err());
+    }
+
+    #[test]
+    fn the_nearest_file_upwards_counts_and_its_paths_begin_beside_it() {
+        let top = tempfile::tempdir().expect("a folder");
+        let deep = top.path().join("a/b");
+        std::fs::create_dir_all(&deep).expect("folders");
+        std::fs::write(top.path().join(FILE), "dir = \"locks\"").expect("a file");
+        let config = Config::nearest(&deep).expect("a search").expect("found");
+        assert_eq!(config.dir, Some(top.path().join("locks")));
+    }
+}

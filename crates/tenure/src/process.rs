@@ -69,6 +69,11 @@ fn read_line(path: &str) -> Option<String> {
     (!line.is_empty()).then(|| line.to_owned())
 }
 
+/// The process that started this one; `None` if it cannot be seen from here.
+pub fn parent() -> Option<u32> {
+    Some(owner::parent_of_self()).filter(|pid| *pid != 0)
+}
+
 /// What the kernel shows of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stat {

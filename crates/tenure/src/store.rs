@@ -24,7 +24,7 @@ pub mod memory;
 
 use std::time::Instant;
 use tenure_core::{
-    Advance, Cancel, Claim, Entering, Entry, Event, Evidence, Left, LockName, Now, Ownership,
+    Advance, Cancel, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Now, Ownership,
     Policy, Predecessor, Process, Released, Renewal, Request, Standing,
 };
 
@@ -234,6 +234,10 @@ pub trait Store {
     /// Renews a granted claim. Never creates one.
     fn renew(&self, seat: &Self::Seat, now: &Now) -> Result<Renewal, StoreError>;
 
+    /// Looks whether a granted claim still stands, and whether it was asked to stop. Writes
+    /// nothing.
+    fn verify(&self, seat: &Self::Seat) -> Result<Renewal, StoreError>;
+
     /// Takes a claim out of the list and puts its beacon out, in this order.
     fn leave(&self, seat: &Self::Seat, now: &Now) -> Result<Left, StoreError>;
 
@@ -286,4 +290,70 @@ pub enum RenewedOwned {
     },
     /// Nobody does.
     Lost,
+}
+
+/// A place that [`Entry::enter`] has just made in the list.
+pub(crate) struct NewPlace {
+    /// Its ticket.
+    pub(crate) ticket: u64,
+    /// Whether its beacon has to be lit before it can be seen. A detached hold lives by its
+    /// record; while it waits, it has a beacon like every other claim.
+    pub(crate) beacon: bool,
+}
+
+impl NewPlace {
+    /// The place that a claim of this kind got; `None` if none was made.
+    pub(crate) fn of(entering: &Entering, kind: Kind) -> Option<Self> {
+        match entering {
+            Entering::Granted { ticket, .. } => Some(Self {
+                ticket: *ticket,
+                beacon: kind == Kind::Kernel,
+            }),
+            Entering::Queued { ticket, .. } => Some(Self {
+                ticket: *ticket,
+                beacon: true,
+            }),
+            Entering::Yours { .. } | Entering::Refused(_) => None,
+        }
+    }
+}
+
+/// The transition of [`Store::renew_owned`], and whether it changed the list.
+pub(crate) fn renew_owned(
+    entry: &mut Entry,
+    owns: &dyn Fn(&Claim) -> Ownership,
+    now: &Now,
+) -> (RenewedOwned, bool) {
+    let granted = || entry.claims.iter().filter(|claim| claim.token.is_some());
+    let own = granted().find(|claim| owns(claim) == Ownership::Shown);
+    let Some(ticket) = own.map(|claim| claim.ticket) else {
+        let other = granted().next().cloned().map(Box::new);
+        let answer = other.map_or(RenewedOwned::Lost, |claim| RenewedOwned::NotOwner { claim });
+        return (answer, false);
+    };
+    match (entry.renew(ticket, now), entry.claim(ticket).cloned()) {
+        (
+            Renewal::Renewed {
+                cancel_requested, ..
+            },
+            Some(claim),
+        ) => {
+            let cancel = entry.cancel.clone().filter(|_| cancel_requested);
+            let claim = Box::new(claim);
+            (RenewedOwned::Renewed { claim, cancel }, true)
+        }
+        _ => (RenewedOwned::Lost, false),
+    }
+}
+
+/// The transition of [`Store::release_owned`], and whether it changed the list.
+pub(crate) fn release_owned(
+    entry: &mut Entry,
+    policy: &Policy,
+    owns: &dyn Fn(&Claim) -> Ownership,
+    now: &Now,
+) -> (Released, bool) {
+    let released = entry.release(policy, owns, now);
+    let changed = matches!(released, Released::Done { .. });
+    (released, changed)
 }

@@ -36,14 +36,15 @@ mod record;
 mod sleeper;
 
 pub use bytes::{Byte, Mode};
-pub use sleeper::{ByteLock, Sleeper, ThreadSleeper};
+pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 
-use super::{Advanced, Cleaned, Content, Entered, Reading, RenewedOwned, Store, StoreError, Wake};
+use super::{
+    Advanced, Cleaned, Content, Entered, NewPlace, Reading, RenewedOwned, Store, StoreError, Wake,
+};
 use crate::process::{self, liveness};
 use crate::profile::native;
-use folder::{Access, Folder, Opened, fault};
+use folder::{Access, Folder, Opened, fault, io_fault};
 use record::{ReadError, Snapshot};
-use rustix::io::Errno;
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -185,18 +186,12 @@ impl FileStore {
         fd: BorrowedFd<'_>,
     ) -> Result<Guarded<'a>, StoreError> {
         let path = || folder.path_of(file);
-        let failed = |errno: nix::errno::Errno| {
-            fault(
-                &path(),
-                "locking the guard",
-                Errno::from_raw_os_error(errno as i32),
-            )
+        let failed = |error| io_fault(&path(), "locking the guard", error);
+        let lock = ByteLock {
+            byte: Byte::GUARD,
+            mode: Mode::Exclusive,
         };
-        if !bytes::try_lock(fd, Byte::GUARD, Mode::Exclusive).map_err(failed)? {
-            let lock = ByteLock {
-                byte: Byte::GUARD,
-                mode: Mode::Exclusive,
-            };
+        if !lock.try_take(fd).map_err(failed)? {
             let wake = self
                 .sleeper
                 .lock(fd, lock, GUARD_PATIENCE)
@@ -317,6 +312,35 @@ impl FileStore {
         }
         release(&seat.opened);
         Ok((answer, entry))
+    }
+}
+
+impl FileStore {
+    /// A descriptor that can be read once something happened to the list that a seat stands in,
+    /// or to its file. Costs an inotify instance, so it is for work that lasts.
+    ///
+    /// # Errors
+    /// - [`StoreError::Io`] if the system has no more of them.
+    pub fn news(&self, seat: &Seat) -> Result<std::os::fd::OwnedFd, StoreError> {
+        Self::news_of(&self.path.join(&seat.file))
+    }
+
+    fn news_of(path: &Path) -> Result<std::os::fd::OwnedFd, StoreError> {
+        use rustix::fs::inotify;
+
+        let failed = |errno| fault(path, "watching the lock", errno);
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+            .map_err(failed)?;
+        inotify::add_watch(
+            &watch,
+            path,
+            inotify::WatchFlags::MODIFY
+                | inotify::WatchFlags::ATTRIB
+                | inotify::WatchFlags::DELETE_SELF
+                | inotify::WatchFlags::MOVE_SELF,
+        )
+        .map_err(failed)?;
+        Ok(watch)
     }
 }
 
@@ -503,15 +527,11 @@ impl Store for FileStore {
             |claim| guarded.evidence(&opened, claim),
             &mut events,
         );
-        let (ticket, needs_beacon) = match &entering {
-            Entering::Granted { ticket, .. } => (Some(*ticket), kind == Kind::Kernel),
-            Entering::Queued { ticket, .. } => (Some(*ticket), true),
-            Entering::Yours { .. } | Entering::Refused(_) => (None, false),
-        };
-        if let Some(ticket) = ticket.filter(|_| needs_beacon) {
+        let place_made = NewPlace::of(&entering, kind);
+        if let Some(made) = place_made.as_ref().filter(|made| made.beacon) {
             // Before the write: from its first visible instant on, a claim's beacon is lit.
-            let taken =
-                bytes::try_lock(opened.fd.as_fd(), Byte::of_ticket(ticket), Mode::Exclusive);
+            let byte = Byte::of_ticket(made.ticket);
+            let taken = bytes::try_lock(opened.fd.as_fd(), byte, Mode::Exclusive);
             if taken != Ok(true) {
                 release(&opened);
                 return Err(StoreError::Io {
@@ -521,7 +541,7 @@ impl Store for FileStore {
                 });
             }
         }
-        if ticket.is_some() || !events.is_empty() {
+        if place_made.is_some() || !events.is_empty() {
             guarded.commit(&file, &opened, &snapshot, &entry)?;
         }
         release(&opened);
@@ -529,9 +549,9 @@ impl Store for FileStore {
             entering,
             entry,
             events,
-            seat: ticket.map(|ticket| Seat {
+            seat: place_made.map(|made| Seat {
                 name: name.clone(),
-                ticket,
+                ticket: made.ticket,
                 opened,
                 file,
             }),
@@ -587,6 +607,25 @@ impl Store for FileStore {
         .map(|(renewal, _)| renewal)
     }
 
+    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
+        let Some(folder) = self.folder(false)? else {
+            return Ok(Renewal::Lost);
+        };
+        if !folder.still_leads_to(&seat.file, &seat.opened)? {
+            return Ok(Renewal::Lost);
+        }
+        match record::read_unguarded(seat.opened.fd.as_fd()) {
+            Ok(snapshot) => Ok(native::decode(&snapshot.body)
+                .map_or(Renewal::Lost, |entry| entry.verify(seat.ticket))),
+            Err(ReadError::Torn(_)) => Ok(Renewal::Lost),
+            Err(ReadError::Io(errno)) => Err(fault(
+                &folder.path_of(&seat.file),
+                "reading the lock",
+                errno,
+            )),
+        }
+    }
+
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
         let left = self.change_seat(seat, Left::Absent, |entry, _| {
             let left = entry.leave(seat.ticket, now);
@@ -607,35 +646,7 @@ impl Store for FileStore {
         now: &Now,
     ) -> Result<RenewedOwned, StoreError> {
         self.change(name, RenewedOwned::Lost, |entry| {
-            let granted = || entry.claims.iter().filter(|claim| claim.token.is_some());
-            let own = granted().find(|claim| owns(claim) == Ownership::Shown);
-            let Some(ticket) = own.map(|claim| claim.ticket) else {
-                let other = granted().next().cloned();
-                return (
-                    other.map_or(RenewedOwned::Lost, |claim| RenewedOwned::NotOwner {
-                        claim: Box::new(claim),
-                    }),
-                    false,
-                );
-            };
-            match (entry.renew(ticket, now), entry.claim(ticket).cloned()) {
-                (
-                    Renewal::Renewed {
-                        cancel_requested, ..
-                    },
-                    Some(claim),
-                ) => {
-                    let cancel = entry.cancel.clone().filter(|_| cancel_requested);
-                    (
-                        RenewedOwned::Renewed {
-                            claim: Box::new(claim),
-                            cancel,
-                        },
-                        true,
-                    )
-                }
-                _ => (RenewedOwned::Lost, false),
-            }
+            super::renew_owned(entry, owns, now)
         })
     }
 
@@ -646,9 +657,7 @@ impl Store for FileStore {
         now: &Now,
     ) -> Result<Released, StoreError> {
         self.change(name, Released::Absent, |entry| {
-            let released = entry.release(&self.policy, owns, now);
-            let changed = matches!(released, Released::Done { .. });
-            (released, changed)
+            super::release_owned(entry, &self.policy, owns, now)
         })
     }
 
@@ -806,13 +815,7 @@ impl FileStore {
         };
         self.sleeper
             .pass(opened.fd.as_fd(), lock, until)
-            .map_err(|errno| {
-                fault(
-                    &self.path,
-                    "waiting for the claim before",
-                    Errno::from_raw_os_error(errno as i32),
-                )
-            })
+            .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
     }
 
     /// Sleeps until a recorded process ends, the lease runs out, or the file changes.
@@ -823,27 +826,18 @@ impl FileStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        use rustix::event::{PollFd, PollFlags};
-        use rustix::fs::inotify;
-
         let Some(folder) = self.folder(false)? else {
             return Ok(Wake::Ready);
         };
         let path = folder.path_of(file);
-        let failed = |errno| fault(&path, "watching the lock", errno);
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-            .map_err(failed)?;
-        match inotify::add_watch(
-            &watch,
-            &path,
-            inotify::WatchFlags::MODIFY
-                | inotify::WatchFlags::DELETE_SELF
-                | inotify::WatchFlags::MOVE_SELF,
-        ) {
-            Ok(_) => {}
-            Err(Errno::NOENT) => return Ok(Wake::Ready),
-            Err(errno) => return Err(failed(errno)),
-        }
+        // Removed meanwhile, or no watch to be had: looking again is always right, after a pause
+        // that keeps a system without watches from spinning.
+        let Ok(watch) = Self::news_of(&path) else {
+            return self
+                .sleeper
+                .poll(&[], RECORD_NAP_MIN, until)
+                .map_err(|error| io_fault(&path, "watching the lock", error));
+        };
         let pidfds: Vec<_> = [claim.holder.process, claim.holder.command]
             .into_iter()
             .flatten()
@@ -869,10 +863,13 @@ impl FileStore {
         let boot = claim.holder.host.boot_id.as_deref();
         let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now) + 1);
         let nap = RECORD_NAP_MAX.min(rest.max(RECORD_NAP_MIN));
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(1 + pidfds.len());
-        fds.push(PollFd::new(&watch, PollFlags::IN));
-        fds.extend(pidfds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        self.sleeper.poll(&mut fds, nap, until).map_err(failed)
+        let fds: Vec<BorrowedFd<'_>> = [watch.as_fd()]
+            .into_iter()
+            .chain(pidfds.iter().map(AsFd::as_fd))
+            .collect();
+        self.sleeper
+            .poll(&fds, nap, until)
+            .map_err(|error| io_fault(&path, "watching the lock", error))
     }
 
     /// A handle on a recorded process, if it is that process: opened first, compared afterwards,

@@ -188,6 +188,18 @@ pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreErro
     }
 }
 
+/// The same for an error that comes from std.
+pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) -> StoreError {
+    match error.raw_os_error() {
+        Some(raw) => fault(path, doing, Errno::from_raw_os_error(raw)),
+        None => StoreError::Io {
+            place: path.display().to_string(),
+            doing,
+            source: error,
+        },
+    }
+}
+
 /// Makes the folder and its parents, 0700 each, whatever the umask would allow.
 fn make(path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
@@ -201,19 +213,7 @@ fn make(path: &Path) -> Result<(), StoreError> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::Permission {
-                    place: path.display().to_string(),
-                    doing: "making the lock folder",
-                }
-            }
-            _ => StoreError::Io {
-                place: path.display().to_string(),
-                doing: "making the lock folder",
-                source: error,
-            },
-        })
+        .map_err(|error| io_fault(path, "making the lock folder", error))
 }
 
 /// The name of the file system if other machines, or another program, stand behind it.

@@ -117,8 +117,9 @@ pub(crate) fn write(file: BorrowedFd<'_>, current: &Snapshot, body: &[u8]) -> Re
     bytes.extend_from_slice(frame.as_bytes());
     bytes.extend_from_slice(body);
     if pair == 0 {
-        // Nothing of an older, longer body stays to confuse a reader of `cat`.
-        bytes.resize(SLOT_BYTES, b'\n');
+        // Nothing of an older, longer body stays to confuse a reader of `cat`, and a terminal
+        // shows nothing for a NUL.
+        bytes.resize(SLOT_BYTES, 0);
     }
     write_all(file, &bytes, slot.offset())?;
     if pair == 0 && current.long {

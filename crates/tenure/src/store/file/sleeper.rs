@@ -4,9 +4,10 @@
 //! the library can not, and lets a parked thread sleep in its place ([`ThreadSleeper`]).
 
 use super::bytes::{self, Byte, Mode};
+use crate::clock::instant;
 use crate::store::Wake;
-use nix::errno::Errno;
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -24,25 +25,25 @@ impl ByteLock {
     /// Takes the byte, sleeping for as long as it takes.
     ///
     /// # Errors
-    /// - `EINTR` when a signal handler ran; nothing is taken then.
-    pub fn take(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        bytes::lock(file, self.byte, self.mode)
+    /// - [`io::ErrorKind::Interrupted`] when a signal handler ran; nothing is taken then.
+    pub fn take(self, file: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(bytes::lock(file, self.byte, self.mode)?)
     }
 
     /// Takes the byte if that is possible at once.
     ///
     /// # Errors
     /// - Whatever the system answers, apart from *somebody else has it*.
-    pub fn try_take(self, file: BorrowedFd<'_>) -> Result<bool, Errno> {
-        bytes::try_lock(file, self.byte, self.mode)
+    pub fn try_take(self, file: BorrowedFd<'_>) -> io::Result<bool> {
+        Ok(bytes::try_lock(file, self.byte, self.mode)?)
     }
 
     /// Lets go of it.
     ///
     /// # Errors
     /// - Whatever the system answers.
-    pub fn give_back(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        bytes::unlock(file, self.byte)
+    pub fn give_back(self, file: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(bytes::unlock(file, self.byte)?)
     }
 }
 
@@ -53,8 +54,7 @@ pub trait Sleeper {
     ///
     /// # Errors
     /// - Whatever the system answers.
-    fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration)
-    -> Result<Wake, Errno>;
+    fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake>;
 
     /// Sleeps until a byte can be taken, and gives it back at once.
     ///
@@ -65,7 +65,7 @@ pub trait Sleeper {
         file: BorrowedFd<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-    ) -> Result<Wake, Errno>;
+    ) -> io::Result<Wake>;
 
     /// Sleeps until one of the descriptors has news, at most for `nap` (which counts as news).
     ///
@@ -73,10 +73,10 @@ pub trait Sleeper {
     /// - Whatever the system answers.
     fn poll(
         &self,
-        fds: &mut Vec<PollFd<'_>>,
+        fds: &[BorrowedFd<'_>],
         nap: Duration,
         until: Option<Instant>,
-    ) -> Result<Wake, rustix::io::Errno>;
+    ) -> io::Result<Wake>;
 }
 
 /// Sleeps without signals: a helper thread blocks in the kernel, the caller waits for the thread.
@@ -91,18 +91,8 @@ pub struct ThreadSleeper;
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
-#[allow(clippy::disallowed_methods, reason = "measures a wait")]
-fn instant() -> Instant {
-    Instant::now()
-}
-
 impl Sleeper for ThreadSleeper {
-    fn lock(
-        &self,
-        file: BorrowedFd<'_>,
-        lock: ByteLock,
-        patience: Duration,
-    ) -> Result<Wake, Errno> {
+    fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake> {
         let until = instant() + patience;
         let mut pause = PAUSE_MIN;
         while !lock.try_take(file)? {
@@ -120,12 +110,12 @@ impl Sleeper for ThreadSleeper {
         file: BorrowedFd<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-    ) -> Result<Wake, Errno> {
+    ) -> io::Result<Wake> {
         if lock.try_take(file)? {
             lock.give_back(file)?;
             return Ok(Wake::Ready);
         }
-        let own = file.try_clone_to_owned().map_err(|_| Errno::EMFILE)?;
+        let own = file.try_clone_to_owned()?;
         let (done, wait) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("tenure-wait".to_owned())
@@ -133,15 +123,14 @@ impl Sleeper for ThreadSleeper {
             .spawn(move || {
                 let result = loop {
                     match lock.take(own.as_fd()) {
-                        Err(Errno::EINTR) => {}
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         other => break other,
                     }
                 };
                 let given_back = lock.give_back(own.as_fd());
                 // The caller may have gone home.
                 let _ = done.send(result.and(given_back));
-            })
-            .map_err(|_| Errno::EAGAIN)?;
+            })?;
         let answer = match until {
             None => wait
                 .recv()
@@ -151,26 +140,42 @@ impl Sleeper for ThreadSleeper {
         match answer {
             Ok(result) => result.map(|()| Wake::Ready),
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(Wake::Expired),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Err(Errno::EIO),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Err(io::Error::other("the waiting thread ended early"))
+            }
         }
     }
 
     fn poll(
         &self,
-        fds: &mut Vec<PollFd<'_>>,
+        fds: &[BorrowedFd<'_>],
         nap: Duration,
         until: Option<Instant>,
-    ) -> Result<Wake, rustix::io::Errno> {
-        let rest = until.map(|until| until.saturating_duration_since(instant()));
-        let timeout = rest.map_or(nap, |rest| rest.min(nap));
-        let timespec = Timespec::try_from(timeout).unwrap_or(Timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
-        });
-        match poll(fds, Some(&timespec)) {
-            Ok(0) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(Wake::Ready),
-            Err(errno) => Err(errno),
-        }
+    ) -> io::Result<Wake> {
+        poll_readable(fds, nap, until)
+    }
+}
+
+/// Waits until one of the descriptors can be read, `nap` is over (which counts as news), or
+/// `until` has come. A signal handler that runs meanwhile counts as news too.
+///
+/// # Errors
+/// - Whatever the system answers.
+pub fn poll_readable(
+    fds: &[BorrowedFd<'_>],
+    nap: Duration,
+    until: Option<Instant>,
+) -> io::Result<Wake> {
+    let rest = until.map(|until| until.saturating_duration_since(instant()));
+    let timeout = rest.map_or(nap, |rest| rest.min(nap));
+    let timespec = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    let mut polled: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    match poll(&mut polled, Some(&timespec)) {
+        Ok(0) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(Wake::Ready),
+        Err(errno) => Err(errno.into()),
     }
 }

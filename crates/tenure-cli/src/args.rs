@@ -1,0 +1,485 @@
+//! What may be typed: the verbs and their flags, read verb-first.
+//!
+//! Building the whole tree of arguments costs more than running a lock. So the verb is looked up
+//! first and only its own parser is built; the whole tree (for `help`, `--version` and mistakes)
+//! is made of the same parts, and a test holds the two equal.
+//!
+//! What the words mean is `request`'s business.
+#![allow(
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    reason = "the comments are the help text that people read, and the flags are what they typed"
+)]
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::Output;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 success, 1 error, 2 bad arguments, 4 held (or stale and not taken, or unreadable),
+6 not the owner, 7 permission denied, 12 store unavailable, 79 superseded, 80 lock lost,
+81 deadlock, 126/127 command not runnable/not found, 128+N ended by signal N.
+
+Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
+$XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
+
+/// One holder at a time, for scripts, CI jobs and AI agents.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tenure",
+    version,
+    arg_required_else_help = true,
+    after_help = AFTER_HELP,
+    subcommand_required = true
+)]
+pub(crate) struct Tree {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Hold a lock while a command runs
+    Run(RunArgs),
+    /// Take a lock and return
+    Acquire(AcquireArgs),
+    /// Give back a lock that `acquire` took
+    Release(ReleaseArgs),
+    /// Renew a lock, and learn whether it is lost or asked for
+    Heartbeat(HeartbeatArgs),
+    /// Say who holds a lock
+    Check(CheckArgs),
+    /// Show every lock: standing, holder, age, queue
+    List(ListArgs),
+    /// Wait until a lock is free, without taking it
+    Wait(WaitArgs),
+    /// Remove what is proven stale
+    Clean(CleanArgs),
+}
+
+/// Flags that every verb takes.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Common {
+    /// The folder that holds the locks
+    #[arg(long, value_name = "DIR", help_heading = "Global")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The same as a URL: file:DIR
+    #[arg(
+        long,
+        value_name = "URL",
+        help_heading = "Global",
+        conflicts_with = "dir"
+    )]
+    pub(crate) store: Option<String>,
+    /// The profile by which locks are kept and judged
+    #[arg(long, value_name = "NAME", help_heading = "Global")]
+    pub(crate) profile: Option<String>,
+    /// What to print: text, json or yaml [env: TENURE_OUTPUT]
+    #[arg(long, value_name = "FORMAT", help_heading = "Global")]
+    pub(crate) output: Option<Output>,
+    /// Read this tenure.toml instead of the nearest one
+    #[arg(long, value_name = "FILE", help_heading = "Global")]
+    pub(crate) config: Option<PathBuf>,
+    /// Trust the locks of a network file system
+    #[arg(long, help_heading = "Global")]
+    pub(crate) allow_network_fs: bool,
+    /// Print errors only
+    #[arg(short, long, help_heading = "Global", conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say more about what happens
+    #[arg(short, long, help_heading = "Global")]
+    pub(crate) verbose: bool,
+}
+
+/// How long to wait.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Patience {
+    /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s, env: TENURE_WAIT]
+    #[arg(short, long, value_name = "DURATION")]
+    pub(crate) wait: Option<String>,
+    /// Do not wait (as --wait 0)
+    #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+    /// The exit code instead of 4 when the lock is held
+    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
+    pub(crate) conflict_exit_code: Option<u8>,
+}
+
+/// How a claim is made.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Claiming {
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    /// How long the lock outlives its last heartbeat where its holder cannot be watched
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) ttl: Option<String>,
+    /// The owner token [default: generated]
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+    pub(crate) request_id: Option<String>,
+    /// Ask a live holder to stop, or override a detached one (that needs --yes)
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Confirm --force
+    #[arg(long, requires = "force")]
+    pub(crate) yes: bool,
+    /// What the lock is held for, shown to whoever waits
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) why: Option<String>,
+}
+
+/// `run`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...",
+    after_help = "Examples:
+  tenure run backup -- ./backup.sh             wait up to 10 s for the lock, then run
+  tenure run deploy --wait 15m -- make deploy  wait longer
+  tenure run -n cron-job -- ./job              do not wait: exit 4 if somebody else runs it
+  tenure run db --output json -- ./migrate     tell an agent what stands in the way
+
+The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR and
+TENURE_HELD. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is
+released after the command has ended; if tenure itself is killed, the lock stays held until the
+command ends. A signal sent to tenure is passed on to the command; after --grace it is killed."
+)]
+pub(crate) struct RunArgs {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) claiming: Claiming,
+    /// An exclusive lock; this is the default and stands here for flock(1)'s users
+    #[arg(short = 'x', long)]
+    pub(crate) exclusive: bool,
+    /// How long the command may take to end after it was asked to
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(crate) grace: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `acquire`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure acquire deploy                        for the script or agent that calls this
+  tenure acquire deploy --owner $$             for this process; free as soon as it ends
+  tenure acquire deploy --owner none --ttl 5m  for nobody in particular: renew within 5 minutes
+  tenure acquire deploy --request-id run-42    asking again with the same id is answered with yes
+
+Give it back with `tenure release NAME`. A lock whose owner ends is free at once.")]
+pub(crate) struct AcquireArgs {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) claiming: Claiming,
+    /// Whose life the lock follows: a PID, parent, none, or auto (the nearest ancestor that is
+    /// not a one-shot `sh -c`)
+    #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid")]
+    pub(crate) owner: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `release`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure release deploy                      from the script that acquired it
+  tenure release deploy --request-id run-42  from anywhere
+
+Only the owner can release. Releasing a lock that nobody holds succeeds with a warning.")]
+pub(crate) struct ReleaseArgs {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The owner token that `acquire` printed
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+    pub(crate) request_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `heartbeat`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure heartbeat deploy --request-id run-42 || exit  # 80: the lock is lost, 6: somebody else's
+
+With --output json the answer has cancel_requested: somebody asks the holder to stop.")]
+pub(crate) struct HeartbeatArgs {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The owner token that `acquire` printed
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+    pub(crate) request_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `check`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure check deploy                who holds it, since when, why, and who waits
+  tenure check deploy --output json  the same for a program
+  tenure check                       every lock; exit 4 if any is held by somebody else
+
+Exit code: 0 free (a lock that a dead holder left behind counts as free) or mine, 4 held or
+unreadable. Reads only: it creates nothing and takes nothing.")]
+pub(crate) struct CheckArgs {
+    /// The name of the lock; all of them if it is left out
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Report a lock held under this id as mine
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+    pub(crate) request_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `list`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure list
+  tenure list --output json | jq '.data.locks[] | select(.standing == \"held\") | .name'")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `wait`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure wait deploy --wait 5m && echo free
+
+The lock may be taken again by the time this returns; to have it, use `run` or `acquire`.")]
+pub(crate) struct WaitArgs {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `clean`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure clean --dry-run  what would be removed
+  tenure clean
+
+Removes claims whose holder is proven dead, and the files of locks that nobody holds or waits for.
+Fencing tokens go on rising afterwards.")]
+pub(crate) struct CleanArgs {
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Global flags that take a value and may stand before the verb.
+const BEFORE_VERB: [&str; 5] = ["--dir", "--store", "--profile", "--output", "--config"];
+/// Global flags without one.
+const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allow-network-fs"];
+
+/// Reads the words of a call.
+pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
+    parse_quick(words)
+        .unwrap_or_else(|| Tree::try_parse_from(words).map(|tree| tree.verb))
+        .map_err(|error| refuse(&error, words))
+}
+
+/// Builds the parser of the verb alone. `None` if the words do not begin with flags that may
+/// stand there and a verb.
+fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
+    let mut index = 1;
+    let verb = loop {
+        let word = words.get(index)?.to_str()?;
+        if BEFORE_VERB.contains(&word) {
+            index += 2;
+        } else if BEFORE_VERB_BARE.contains(&word)
+            || BEFORE_VERB.iter().any(|flag| {
+                word.strip_prefix(flag)
+                    .is_some_and(|rest| rest.starts_with('='))
+            })
+        {
+            index += 1;
+        } else {
+            break word;
+        }
+    };
+    let before = words.get(1..index)?;
+    let after = words.get(index + 1..)?;
+    let own = [OsString::from("tenure")];
+    let words = own.iter().chain(before).chain(after);
+    Some(match verb {
+        "run" => one::<RunArgs>("tenure run", words).map(Verb::Run),
+        "acquire" => one::<AcquireArgs>("tenure acquire", words).map(Verb::Acquire),
+        "release" => one::<ReleaseArgs>("tenure release", words).map(Verb::Release),
+        "heartbeat" => one::<HeartbeatArgs>("tenure heartbeat", words).map(Verb::Heartbeat),
+        "check" => one::<CheckArgs>("tenure check", words).map(Verb::Check),
+        "list" => one::<ListArgs>("tenure list", words).map(Verb::List),
+        "wait" => one::<WaitArgs>("tenure wait", words).map(Verb::Wait),
+        "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
+        _ => return None,
+    })
+}
+
+fn one<'a, A: Args + FromArgMatches>(
+    name: &'static str,
+    words: impl Iterator<Item = &'a OsString>,
+) -> Result<A, clap::Error> {
+    let mut command =
+        A::augment_args(clap::Command::new(name).bin_name(name)).disable_help_subcommand(true);
+    if let Some(verb) = name.strip_prefix("tenure ")
+        && words_ask_for_help()
+        && let Some(about) = Tree::command()
+            .find_subcommand(verb)
+            .and_then(clap::Command::get_about)
+    {
+        command = command.about(about.clone());
+    }
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    A::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Whether help was asked for; only then is the whole tree worth its price.
+fn words_ask_for_help() -> bool {
+    std::env::args_os()
+        .take_while(|word| word != "--")
+        .any(|word| word == "--help" || word == "-h")
+}
+
+/// What the caller wants printed, as far as that can be known from words that do not parse.
+fn output_of(words: &[OsString]) -> Output {
+    let mut words = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let value = if word == "--output" {
+            words.next().and_then(|value| value.to_str())
+        } else {
+            word.to_str()
+                .and_then(|word| word.strip_prefix("--output="))
+        };
+        if let Some(output) = value.and_then(Output::from_word) {
+            return output;
+        }
+    }
+    Output::from_environment().unwrap_or(Output::Text)
+}
+
+/// Turns what the parser has to say into an answer of ours: help is no failure.
+fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
+    use clap::error::ErrorKind;
+    let output = output_of(words);
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        let shown = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        // A reader that has closed the pipe has seen enough.
+        let _ = error.print();
+        return Failure::already_said(
+            if shown {
+                Exit::Success
+            } else {
+                Exit::BadArguments
+            },
+            output,
+        );
+    }
+    let verb = words
+        .iter()
+        .skip(1)
+        .find(|word| !word.as_encoded_bytes().starts_with(b"-"))
+        .and_then(|word| OsStr::to_str(word))
+        .unwrap_or_default();
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let mut message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    // The missing arguments themselves stand on lines of their own.
+    if message.ends_with(':') {
+        let rest: Vec<_> = lines
+            .by_ref()
+            .take_while(|line| !line.starts_with("Usage"))
+            .collect();
+        message = format!("{message} {}", rest.join(", "));
+    }
+    if verb == "run" && (message.contains("required") || message.contains("unexpected argument")) {
+        message.push_str("; the command stands after `--`: tenure run NAME -- CMD [ARG]...");
+    }
+    Failure::bad_arguments(message)
+        .for_command(verb)
+        .with_output(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_verbs_own_parsers_and_the_whole_tree_read_the_same() {
+        for line in [
+            "tenure run x -- true",
+            "tenure run -n x --ttl 5s -E 9 -- sh -c true",
+            "tenure run --force --yes --wait=3s x -q -- a --b -c",
+            "tenure run -w 3 -x x --dir /d --output json -- a",
+            "tenure acquire x --owner 12 --request-id r --why because",
+            "tenure release x --run-id r --output=yaml",
+            "tenure heartbeat x --session-id r -v",
+            "tenure check",
+            "tenure check x --request-id r",
+            "tenure list --dir d",
+            "tenure wait x -w forever",
+            "tenure clean --dry-run",
+            "tenure run x",
+            "tenure run x true",
+            "tenure run -- true",
+            "tenure acquire",
+            "tenure run --nonsense x -- true",
+            "tenure run -E 256 x -- true",
+            "tenure run -q -v x -- true",
+            "tenure run --yes x -- true",
+            "tenure list x",
+        ] {
+            let quick = parse_quick(&words(line)).expect("a verb");
+            let whole = Tree::try_parse_from(words(line)).map(|tree| tree.verb);
+            match (quick, whole) {
+                (Ok(quick), Ok(whole)) => {
+                    assert_eq!(format!("{quick:?}"), format!("{whole:?}"), "{line}");
+                }
+                (Err(quick), Err(whole)) => assert_eq!(quick.kind(), whole.kind(), "{line}"),
+                (quick, whole) => panic!("{line}: {quick:?} and {whole:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn global_flags_stand_before_or_after_the_verb() {
+        let before = parse_quick(&words("tenure --dir d --output=json -q run x -- true"));
+        let after = parse_quick(&words("tenure run x --dir d --output=json -q -- true"));
+        let (Some(Ok(before)), Some(Ok(after))) = (before, after) else {
+            panic!("both are good calls");
+        };
+        assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    }
+
+    #[test]
+    fn the_whole_tree_is_consistent() {
+        Tree::command().debug_assert();
+    }
+}

@@ -1,0 +1,105 @@
+//! `acquire`: takes a lock in somebody's name and returns.
+
+use super::{Session, collect_signals, finish, report_events, why};
+use crate::args::AcquireArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::lock::age;
+use crate::render::waiting::Progress;
+use crate::request;
+use serde_json::json;
+use tenure::core::{Holder, Kind, Patience, Request};
+use tenure::engine;
+use tenure::process::{Chosen, choose_owner};
+use tenure::store::Store;
+
+pub(super) fn acquire(args: &AcquireArgs) -> Exit {
+    let claiming = &args.claiming;
+    let conflict = claiming.patience.conflict_exit_code;
+    let surface = request::surface(&args.common, "acquire", conflict);
+    finish(surface, |surface| {
+        let name = request::name(&args.name)?;
+        let request_id = request::request_id_or_new(claiming.request_id.as_deref())?;
+        surface.set_request_id(request_id.as_str());
+        let session = Session::waiting(&args.common, collect_signals()?)?;
+        let policy = *session.store.policy();
+        let defaults = session.place.defaults(&name);
+        let wait = request::wait(&claiming.patience, &defaults, &policy)?;
+        let ttl_ms = request::ttl(claiming, &defaults)?;
+        let owner = owner(&args.owner)?;
+        let request = Request {
+            holder: Holder {
+                request_id,
+                actor: session.identity.actor.clone(),
+                process: owner.as_ref().map(|owner| owner.process),
+                command: None,
+                host: session.identity.host.clone(),
+                why: why(claiming.why.as_deref(), || {
+                    owner
+                        .as_ref()
+                        .map_or_else(|| "acquired".to_owned(), |owner| owner.name.clone())
+                }),
+            },
+            kind: Kind::Detached,
+            ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
+            force: request::force(claiming),
+            patience: Patience::Default,
+        };
+        let mut progress = Progress::new(surface, &name, wait);
+        let acquired = engine::acquire(
+            &session.store,
+            &session.clock,
+            &name,
+            &request,
+            wait,
+            &mut progress,
+        );
+        drop(progress);
+        let acquired = acquired.map_err(|error| session.explain(&name, error))?;
+        report_events(surface, &name, &acquired.events);
+        let claim = &acquired.claim;
+        let token = claim.token.unwrap_or_default();
+        let lasts = match &owner {
+            Some(owner) => format!("owner PID {} ({})", owner.process.pid, owner.name),
+            None => format!("ttl {}", age(claim.lease.ttl_ms)),
+        };
+        let text = format!(
+            "{} {name}: {lasts}, token {token}, request {}",
+            if acquired.already {
+                "already held"
+            } else {
+                "acquired"
+            },
+            claim.holder.request_id
+        );
+        Ok((
+            text,
+            json!({
+                "name": name.as_str(),
+                "status": "acquired",
+                "already_held": acquired.already,
+                "request_id": claim.holder.request_id.as_str(),
+                "token": token,
+                "owner_pid": claim.holder.process.map(|process| process.pid),
+                "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
+                "ttl_ms": claim.lease.ttl_ms,
+                "lock_file": session.store.place(&name),
+            }),
+        ))
+    })
+}
+
+/// Whose life the lock follows; `None` for nobody's.
+fn owner(word: &str) -> Result<Option<Chosen>, Failure> {
+    match word {
+        "none" => Ok(None),
+        "auto" => Ok(Some(choose_owner(None)?)),
+        "parent" => Ok(Some(choose_owner(tenure::process::parent())?)),
+        pid => {
+            let pid: u32 = pid.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
+                Failure::bad_arguments(format!("--owner {pid}: write a PID, parent, none or auto"))
+            })?;
+            Ok(Some(choose_owner(Some(pid))?))
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `check` and `list`: say how locks stand. They read and never write.
+
+use super::{Session, finish, shown};
+use crate::args::{CheckArgs, ListArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::clean;
+use crate::render::lock::{LockView, age};
+use crate::request;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use tenure::core::Reason;
+use tenure::store::Store;
+
+pub(super) fn check(args: &CheckArgs) -> Exit {
+    let surface = request::surface(&args.common, "check", None);
+    finish(surface, |surface| {
+        let id = shown(args.request_id.as_deref())?;
+        surface.set_request_id(id.as_deref().unwrap_or_default());
+        let Some(name) = &args.name else {
+            let session = Session::open(&args.common)?;
+            let views = all(&session, id.as_deref())?;
+            let answer = table(&views);
+            return match views.into_iter().find(|view| !view.mine && !view.available) {
+                None => Ok(answer),
+                Some(view) => {
+                    let text = answer.0;
+                    Err(refusal(view).with_text(text))
+                }
+            };
+        };
+        let name = request::name(name)?;
+        let session = Session::open(&args.common)?;
+        let view = session.view(&name, id.as_deref())?;
+        if view.mine || view.available {
+            return Ok((view.text(), view.json()));
+        }
+        let text = view.text();
+        Err(refusal(view).with_text(text))
+    })
+}
+
+/// What a lock that stands in the way is to somebody who only looks.
+fn refusal(view: LockView) -> Failure {
+    let reason = match view.standing {
+        "unreadable" => Reason::Unreadable,
+        "stale" => Reason::StaleNeedsForce,
+        "unknown" => Reason::Unknown,
+        _ => Reason::Held,
+    };
+    let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
+    view.into_failure(reason, None, retry_after_ms)
+}
+
+pub(super) fn list(args: &ListArgs) -> Exit {
+    let surface = request::surface(&args.common, "list", None);
+    finish(surface, |_| {
+        let session = Session::open(&args.common)?;
+        Ok(table(&all(&session, None)?))
+    })
+}
+
+fn all(session: &Session, id: Option<&str>) -> Result<Vec<LockView>, Failure> {
+    let mut names = Vec::new();
+    session.store.names(&mut |name| names.push(name))?;
+    names.sort();
+    names.iter().map(|name| session.view(name, id)).collect()
+}
+
+/// One line per lock, in columns that fit their content.
+fn table(views: &[LockView]) -> (String, Value) {
+    let mut rows =
+        vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
+    for view in views {
+        let holder = view.holder.as_ref();
+        let dash = || "-".to_owned();
+        let ttl = holder.filter(|holder| holder.kind == "detached");
+        rows.push([
+            view.name.clone(),
+            if view.mine {
+                format!("{} (you)", view.standing)
+            } else {
+                view.standing.to_owned()
+            },
+            holder.map_or_else(dash, |holder| age(holder.age_ms)),
+            ttl.map_or_else(dash, |holder| age(holder.ttl_ms)),
+            match view.queue.len() {
+                0 => dash(),
+                waiting => waiting.to_string(),
+            },
+            holder
+                .and_then(|holder| holder.token)
+                .map_or_else(dash, |token| token.to_string()),
+            holder.map_or_else(dash, |holder| {
+                format!("{}: {}", holder.who(), clean(&holder.why))
+            }),
+        ]);
+    }
+    let widths: Vec<usize> = (0..7)
+        .map(|column| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    let text = if views.is_empty() {
+        "no locks".to_owned()
+    } else {
+        text.trim_end().to_owned()
+    };
+    let locks: Vec<Value> = views.iter().map(LockView::json).collect();
+    (text, json!({ "locks": locks }))
+}

@@ -1,0 +1,73 @@
+//! `clean`: removes what is proven stale, and the files of locks that nobody uses.
+
+use super::{Session, finish};
+use crate::args::CleanArgs;
+use crate::exit::Exit;
+use crate::request;
+use serde_json::json;
+use std::fmt::Write as _;
+use tenure::clock::Clock;
+use tenure::store::Store;
+
+pub(super) fn clean(args: &CleanArgs) -> Exit {
+    let surface = request::surface(&args.common, "clean", None);
+    finish(surface, |surface| {
+        let session = Session::open(&args.common)?;
+        let mut names = Vec::new();
+        session.store.names(&mut |name| names.push(name))?;
+        names.sort();
+        let (mut claims, mut files) = (0, 0);
+        let mut locks = Vec::new();
+        let mut text = String::new();
+        for name in &names {
+            let cleaned = match session
+                .store
+                .clean(name, &session.clock.now(), args.dry_run)
+            {
+                Ok(cleaned) => cleaned,
+                // One lock that cannot be cleaned does not keep the others from it.
+                Err(error) => {
+                    surface.warn(error.to_string());
+                    continue;
+                }
+            };
+            claims += cleaned.swept.len();
+            files += usize::from(cleaned.removed);
+            if cleaned.swept.is_empty() && !cleaned.removed {
+                continue;
+            }
+            for claim in &cleaned.swept {
+                let who = claim.holder.process.map_or_else(
+                    || format!("request {}", claim.holder.request_id),
+                    |process| format!("PID {}", process.pid),
+                );
+                let _ = writeln!(text, "{name}: the claim of {who}");
+            }
+            locks.push(json!({
+                "name": name.as_str(),
+                "stale_claims": cleaned.swept.len(),
+                "file_removed": cleaned.removed,
+            }));
+        }
+        let _ = write!(
+            text,
+            "{} {claims} stale claim{} and {files} unused lock file{}",
+            if args.dry_run {
+                "would remove"
+            } else {
+                "removed"
+            },
+            if claims == 1 { "" } else { "s" },
+            if files == 1 { "" } else { "s" },
+        );
+        Ok((
+            text,
+            json!({
+                "dry_run": args.dry_run,
+                "stale_claims": claims,
+                "files_removed": files,
+                "locks": locks,
+            }),
+        ))
+    })
+}

@@ -1,0 +1,80 @@
+//! `heartbeat`: renews a hold, and tells its holder whether it still has it.
+
+use super::{Session, finish, shown};
+use crate::args::HeartbeatArgs;
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
+use crate::render::lock::age;
+use crate::request;
+use serde_json::json;
+use tenure::clock::Clock;
+use tenure::core::Ownership;
+use tenure::store::{RenewedOwned, Store};
+
+pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
+    let surface = request::surface(&args.common, "heartbeat", None);
+    finish(surface, |surface| {
+        let name = request::name(&args.name)?;
+        let id = shown(args.request_id.as_deref())?;
+        surface.set_request_id(id.as_deref().unwrap_or_default());
+        let session = Session::open(&args.common)?;
+        let inherited = session.inherited(&name);
+        let renewed = session.store.renew_owned(
+            &name,
+            &|claim| {
+                if session.is_mine(claim, id.as_deref(), inherited.as_ref()) {
+                    Ownership::Shown
+                } else {
+                    Ownership::Missing
+                }
+            },
+            &session.clock.now(),
+        )?;
+        match renewed {
+            RenewedOwned::Renewed { claim, cancel } => {
+                let request_id = claim.holder.request_id.as_str();
+                surface.set_request_id(request_id);
+                let asked = match &cancel {
+                    Some(cancel) => format!("; request {} asks for the lock", cancel.by),
+                    None => String::new(),
+                };
+                Ok((
+                    format!(
+                        "renewed {name}, token {}, ttl {}{asked}",
+                        claim.token.unwrap_or_default(),
+                        age(claim.lease.ttl_ms)
+                    ),
+                    json!({
+                        "name": name.as_str(),
+                        "status": "renewed",
+                        "lost": false,
+                        "request_id": request_id,
+                        "token": claim.token,
+                        "ttl_ms": claim.lease.ttl_ms,
+                        "cancel_requested": cancel.is_some(),
+                        "cancel_requested_by": cancel.map(|cancel| cancel.by),
+                    }),
+                ))
+            }
+            RenewedOwned::NotOwner { .. } => {
+                let view = session.view(&name, id.as_deref())?;
+                let text = format!("{}; it was not renewed", view.text());
+                let mut context = object(view.json());
+                context.insert("lost".into(), true.into());
+                Err(Failure::new(
+                    Exit::Conflict,
+                    "NOT_OWNER",
+                    format!("{name} is held by somebody else and was not renewed"),
+                )
+                .with_text(text)
+                .with_context(context))
+            }
+            RenewedOwned::Lost => Err(Failure::new(
+                Exit::LockLost,
+                "LOCK_LOST",
+                format!("{name} is not held any more; do not rely on it"),
+            )
+            .with_context(object(json!({ "name": name.as_str(), "lost": true })))),
+        }
+    })
+}

@@ -1,0 +1,76 @@
+//! `wait`: returns when nobody holds a lock or stands in its queue. Takes nothing, writes nothing.
+
+use super::{Session, cancelled, collect_signals, finish};
+use crate::args::WaitArgs;
+use crate::exit::Exit;
+use crate::render::lock::{LockView, age};
+use crate::render::say;
+use crate::request;
+use serde_json::json;
+use std::time::Duration;
+use tenure::clock::{Clock, instant};
+use tenure::core::{Reason, Standing};
+use tenure::engine::Wait;
+use tenure::store::{Content, Store, Wake};
+
+/// How long one sleep lasts at most; a file deleted by hand is noticed by then.
+const NAP: Duration = Duration::from_secs(10);
+
+pub(super) fn wait(args: &WaitArgs) -> Exit {
+    let surface = request::surface(&args.common, "wait", args.patience.conflict_exit_code);
+    finish(surface, |surface| {
+        let name = request::name(&args.name)?;
+        let session = Session::waiting(&args.common, collect_signals()?)?;
+        let policy = *session.store.policy();
+        let defaults = session.place.defaults(&name);
+        let limit = request::wait(&args.patience, &defaults, &policy)?;
+        let began = instant();
+        let deadline = match limit {
+            Wait::No => Some(began),
+            Wait::For(duration) => began.checked_add(duration),
+            Wait::Forever => None,
+        };
+        let mut told = false;
+        loop {
+            let reading = session.store.read(&name)?;
+            let now = session.clock.now();
+            let (standing, _) = reading.standing(&policy, &now);
+            let view = LockView::of(&name, &reading, &policy, &now, |_| false);
+            let waited = began.elapsed();
+            if matches!(standing, Standing::Free | Standing::Stale(_)) {
+                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                return Ok((
+                    format!("{name} is free"),
+                    json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
+                ));
+            }
+            if let Content::Unreadable { .. } = reading.content {
+                return Err(view.into_failure(Reason::Unreadable, None, 0));
+            }
+            if deadline.is_some_and(|deadline| instant() >= deadline) {
+                let waited = (limit != Wait::No).then_some(waited);
+                let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
+                return Err(view.into_failure(Reason::Held, waited, retry_after_ms));
+            }
+            if !told && !surface.is_quiet() {
+                told = true;
+                if let Some(holder) = &view.holder {
+                    say(&format!(
+                        "{name} is held by {} since {} ago; waiting",
+                        holder.who(),
+                        age(holder.age_ms)
+                    ));
+                }
+            }
+            let until = [deadline, instant().checked_add(NAP)]
+                .into_iter()
+                .flatten()
+                .min();
+            if let Content::Whole { entry, .. } = &reading.content
+                && session.store.watch(&name, entry, &now, until)? == Wake::Interrupted
+            {
+                return Err(cancelled("wait"));
+            }
+        }
+    })
+}

@@ -1,0 +1,98 @@
+//! Every exit code of the binary, and the ways to end it.
+
+use crate::signals;
+
+/// The documented table. `run` passes its command's own code through beside these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Success,
+    /// Something failed that has no code of its own.
+    General,
+    /// The arguments make no sense; nothing was touched.
+    BadArguments,
+    /// A precondition does not hold: the lock is held, or stale and not taken, or unreadable.
+    Precondition,
+    /// The caller is not the owner.
+    Conflict,
+    /// The system refuses, or the place is not safe.
+    Permission,
+    /// The store cannot be used.
+    StoreUnavailable,
+    /// The run was superseded.
+    Superseded,
+    /// The lock was lost while the work went on.
+    LockLost,
+    /// Waiting would never end.
+    Deadlock,
+    /// The command exists and cannot be run.
+    CannotRun,
+    /// The command does not exist.
+    CommandNotFound,
+    /// This process was asked to end by a signal.
+    Signalled(i32),
+    /// The code of the command.
+    Command(i32),
+    /// The command died by this signal, and so do we.
+    DieBy(i32),
+}
+
+impl Exit {
+    /// The number that the caller sees.
+    pub(crate) fn code(self) -> i32 {
+        match self {
+            Self::Success => 0,
+            Self::General => 1,
+            Self::BadArguments => 2,
+            Self::Precondition => 4,
+            Self::Conflict => 6,
+            Self::Permission => 7,
+            Self::StoreUnavailable => 12,
+            Self::Superseded => 79,
+            Self::LockLost => 80,
+            Self::Deadlock => 81,
+            Self::CannotRun => 126,
+            Self::CommandNotFound => 127,
+            Self::Signalled(signal) | Self::DieBy(signal) => 128 + signal,
+            Self::Command(code) => code,
+        }
+    }
+}
+
+/// Ends the process.
+pub(crate) fn leave(exit: Exit) -> ! {
+    if let Exit::DieBy(signal) = exit {
+        // A shell sees 128 + signal either way; a parent that looks closer sees the truth.
+        signals::die_by(signal);
+    }
+    std::process::exit(exit.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Exit;
+
+    #[test]
+    fn the_table_is_the_documented_one() {
+        for (exit, code) in [
+            (Exit::Success, 0),
+            (Exit::General, 1),
+            (Exit::BadArguments, 2),
+            (Exit::Precondition, 4),
+            (Exit::Conflict, 6),
+            (Exit::Permission, 7),
+            (Exit::StoreUnavailable, 12),
+            (Exit::Superseded, 79),
+            (Exit::LockLost, 80),
+            (Exit::Deadlock, 81),
+            (Exit::CannotRun, 126),
+            (Exit::CommandNotFound, 127),
+            (Exit::Signalled(1), 129),
+            (Exit::Signalled(2), 130),
+            (Exit::Signalled(15), 143),
+            (Exit::Command(17), 17),
+        ] {
+            assert_eq!(exit.code(), code, "{exit:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The holds that a command inherits, as `TENURE_HELD` carries them.
+//!
+//! Each entry is `TOKEN=FOLDER/NAME`; entries are separated by `;`, and `;` and `%` in a folder's
+//! name are written as `%3B` and `%25`. A lock name contains no `/`, so the last one ends the
+//! folder.
+
+use std::path::Path;
+use tenure::core::LockName;
+
+/// The variable.
+pub(crate) const VARIABLE: &str = "TENURE_HELD";
+
+/// One inherited hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) token: u64,
+    pub(crate) folder: String,
+    pub(crate) name: String,
+}
+
+/// The holds that this process inherited.
+pub(crate) fn inherited() -> Vec<Hold> {
+    std::env::var(VARIABLE)
+        .map(|value| parse(&value))
+        .unwrap_or_default()
+}
+
+/// The inherited hold of this lock, if there is one.
+pub(crate) fn of(folder: &Path, name: &LockName) -> Option<Hold> {
+    let folder = folder.to_string_lossy();
+    inherited()
+        .into_iter()
+        .find(|hold| hold.folder == folder && hold.name == name.as_str())
+}
+
+/// The variable's value for a command that inherits one more.
+pub(crate) fn extended(token: u64, folder: &Path, name: &LockName) -> String {
+    let mut value = std::env::var(VARIABLE).unwrap_or_default();
+    if !value.is_empty() {
+        value.push(';');
+    }
+    value.push_str(&token.to_string());
+    value.push('=');
+    for character in folder.to_string_lossy().chars() {
+        match character {
+            ';' => value.push_str("%3B"),
+            '%' => value.push_str("%25"),
+            other => value.push(other),
+        }
+    }
+    value.push('/');
+    value.push_str(name.as_str());
+    value
+}
+
+fn parse(value: &str) -> Vec<Hold> {
+    value
+        .split(';')
+        .filter_map(|entry| {
+            let (token, path) = entry.split_once('=')?;
+            let (folder, name) = path.rsplit_once('/')?;
+            Some(Hold {
+                token: token.parse().ok()?,
+                folder: folder.replace("%3B", ";").replace("%25", "%"),
+                name: name.to_owned(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_any_name_comes_back() {
+        let name = LockName::new("a").expect("a name");
+        for folder in ["/x", "/a;b=c/d", "/50%3B", "/with space"] {
+            let value = extended(7, Path::new(folder), &name);
+            let last = parse(&value).pop().expect("an entry");
+            assert_eq!(last.folder, folder);
+            assert_eq!((last.token, last.name.as_str()), (7, "a"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_entry_is_skipped() {
+        assert_eq!(parse("nonsense;=;x=/a/b"), []);
+    }
+}

@@ -1,0 +1,202 @@
+//! How an answer reaches its reader: lines for people, or one envelope on stdout for programs.
+//!
+//! In JSON and YAML mode stdout holds the document and nothing else; prose and progress go to
+//! stderr. A reader that has closed its end is no error. Whatever came from a record is cleaned of
+//! control characters before a person sees it.
+
+pub(crate) mod lock;
+pub(crate) mod waiting;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use serde::Serialize;
+use serde_json::Value;
+use std::io::Write;
+use std::time::Instant;
+
+/// The formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// Lines for people
+    Text,
+    /// One JSON document
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+impl Output {
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            "yaml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+
+    /// The format that `TENURE_OUTPUT` asks for.
+    pub(crate) fn from_environment() -> Option<Self> {
+        Self::from_word(&std::env::var("TENURE_OUTPUT").ok()?)
+    }
+}
+
+/// The document: exactly these five keys.
+#[derive(Debug, Serialize)]
+struct Envelope<'a> {
+    ok: bool,
+    data: Option<&'a Value>,
+    error: Option<Value>,
+    warnings: &'a [String],
+    meta: Meta<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct Meta<'a> {
+    request_id: &'a str,
+    command: &'a str,
+    schema_version: &'static str,
+    duration_ms: u64,
+    timestamp: String,
+}
+
+/// Where one call's answers go.
+#[derive(Debug)]
+pub(crate) struct Surface {
+    pub(crate) output: Output,
+    quiet: bool,
+    verbose: bool,
+    command: String,
+    request_id: String,
+    conflict_exit_code: Option<u8>,
+    began: Instant,
+    warnings: Vec<String>,
+}
+
+impl Surface {
+    pub(crate) fn new(
+        output: Output,
+        quiet: bool,
+        verbose: bool,
+        command: String,
+        conflict_exit_code: Option<u8>,
+    ) -> Self {
+        Self {
+            output,
+            quiet,
+            verbose,
+            command,
+            request_id: String::new(),
+            conflict_exit_code,
+            began: tenure::clock::instant(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The owner token of this call, for the envelope.
+    pub(crate) fn set_request_id(&mut self, id: &str) {
+        id.clone_into(&mut self.request_id);
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        self.output == Output::Text
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Something a person should know, and a program finds under `warnings`.
+    pub(crate) fn warn(&mut self, message: impl Into<String>) {
+        let message = message.into();
+        if !self.quiet {
+            say(&message);
+        }
+        self.warnings.push(message);
+    }
+
+    /// Something a person wants to know who asked for more.
+    pub(crate) fn explain(&self, message: &str) {
+        if self.verbose {
+            say(message);
+        }
+    }
+
+    /// Prints a success: `text` for people (unless it is empty), `data` for programs.
+    pub(crate) fn succeed(self, text: &str, data: &Value) -> Exit {
+        match self.output {
+            Output::Text => {
+                if !text.is_empty() {
+                    print_out(text);
+                }
+            }
+            Output::Json | Output::Yaml => self.document(true, Some(data), None),
+        }
+        Exit::Success
+    }
+
+    /// Prints a failure and answers with its exit code.
+    pub(crate) fn fail(self, failure: &Failure) -> Exit {
+        if failure.is_silent() {
+            return failure.exit;
+        }
+        match self.output {
+            // Quiet is about talk; why a call failed is not talk.
+            Output::Text => say(failure.text.as_deref().unwrap_or(&failure.message)),
+            Output::Json | Output::Yaml => self.document(false, None, Some(failure.to_json())),
+        }
+        match (failure.exit, self.conflict_exit_code) {
+            (Exit::Precondition, Some(code)) => Exit::Command(code.into()),
+            (exit, _) => exit,
+        }
+    }
+
+    fn document(&self, ok: bool, data: Option<&Value>, error: Option<Value>) {
+        let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
+        let envelope = Envelope {
+            ok,
+            data,
+            error,
+            warnings: &self.warnings,
+            meta: Meta {
+                request_id: &self.request_id,
+                command: &self.command,
+                schema_version: "1",
+                duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+                timestamp: jiff::Timestamp::now().to_string(),
+            },
+        };
+        let text = match self.output {
+            Output::Yaml => serde_saphyr::to_string(&envelope).map_err(|error| error.to_string()),
+            Output::Json | Output::Text => {
+                serde_json::to_string(&envelope).map_err(|error| error.to_string())
+            }
+        };
+        match text {
+            Ok(text) => print_out(text.trim_end()),
+            Err(error) => say(&format!("the answer could not be written: {error}")),
+        }
+    }
+}
+
+/// One line on stdout. A closed reader is silent.
+fn print_out(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out
+        .write_all(text.as_bytes())
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+}
+
+/// One message on stderr, in a single write so that lines of many callers do not mix.
+pub(crate) fn say(message: &str) {
+    let line = format!("tenure: {message}\n");
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Text from a record or a command line, safe for a terminal.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}

@@ -1,0 +1,390 @@
+//! What is shown of a lock: its facts gathered once, for programs as an object and for people as
+//! lines. The same object is the `data` of `check` and `list` and the `context` of a refusal.
+
+use super::clean;
+use crate::exit::Exit;
+use crate::failure::{Failure, Retry, human, object};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::time::Duration;
+use tenure::core::{
+    Claim, Entry, Kind, Life, LockName, Now, Policy, Reason, Refusal, StaleReason, Standing,
+    decide, retry_after_ms,
+};
+use tenure::store::{Content, Reading};
+
+/// A lock.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LockView {
+    pub(crate) name: String,
+    /// `free`, `held`, `stale`, `unreadable` or `unknown`.
+    pub(crate) standing: &'static str,
+    /// Whether the caller is the holder.
+    pub(crate) mine: bool,
+    /// Whether a plain request would get it now.
+    pub(crate) available: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unreadable_because: Option<String>,
+    pub(crate) lock_file: String,
+    pub(crate) holder: Option<HolderView>,
+    pub(crate) queue: Vec<QueueView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_after_ms: Option<u64>,
+}
+
+/// Who has it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct HolderView {
+    /// `run` (supervised, lives by a kernel lock) or `detached` (lives by its record).
+    pub(crate) kind: &'static str,
+    /// The supervisor died and its command goes on.
+    pub(crate) orphaned: bool,
+    pub(crate) pid: Option<u32>,
+    pub(crate) command_pid: Option<u32>,
+    pub(crate) request_id: String,
+    pub(crate) token: Option<u64>,
+    pub(crate) actor: String,
+    pub(crate) host: String,
+    pub(crate) why: String,
+    pub(crate) since: String,
+    pub(crate) age_ms: u64,
+    pub(crate) last_heartbeat: String,
+    pub(crate) ttl_ms: u64,
+    pub(crate) cancel_requested: bool,
+}
+
+/// Who waits.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct QueueView {
+    pub(crate) position: usize,
+    pub(crate) pid: Option<u32>,
+    pub(crate) request_id: String,
+    pub(crate) actor: String,
+    pub(crate) host: String,
+    pub(crate) why: String,
+    pub(crate) since: String,
+    pub(crate) waiting_ms: u64,
+}
+
+impl LockView {
+    /// Gathers the facts from a reading. `mine` says of a claim whether it is the caller's.
+    pub(crate) fn of(
+        name: &LockName,
+        reading: &Reading,
+        policy: &Policy,
+        now: &Now,
+        mine: impl Fn(&Claim) -> bool,
+    ) -> Self {
+        let (standing, claim) = reading.standing(policy, now);
+        let entry = reading.entry();
+        let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
+        view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
+        if let Content::Unreadable { why } = &reading.content {
+            view.unreadable_because = Some(why.clone());
+        }
+        if let Some(entry) = entry {
+            view.fill(entry, standing, claim, now);
+        }
+        view
+    }
+
+    /// Gathers the facts of a refusal from the list as it was seen then.
+    pub(crate) fn refused(
+        name: &LockName,
+        place: String,
+        refusal: &Refusal,
+        entry: &Entry,
+        policy: &Policy,
+        now: &Now,
+    ) -> Self {
+        let mut view = Self::bare(name.as_str(), refusal.standing, policy, place);
+        view.fill(entry, refusal.standing, refusal.blocker.as_deref(), now);
+        view
+    }
+
+    fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
+        use tenure::core::{Asker, Decision, Force, Patience};
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
+        Self {
+            name: name.to_owned(),
+            standing: match standing {
+                Standing::Free => "free",
+                Standing::Held(_) => "held",
+                Standing::Stale(_) => "stale",
+                Standing::Unreadable => "unreadable",
+                Standing::Unknown => "unknown",
+            },
+            mine: false,
+            available: matches!(decision, Decision::Grant | Decision::TakeOver),
+            stale_because: match standing {
+                Standing::Stale(reason) => Some(stale_reason(reason).to_owned()),
+                _ => None,
+            },
+            unreadable_because: None,
+            lock_file,
+            holder: None,
+            queue: Vec::new(),
+            retry_after_ms: None,
+        }
+    }
+
+    fn fill(&mut self, entry: &Entry, standing: Standing, claim: Option<&Claim>, now: &Now) {
+        self.holder = claim.map(|claim| holder(claim, entry, standing, now));
+        if matches!(standing, Standing::Held(_)) {
+            self.retry_after_ms = Some(retry_after_ms(entry, now));
+        }
+        let front = claim.map(|claim| claim.ticket);
+        self.queue = entry
+            .claims
+            .iter()
+            .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
+            .enumerate()
+            .map(|(index, waiting)| queued(index + 1, waiting, now))
+            .collect();
+    }
+
+    /// The lines of `check`.
+    pub(crate) fn text(&self) -> String {
+        let mut text = match (&self.holder, self.standing) {
+            (Some(holder), "held") if self.mine => {
+                format!("{} is held by you: {}", self.name, holder.sentence())
+            }
+            (Some(holder), "held") => {
+                format!("{} is held by {}", self.name, holder.sentence())
+            }
+            (Some(holder), "stale") => format!(
+                "{} is free: {} left it behind ({})",
+                self.name,
+                holder.who(),
+                self.stale_because.as_deref().unwrap_or("stale")
+            ),
+            (_, "unreadable") => format!(
+                "{} cannot be read: {} ({})",
+                self.name,
+                self.unreadable_because.as_deref().unwrap_or("damaged"),
+                clean(&self.lock_file)
+            ),
+            (_, standing) => format!("{} is {standing}", self.name),
+        };
+        for waiting in &self.queue {
+            let _ = write!(
+                text,
+                "\n{:8}{}. {} waits since {}: {}",
+                "",
+                waiting.position,
+                process(
+                    waiting.pid,
+                    &waiting.request_id,
+                    &waiting.actor,
+                    &waiting.host
+                ),
+                age(waiting.waiting_ms),
+                clean(&waiting.why)
+            );
+        }
+        text
+    }
+
+    /// The object.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+
+    /// The failure that this lock is to somebody who wanted it.
+    pub(crate) fn into_failure(
+        self,
+        reason: Reason,
+        waited: Option<Duration>,
+        retry_after_ms: u64,
+    ) -> Failure {
+        let holder = self.holder.as_ref();
+        let after = waited
+            .map(|waited| format!(" — acquisition timed out after {}", human(waited)))
+            .unwrap_or_default();
+        let by = holder.map_or_else(
+            || "an unknown holder".to_owned(),
+            |holder| match holder.pid {
+                Some(pid) => format!("PID {pid}"),
+                None => format!("request {}", holder.request_id),
+            },
+        );
+        let aged = holder
+            .map(|holder| format!(" (age: {})", age(holder.age_ms)))
+            .unwrap_or_default();
+        let mut failure = match reason {
+            Reason::Held => Failure::new(
+                Exit::Precondition,
+                "LOCK_HELD",
+                format!("Resource lock held by {by}{aged}{after}"),
+            ),
+            Reason::NeedsConfirmation => Failure::new(
+                Exit::Precondition,
+                "CONFIRMATION_REQUIRED",
+                format!(
+                    "Resource lock held by {by}{aged}; overriding it may let two holders work at \
+                     once and needs --yes beside --force"
+                ),
+            ),
+            Reason::StaleNeedsForce => Failure::new(
+                Exit::Precondition,
+                "LOCK_STALE",
+                format!("Resource lock is stale, left by {by}{aged}; --force takes it over"),
+            ),
+            Reason::Unreadable => Failure::new(
+                Exit::Precondition,
+                "LOCK_UNREADABLE",
+                format!(
+                    "{} cannot be read; --force --yes replaces it",
+                    self.lock_file
+                ),
+            ),
+            Reason::Unknown => Failure::new(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                "It could not be found out who holds the lock".to_owned(),
+            ),
+        };
+        if reason == Reason::Held {
+            failure.retry = Some(Retry {
+                after_ms: retry_after_ms,
+                strategy: "linear_backoff",
+            });
+            let fact = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+            failure.detail = Some(format!(
+                "lock_file={} holder_pid={} holder_age_ms={}",
+                self.lock_file,
+                fact(
+                    holder
+                        .and_then(|holder| holder.pid)
+                        .map(|pid| pid.to_string())
+                ),
+                fact(holder.map(|holder| holder.age_ms.to_string())),
+            ));
+            failure.phase = Some("acquire");
+            let waited = waited
+                .map(|waited| format!("waited {}; ", human(waited)))
+                .unwrap_or_default();
+            failure.text = Some(format!(
+                "{}\n{:8}{waited}try again in about {}, wait longer with --wait, or look with \
+                 `tenure check {}`",
+                self.text().lines().next().unwrap_or_default(),
+                "",
+                human(Duration::from_millis(retry_after_ms)),
+                self.name,
+            ));
+        }
+        let mut context = object(self.json());
+        if let Some(waited) = waited {
+            let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            context.insert("waited_ms".into(), millis.into());
+        }
+        failure.with_context(context)
+    }
+}
+
+impl HolderView {
+    /// Who and where.
+    pub(crate) fn who(&self) -> String {
+        process(self.pid, &self.request_id, &self.actor, &self.host)
+    }
+
+    /// Who, where, since when, why.
+    pub(crate) fn sentence(&self) -> String {
+        let orphaned = if self.orphaned {
+            match self.command_pid {
+                Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
+                None => " (it died; its command goes on)".to_owned(),
+            }
+        } else {
+            String::new()
+        };
+        let asked = if self.cancel_requested {
+            ", asked to stop"
+        } else {
+            ""
+        };
+        format!(
+            "{}{orphaned} since {} ({} ago{asked}): {}",
+            self.who(),
+            self.since,
+            age(self.age_ms),
+            clean(&self.why)
+        )
+    }
+}
+
+fn process(pid: Option<u32>, request_id: &str, actor: &str, host: &str) -> String {
+    let (actor, host) = (clean(actor), clean(host));
+    match pid {
+        Some(pid) => format!("PID {pid} ({actor}@{host})"),
+        None => format!("request {request_id} ({actor}@{host})"),
+    }
+}
+
+/// An age, in the unit that says enough.
+pub(crate) fn age(millis: u64) -> String {
+    human(Duration::from_millis(millis))
+}
+
+fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> HolderView {
+    let boot = claim.holder.host.boot_id.as_deref();
+    let since = claim.since.unwrap_or(claim.entered);
+    HolderView {
+        kind: match claim.kind {
+            Kind::Kernel => "run",
+            Kind::Detached => "detached",
+        },
+        orphaned: standing == Standing::Held(Life::Orphaned),
+        pid: claim.holder.process.map(|process| process.pid),
+        command_pid: claim.holder.command.map(|process| process.pid),
+        request_id: claim.holder.request_id.to_string(),
+        token: claim.token,
+        actor: claim.holder.actor.clone(),
+        host: claim.holder.host.name.clone(),
+        why: claim.holder.why.clone(),
+        since: timestamp(since.wall_ms),
+        age_ms: since.age_ms(boot, now),
+        last_heartbeat: timestamp(claim.lease.renewed.wall_ms),
+        ttl_ms: claim.lease.ttl_ms,
+        cancel_requested: entry.is_cancelled(claim.ticket),
+    }
+}
+
+fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
+    let boot = claim.holder.host.boot_id.as_deref();
+    QueueView {
+        position,
+        pid: claim.holder.process.map(|process| process.pid),
+        request_id: claim.holder.request_id.to_string(),
+        actor: claim.holder.actor.clone(),
+        host: claim.holder.host.name.clone(),
+        why: claim.holder.why.clone(),
+        since: timestamp(claim.entered.wall_ms),
+        waiting_ms: claim.entered.age_ms(boot, now),
+    }
+}
+
+/// RFC 3339 in UTC, to the second.
+fn timestamp(wall_ms: u64) -> String {
+    i64::try_from(wall_ms / 1_000)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
+}
+
+fn stale_reason(reason: StaleReason) -> &'static str {
+    use tenure::core::Death;
+    match reason {
+        StaleReason::BeaconOut => "it ended without releasing",
+        StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
+        StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
+        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
+        StaleReason::ProcessUnknown => "its process cannot be checked",
+        StaleReason::Silent => "no heartbeat for longer than its ttl",
+        StaleReason::Aged => "too old",
+        StaleReason::Unreadable => "unreadable",
+    }
+}

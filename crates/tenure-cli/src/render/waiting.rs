@@ -1,0 +1,159 @@
+//! What a person sees while waiting: a line that is kept up to date on a terminal, otherwise one
+//! line at once and then at growing intervals.
+
+use super::lock::age;
+use super::{Surface, clean};
+use crate::failure::human;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::LockName;
+use tenure::engine::{Observer, Wait, Waiting};
+
+/// How often the line on a terminal is drawn.
+const FRAME: Duration = Duration::from_millis(120);
+/// The first and the longest pause between lines off a terminal.
+const LINE_FIRST: Duration = Duration::from_secs(10);
+const LINE_MAX: Duration = Duration::from_secs(300);
+const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+
+/// Shows a wait.
+#[derive(Debug)]
+pub(crate) struct Progress<'a> {
+    name: &'a LockName,
+    limit: Option<Duration>,
+    mode: Mode,
+    began: Instant,
+    pause: Duration,
+    next: Option<Instant>,
+    frame: usize,
+    drawn: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Nothing,
+    Lines,
+    Terminal,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(surface: &Surface, name: &'a LockName, wait: Wait) -> Self {
+        let mode = if surface.is_quiet() {
+            Mode::Nothing
+        } else if surface.is_text() && std::io::stderr().is_terminal() {
+            Mode::Terminal
+        } else {
+            Mode::Lines
+        };
+        Self {
+            name,
+            limit: match wait {
+                Wait::For(limit) => Some(limit),
+                Wait::No | Wait::Forever => None,
+            },
+            mode,
+            began: instant(),
+            pause: LINE_FIRST,
+            next: None,
+            frame: 0,
+            drawn: false,
+        }
+    }
+
+    /// Takes the line away again.
+    pub(crate) fn finish(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+    }
+
+    fn sentence(&self, waiting: &Waiting<'_>) -> String {
+        let front = waiting
+            .front()
+            .filter(|front| front.ticket != waiting.ticket);
+        let holder = match front {
+            Some(front) => {
+                let holder = &front.holder;
+                let since = front.since.unwrap_or(front.entered);
+                let who = match holder.process {
+                    Some(process) => format!("PID {}", process.pid),
+                    None => format!("request {}", holder.request_id),
+                };
+                let held = if front.token.is_some() {
+                    "is held by"
+                } else {
+                    "passes to"
+                };
+                format!(
+                    "{} {held} {who} ({}@{}) since {} ago: {}",
+                    self.name,
+                    clean(&holder.actor),
+                    clean(&holder.host.name),
+                    age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now)),
+                    clean(&holder.why),
+                )
+            }
+            None => format!("{} is about to be free", self.name),
+        };
+        let place = match waiting.before() {
+            0 | 1 => "next in line".to_owned(),
+            before => format!("place {before} in line"),
+        };
+        let limit = match self.limit {
+            Some(limit) => {
+                let elapsed = Duration::from_secs(self.began.elapsed().as_secs());
+                format!("waiting up to {}", human(limit.saturating_sub(elapsed)))
+            }
+            None => "waiting".to_owned(),
+        };
+        format!("{holder}; {place}, {limit}")
+    }
+
+    fn draw(&mut self, sentence: &str) {
+        let spinner = SPINNER
+            .get(self.frame % SPINNER.len())
+            .copied()
+            .unwrap_or(' ');
+        self.frame += 1;
+        self.drawn = true;
+        // A line that wraps could not be taken away again.
+        let width = rustix::termios::tcgetwinsize(std::io::stderr())
+            .map_or(80, |size| usize::from(size.ws_col))
+            .max(20);
+        let line: String = sentence.chars().take(width - 3).collect();
+        let _ = std::io::stderr()
+            .lock()
+            .write_all(format!("\r\x1b[K{spinner} {line}").as_bytes());
+    }
+}
+
+impl Observer for Progress<'_> {
+    fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
+        let now = instant();
+        if self.mode == Mode::Nothing {
+            return None;
+        }
+        if self.next.is_some_and(|next| now < next) {
+            return self.next;
+        }
+        let sentence = self.sentence(waiting);
+        let pause = if self.mode == Mode::Terminal {
+            self.draw(&sentence);
+            FRAME
+        } else {
+            super::say(&sentence);
+            let pause = self.pause;
+            self.pause = (pause * 2).min(LINE_MAX);
+            pause
+        };
+        self.next = now.checked_add(pause);
+        self.next
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

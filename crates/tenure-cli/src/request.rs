@@ -1,0 +1,325 @@
+//! What the words mean: names checked, durations read, the place of the locks settled. Everything
+//! that can be wrong with a call is found here, before anything is touched.
+
+use crate::args::{Claiming, Common, Patience};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{Output, Surface};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tenure::config::{self, Config, LockDefaults};
+use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
+use tenure::engine::Wait;
+use tenure::profile::native;
+
+/// The longest duration that is accepted: beyond it, `forever` is meant.
+const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
+
+/// Where the locks are, and what a project says about them.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The folder, absolute.
+    pub(crate) folder: PathBuf,
+    pub(crate) allow_network: bool,
+    config: Config,
+}
+
+impl Place {
+    /// Settles the place.
+    pub(crate) fn of(common: &Common) -> Result<Self, Failure> {
+        if let Some(profile) = &common.profile
+            && profile != native::POLICY.name
+        {
+            return Err(Failure::bad_arguments(format!(
+                "--profile {profile}: this version has one profile, native"
+            )));
+        }
+        let config = match &common.config {
+            Some(path) => Some(Config::read(path)?),
+            None => None,
+        };
+        let url = common
+            .store
+            .clone()
+            .or_else(|| variable("TENURE_STORE").filter(|_| common.dir.is_none()));
+        let (folder, config) = match (&common.dir, url, config) {
+            (Some(dir), _, config) => (dir.clone(), config),
+            (None, Some(url), config) => (folder_of(&url)?, config),
+            (None, None, Some(config)) => (
+                match config.dir.clone().or_else(folder_of_environment) {
+                    Some(dir) => dir,
+                    None => config::default_folder()?,
+                },
+                Some(config),
+            ),
+            (None, None, None) => {
+                if let Some(dir) = folder_of_environment() {
+                    (dir, None)
+                } else {
+                    let here = current_folder()?;
+                    let config = Config::nearest(&here)?;
+                    match config.as_ref().and_then(|config| config.dir.clone()) {
+                        Some(dir) => (dir, config),
+                        None => (config::default_folder()?, config),
+                    }
+                }
+            }
+        };
+        if folder.as_os_str().is_empty() {
+            return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
+        }
+        Ok(Self {
+            folder: absolute(&folder)?,
+            allow_network: common.allow_network_fs,
+            config: config.unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn defaults(&self, name: &LockName) -> LockDefaults {
+        if self.config.locks.is_empty() {
+            return LockDefaults::default();
+        }
+        self.config.defaults(name.as_str())
+    }
+}
+
+fn folder_of_environment() -> Option<PathBuf> {
+    std::env::var_os("TENURE_DIR")
+        .filter(|dir| !dir.is_empty())
+        .map(PathBuf::from)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn current_folder() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| {
+        Failure::new(
+            Exit::General,
+            "NO_CURRENT_FOLDER",
+            format!("the current folder cannot be named: {error}"),
+        )
+    })
+}
+
+/// The command may change its folder, so what it is told has to be absolute.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    if path.is_absolute() {
+        return Ok(path.to_owned());
+    }
+    Ok(current_folder()?.join(path))
+}
+
+fn folder_of(url: &str) -> Result<PathBuf, Failure> {
+    match url.split_once(':') {
+        Some(("file", rest)) => {
+            let path = rest.strip_prefix("//").unwrap_or(rest);
+            if path.is_empty() {
+                return Err(Failure::bad_arguments(format!(
+                    "--store {url}: no folder is named; write file:DIR"
+                )));
+            }
+            Ok(PathBuf::from(path))
+        }
+        Some(("etcd", _)) => Err(Failure::bad_arguments(format!(
+            "--store {url}: this version keeps locks in local files only; write file:DIR"
+        ))),
+        _ => Err(Failure::bad_arguments(format!(
+            "--store {url}: write file:DIR"
+        ))),
+    }
+}
+
+/// A lock's name.
+pub(crate) fn name(text: &str) -> Result<LockName, Failure> {
+    LockName::new(text).map_err(|why| {
+        Failure::bad_arguments(format!("the lock name {text:?} cannot be used: {why}"))
+    })
+}
+
+/// A given request id.
+pub(crate) fn request_id(text: &str) -> Result<RequestId, Failure> {
+    RequestId::new(text)
+        .map_err(|why| Failure::bad_arguments(format!("--request-id {text:?}: {why}")))
+}
+
+/// The given request id, or a fresh one: `req_` and 24 hex digits of the kernel's randomness.
+pub(crate) fn request_id_or_new(given: Option<&str>) -> Result<RequestId, Failure> {
+    if let Some(text) = given {
+        return request_id(text);
+    }
+    let mut bytes = [0_u8; 12];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if filled != Ok(bytes.len()) {
+        return Err(Failure::new(
+            Exit::General,
+            "NO_RANDOMNESS",
+            "the system gives no random bytes for a request id; give one with --request-id",
+        ));
+    }
+    let mut id = String::with_capacity(28);
+    id.push_str("req_");
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            id.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    request_id(&id)
+}
+
+/// How long to wait: what was typed, else the environment, else the project, else the profile.
+pub(crate) fn wait(
+    patience: &Patience,
+    defaults: &LockDefaults,
+    policy: &Policy,
+) -> Result<Wait, Failure> {
+    if patience.nonblock {
+        return Ok(Wait::No);
+    }
+    let given = patience
+        .wait
+        .clone()
+        .map(|text| ("--wait", text))
+        .or_else(|| variable("TENURE_WAIT").map(|text| ("TENURE_WAIT", text)))
+        .or_else(|| defaults.wait.clone().map(|text| ("wait", text)));
+    let Some((source, text)) = given else {
+        return Ok(match policy.held_unforced {
+            HeldUnforced::WaitMs(millis) => Wait::For(Duration::from_millis(millis)),
+            HeldUnforced::Refuse => Wait::No,
+        });
+    };
+    if text == "forever" {
+        return Ok(Wait::Forever);
+    }
+    let duration = duration(source, &text)?;
+    Ok(if duration.is_zero() {
+        Wait::No
+    } else {
+        Wait::For(duration)
+    })
+}
+
+/// A ttl, if one was given.
+pub(crate) fn ttl(claiming: &Claiming, defaults: &LockDefaults) -> Result<Option<u64>, Failure> {
+    let given = claiming
+        .ttl
+        .as_deref()
+        .map(|text| ("--ttl", text))
+        .or_else(|| defaults.ttl.as_deref().map(|text| ("ttl", text)));
+    let Some((source, text)) = given else {
+        return Ok(None);
+    };
+    let duration = duration(source, text)?;
+    if duration.is_zero() {
+        return Err(Failure::bad_arguments(format!(
+            "{source} {text}: a lease has to last longer than nothing"
+        )));
+    }
+    Ok(Some(
+        u64::try_from(duration.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1),
+    ))
+}
+
+/// A duration: `90s`, `15m`, `1h30m`, `250ms`; a bare number is seconds, as in flock(1) and
+/// timeout(1).
+pub(crate) fn duration(source: &str, text: &str) -> Result<Duration, Failure> {
+    let bad = || {
+        Failure::bad_arguments(format!(
+            "{source} {text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds"
+        ))
+    };
+    let trimmed = text.trim();
+    let looks_bare = trimmed
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let duration = if looks_bare && !trimmed.is_empty() {
+        let seconds: f64 = trimmed.parse().map_err(|_| bad())?;
+        Duration::try_from_secs_f64(seconds).map_err(|_| bad())?
+    } else {
+        let signed: jiff::SignedDuration = trimmed.parse().map_err(|_| bad())?;
+        Duration::try_from(signed).map_err(|_| bad())?
+    };
+    if duration > DURATION_MAX {
+        return Err(Failure::bad_arguments(format!(
+            "{source} {text}: a year is the most; write `forever` to wait without a limit"
+        )));
+    }
+    Ok(duration)
+}
+
+/// How much the caller insists.
+pub(crate) fn force(claiming: &Claiming) -> Force {
+    match (claiming.force, claiming.yes) {
+        (false, _) => Force::No,
+        (true, false) => Force::Asked,
+        (true, true) => Force::Confirmed,
+    }
+}
+
+/// How answers are printed.
+pub(crate) fn surface(
+    common: &Common,
+    command: &'static str,
+    conflict_exit_code: Option<u8>,
+) -> Surface {
+    let output = common
+        .output
+        .or_else(Output::from_environment)
+        .unwrap_or(Output::Text);
+    Surface::new(
+        output,
+        common.quiet,
+        common.verbose,
+        command.to_owned(),
+        conflict_exit_code,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_people_write_them() {
+        for (text, millis) in [
+            ("90s", 90_000),
+            ("15m", 900_000),
+            ("1h30m", 5_400_000),
+            ("250ms", 250),
+            ("5", 5_000),
+            ("0.5", 500),
+            ("0", 0),
+            ("1 hour", 3_600_000),
+        ] {
+            let parsed = duration("--wait", text).ok();
+            assert_eq!(parsed, Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in [
+            "",
+            "x",
+            "-5",
+            "-5s",
+            "5 potatoes",
+            "1e3",
+            "inf",
+            "99999d",
+            ".",
+        ] {
+            assert!(duration("--wait", text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn generated_ids_are_valid_and_differ() {
+        let ids: Vec<_> = (0..2)
+            .filter_map(|_| request_id_or_new(None).ok())
+            .collect();
+        let [first, second] = ids.as_slice() else {
+            panic!("two ids");
+        };
+        assert_ne!(first, second);
+    }
+}

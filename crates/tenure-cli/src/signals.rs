@@ -1,0 +1,354 @@
+//! Signals of this process: what arrives is written into a pipe, and a sleeping system call can
+//! be interrupted without a second thread.
+//!
+//! This is the binary's only module with `unsafe` code. A handler may do little: it writes two
+//! bytes into a pipe that does not block, and where the process sleeps in the kernel for its turn
+//! it arms a timer. Both are on POSIX's list of what a handler may call.
+//!
+//! **Why a timer in the handler.** The main thread sleeps in `fcntl(F_OFD_SETLKW)`. A signal that
+//! arrives just before that call begins would be noticed only when the sleep ends. The timer goes
+//! on interrupting until somebody has noticed and stopped it, so no signal and no deadline is
+//! ever lost between a check and a sleep.
+//!
+//! What to do about a signal is decided elsewhere (`supervise`).
+#![allow(
+    unsafe_code,
+    reason = "sigaction, timer_settime and raise have no safe form"
+)]
+
+use libc::{c_int, siginfo_t};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::store::Wake;
+use tenure::store::file::{ByteLock, Sleeper, poll_readable};
+
+/// The two ends of the pipe; -1 until there is one. They are never closed.
+static PIPE: AtomicI32 = AtomicI32::new(-1);
+static PIPE_OUT: AtomicI32 = AtomicI32::new(-1);
+/// The last signal that asks this process to end; 0 for none.
+static STOP: AtomicI32 = AtomicI32::new(0);
+/// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt.
+static SLEEPING: AtomicBool = AtomicBool::new(false);
+/// The timer that interrupts it; null until the first contended wait.
+static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Signals that end this process, in an orderly way.
+const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+/// Signals that are passed on to the command.
+const PASSED_ON: [c_int; 5] = [
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+];
+
+/// The timer's first and further beats once a signal came while sleeping.
+const BEAT_FIRST: Duration = Duration::from_millis(1);
+const BEAT: Duration = Duration::from_millis(10);
+
+/// A signal as it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    /// Its number.
+    pub(crate) number: c_int,
+    /// It came from the kernel (a key on the terminal), not from a process.
+    pub(crate) from_kernel: bool,
+}
+
+/// The collected signals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signals;
+
+extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the location is this thread's own; a handler has to leave it as it was.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let saved = unsafe { *errno };
+    if number != libc::SIGALRM {
+        // SAFETY: with SA_SIGINFO the kernel passes a valid pointer.
+        let from_kernel = !info.is_null() && unsafe { (*info).si_code } > 0;
+        let bytes = [u8::try_from(number).unwrap_or(0), u8::from(from_kernel)];
+        if ENDING.contains(&number) {
+            STOP.store(number, Ordering::SeqCst);
+        }
+        // SAFETY: write is async-signal-safe; a full or closed pipe only returns an error, and
+        // the bytes live until it returns.
+        unsafe {
+            libc::write(
+                PIPE.load(Ordering::SeqCst),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+            );
+        }
+        if SLEEPING.load(Ordering::SeqCst) {
+            set_timer(BEAT_FIRST);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = saved };
+}
+
+fn install(number: c_int, flags: c_int) {
+    // SAFETY: a zeroed sigaction is valid; the handler has the signature that SA_SIGINFO asks
+    // for and does only what a handler may.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | flags;
+        libc::sigaction(number, &raw const action, ptr::null_mut());
+    }
+}
+
+fn install_all(numbers: &[c_int]) {
+    for number in numbers {
+        if !is_ignored(*number) {
+            install(*number, 0);
+        }
+    }
+}
+
+/// Whether a signal was being ignored when this process started (by nohup, or by a shell that
+/// runs us in the background). Such a signal stays ignored, for the command too.
+fn is_ignored(number: c_int) -> bool {
+    // SAFETY: reads the present disposition into a zeroed structure.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        libc::sigaction(number, ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+impl Signals {
+    /// Starts to collect the signals that end this process in an orderly way. All others keep
+    /// their meaning: whoever waits can still be stopped by Ctrl-Z.
+    ///
+    /// # Errors
+    /// - The system has no more descriptors.
+    pub(crate) fn collect() -> io::Result<Self> {
+        let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+        let (read, write) = rustix::pipe::pipe_with(flags)?;
+        // The handlers live as long as the process does, and so does the pipe.
+        PIPE_OUT.store(read.into_raw_fd(), Ordering::SeqCst);
+        PIPE.store(write.into_raw_fd(), Ordering::SeqCst);
+        install_all(&ENDING);
+        Ok(Self)
+    }
+
+    /// Collects also what a command is to be told, and what becomes of it. Called just before
+    /// there is one.
+    #[allow(
+        clippy::unused_self,
+        reason = "a value of this type proves that the pipe is there"
+    )]
+    pub(crate) fn pass_on(self) {
+        install_all(&PASSED_ON);
+        install(libc::SIGCHLD, 0);
+    }
+
+    /// The next signal, if one has arrived.
+    pub(crate) fn next(self) -> Option<Arrived> {
+        let mut bytes = [0; 2];
+        match rustix::io::read(self.descriptor(), &mut bytes) {
+            Ok(2) => {
+                let [number, from_kernel] = bytes;
+                Some(Arrived {
+                    number: c_int::from(number),
+                    from_kernel: from_kernel == 1,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The descriptor to poll.
+    #[allow(
+        clippy::unused_self,
+        reason = "a value of this type proves that the pipe is there"
+    )]
+    pub(crate) fn descriptor(self) -> BorrowedFd<'static> {
+        // SAFETY: made by `collect`, the only way to a value of this type, and never closed.
+        unsafe { BorrowedFd::borrow_raw(PIPE_OUT.load(Ordering::SeqCst)) }
+    }
+}
+
+/// The last signal that asked this process to end.
+pub(crate) fn stop_asked() -> Option<c_int> {
+    Some(STOP.load(Ordering::SeqCst)).filter(|number| *number != 0)
+}
+
+/// Stops this process as the command was stopped, and returns when it is continued.
+pub(crate) fn stop_self(number: c_int) {
+    // SAFETY: the disposition is put back right after; raise affects this thread only.
+    unsafe {
+        let mut before: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        let mut default: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(number, &raw const default, &raw mut before);
+        libc::raise(number);
+        libc::sigaction(number, &raw const before, ptr::null_mut());
+    }
+}
+
+/// Ends this process by a signal, without leaving a core file of ours beside the command's own.
+pub(crate) fn die_by(number: c_int) {
+    // SAFETY: plain system calls on this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        let mut default: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(number, &raw const default, ptr::null_mut());
+        let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, number);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::raise(number);
+    }
+}
+
+/// Runs `action` with SIGTTOU blocked, so that a change of the terminal's foreground group from
+/// the background is allowed and does not stop us. Nothing is left for a command to inherit.
+pub(crate) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
+    // SAFETY: the mask is put back as it was.
+    unsafe {
+        let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTTOU);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+        let result = action();
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+        result
+    }
+}
+
+/// Makes the timer that interrupts a sleep, once.
+fn prepare_timer() -> io::Result<()> {
+    if !TIMER.load(Ordering::SeqCst).is_null() {
+        return Ok(());
+    }
+    install(libc::SIGALRM, 0);
+    // SAFETY: the event and the id are valid for the call; the timer lives as long as we do.
+    unsafe {
+        let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGALRM);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        let mut event: libc::sigevent = MaybeUninit::zeroed().assume_init();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGALRM;
+        let mut id: libc::timer_t = ptr::null_mut();
+        if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The first timer of a process may have the id 0; one more than the id is never null.
+        TIMER.store(id.wrapping_byte_add(1), Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+/// Lets the timer beat after `first`, and again and again until it is stopped by a zero.
+fn set_timer(first: Duration) {
+    let id = TIMER.load(Ordering::SeqCst);
+    if id.is_null() {
+        return;
+    }
+    let spec = |duration: Duration| libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    };
+    let value = libc::itimerspec {
+        it_interval: spec(if first.is_zero() {
+            Duration::ZERO
+        } else {
+            BEAT
+        }),
+        it_value: spec(first),
+    };
+    // SAFETY: timer_settime is async-signal-safe; the id came from timer_create.
+    unsafe {
+        libc::timer_settime(
+            id.wrapping_byte_sub(1),
+            0,
+            &raw const value,
+            ptr::null_mut(),
+        );
+    }
+}
+
+/// Sleeps in the kernel on the main thread; a timer signal ends the sleep at its deadline, and
+/// any signal that asks us to end does so at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SignalSleeper(pub(crate) Signals);
+
+/// Sleeps for a byte and keeps it.
+fn sleep(
+    file: BorrowedFd<'_>,
+    lock: ByteLock,
+    until: Option<Instant>,
+    interruptible: bool,
+) -> io::Result<Wake> {
+    prepare_timer()?;
+    SLEEPING.store(true, Ordering::SeqCst);
+    if let Some(until) = until {
+        let rest = until.saturating_duration_since(instant());
+        set_timer(rest.max(Duration::from_micros(1)));
+    }
+    let wake = loop {
+        if interruptible && stop_asked().is_some() {
+            break Ok(Wake::Interrupted);
+        }
+        if until.is_some_and(|until| instant() >= until) {
+            break Ok(Wake::Expired);
+        }
+        match lock.take(file) {
+            Ok(()) => break Ok(Wake::Ready),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    SLEEPING.store(false, Ordering::SeqCst);
+    set_timer(Duration::ZERO);
+    wake
+}
+
+impl Sleeper for SignalSleeper {
+    fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake> {
+        sleep(file, lock, instant().checked_add(patience), false)
+    }
+
+    fn pass(
+        &self,
+        file: BorrowedFd<'_>,
+        lock: ByteLock,
+        until: Option<Instant>,
+    ) -> io::Result<Wake> {
+        let wake = sleep(file, lock, until, true)?;
+        if wake == Wake::Ready {
+            lock.give_back(file)?;
+        }
+        Ok(wake)
+    }
+
+    fn poll(
+        &self,
+        fds: &[BorrowedFd<'_>],
+        nap: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Wake> {
+        let mut all = fds.to_vec();
+        all.push(self.0.descriptor());
+        let wake = poll_readable(&all, nap, until)?;
+        if stop_asked().is_some() {
+            return Ok(Wake::Interrupted);
+        }
+        // What else arrived is for a command that does not run yet.
+        while self.0.next().is_some() {}
+        Ok(wake)
+    }
+}

@@ -1,0 +1,84 @@
+//! Which process group the command runs in, and who has the terminal.
+//!
+//! - stdin, stdout and stderr are one terminal and we lead its foreground group: the command gets
+//!   a group of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z
+//!   then reach the command and all of its children, and not us.
+//! - Any other terminal (a pipeline, a script, a job in the background): the command stays in our
+//!   group, where the shell has put us both, and keys reach us together.
+//! - No terminal: a group of its own, so that all of it can be ended together.
+
+use crate::signals;
+use rustix::process::{Pid, getpgrp, getpid};
+use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+use std::io::{stderr, stdin, stdout};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Where the command runs.
+#[derive(Debug)]
+pub(super) enum Placement {
+    /// In a group of its own that gets this terminal.
+    Foreground(OwnedFd),
+    /// In our group, on a terminal.
+    Shared,
+    /// In a group of its own, without a terminal.
+    Own,
+}
+
+impl Placement {
+    /// Looks at the surroundings.
+    pub(super) fn find() -> Self {
+        let (input, output, errors) = (stdin(), stdout(), stderr());
+        let all = [input.as_fd(), output.as_fd(), errors.as_fd()];
+        let terminals: Vec<BorrowedFd<'_>> = all.into_iter().filter(|fd| isatty(fd)).collect();
+        // A terminal that is not our session's own cannot send us anything.
+        let Some(foreground) = terminals.iter().find_map(|fd| tcgetpgrp(fd).ok()) else {
+            return Self::Own;
+        };
+        let same = terminals.len() == all.len() && same_terminal(&all);
+        let leads = getpgrp() == getpid() && foreground == getpgrp();
+        match input.as_fd().try_clone_to_owned() {
+            Ok(terminal) if same && leads => Self::Foreground(terminal),
+            _ => Self::Shared,
+        }
+    }
+
+    /// Whether the command leads a group.
+    pub(super) fn own_group(&self) -> bool {
+        !matches!(self, Self::Shared)
+    }
+
+    /// Gives the terminal to the command's group.
+    pub(super) fn give(&self, group: Pid) {
+        if let Self::Foreground(terminal) = self {
+            // A command that has ended already has no group any more; then nothing is given.
+            let _ = signals::without_ttou(|| tcsetpgrp(terminal, group));
+        }
+    }
+
+    /// Takes the terminal back, if the command's group has it.
+    pub(super) fn take_back(&self, group: Pid) {
+        if let Self::Foreground(terminal) = self
+            && self.has_it(group)
+        {
+            let _ = signals::without_ttou(|| tcsetpgrp(terminal, getpgrp()));
+        }
+    }
+
+    /// Whether this group has the terminal.
+    pub(super) fn has_it(&self, group: Pid) -> bool {
+        match self {
+            Self::Foreground(terminal) => tcgetpgrp(terminal).is_ok_and(|now| now == group),
+            Self::Shared | Self::Own => false,
+        }
+    }
+}
+
+fn same_terminal(fds: &[BorrowedFd<'_>]) -> bool {
+    let mut devices = fds
+        .iter()
+        .map(|fd| rustix::fs::fstat(fd).map(|stat| stat.st_rdev));
+    match devices.next() {
+        Some(Ok(first)) => devices.all(|device| device == Ok(first)),
+        _ => false,
+    }
+}

@@ -1,0 +1,255 @@
+//! When two states are the same: a state written down as bytes, with everything taken out that no
+//! step depends on.
+//!
+//! Two things are taken out. *Numbers*: tickets and tokens are only ever compared, and a new one is
+//! above all others, so each is replaced by its rank among those that are still in use. *Names*:
+//! contenders with the same script are put into an order that depends on where they stand and not
+//! on which is which. Both only rename a state, so every state that is left out behaves exactly
+//! like one that is kept.
+
+use super::{Answer, At, Byte, Person, Plan, Scenario, World, claimant};
+use tenure_core::{Advance, Claim, Entering, Entry, Input, Kind, Predecessor, Stamp};
+
+impl World {
+    /// The state as bytes: equal for equal states.
+    pub(crate) fn key(&self, scenario: &Scenario) -> Box<[u8]> {
+        let mut writer = Writer {
+            numbers: Vec::new(),
+            ranked: false,
+            out: Vec::with_capacity(256),
+            names: None,
+            timed: scenario.is_timed(),
+        };
+        let order: Vec<usize> = (0..self.people.len()).collect();
+        // First every number that occurs. The clock's readings count where a draw looks at them.
+        writer.world(self, scenario, &order);
+        if scenario.clock.len() > 1 {
+            let readings = scenario.clock.iter().map(|(wall, _)| *wall);
+            writer.numbers.extend(readings);
+        }
+        writer.numbers.push(0);
+        writer.numbers.sort_unstable();
+        writer.numbers.dedup();
+        writer.ranked = true;
+
+        let mut order: Vec<(Vec<u8>, usize)> = order
+            .into_iter()
+            .map(|who| {
+                writer.out.clear();
+                writer.person(&self.people[who], scenario, who);
+                writer.bits(&self.bytes, who);
+                writer
+                    .out
+                    .push(u8::from(self.guard == u8::try_from(who).ok()));
+                (writer.out.clone(), who)
+            })
+            .collect();
+        if !scenario.named {
+            order.sort();
+        }
+        let order: Vec<usize> = order.into_iter().map(|(_, who)| who).collect();
+        let mut names = [0; 8];
+        for (name, who) in order.iter().enumerate() {
+            names[*who] = u8::try_from(name).expect("a handful of contenders");
+        }
+        writer.names = Some(names);
+        writer.out.clear();
+        writer.world(self, scenario, &order);
+        writer.out.into_boxed_slice()
+    }
+}
+
+struct Writer {
+    numbers: Vec<u64>,
+    ranked: bool,
+    out: Vec<u8>,
+    /// The new name of each contender; before they are known, names are left out.
+    names: Option<[u8; 8]>,
+    timed: bool,
+}
+
+impl Writer {
+    fn number(&mut self, number: u64) {
+        if self.ranked {
+            let rank = self.numbers.partition_point(|n| *n < number);
+            self.byte(u8::try_from(rank).expect("a handful of numbers"));
+        } else {
+            self.numbers.push(number);
+        }
+    }
+
+    fn maybe(&mut self, number: Option<u64>) {
+        match number {
+            Some(number) => self.number(number),
+            None => self.byte(u8::MAX),
+        }
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.out.push(byte);
+    }
+
+    fn stamp(&mut self, stamp: Stamp) {
+        if self.timed {
+            self.out.extend(stamp.wall_ms.to_le_bytes());
+            self.out.extend(stamp.boot_ms.to_le_bytes());
+        }
+    }
+
+    fn world(&mut self, world: &World, scenario: &Scenario, order: &[usize]) {
+        self.entry(&world.disk);
+        self.byte(world.crashes);
+        self.byte(u8::try_from(world.reading).expect("a handful of readings"));
+        self.number(world.top);
+        for byte in &world.bytes {
+            self.number(byte.ticket);
+        }
+        for who in order {
+            self.byte(u8::MAX);
+            self.person(&world.people[*who], scenario, *who);
+            self.bits(&world.bytes, *who);
+            self.byte(u8::from(world.guard == u8::try_from(*who).ok()));
+        }
+    }
+
+    fn bits(&mut self, bytes: &[Byte], who: usize) {
+        for byte in bytes {
+            let own = [byte.keepers, byte.commands, byte.wakers].map(|set| (set >> who) & 1);
+            self.byte(own[0] | own[1] << 1 | own[2] << 2);
+        }
+    }
+
+    fn person(&mut self, person: &Person, scenario: &Scenario, who: usize) {
+        let script = &scenario.scripts[who];
+        let class = scenario.scripts.iter().position(|other| other == script);
+        self.byte(u8::try_from(class.unwrap_or(who)).expect("a handful of contenders"));
+        self.byte(person.round);
+        let flags = [
+            person.alive,
+            person.owner_alive,
+            person.asked,
+            person.renewed,
+            person.inside,
+            person.exempt,
+        ];
+        self.byte(person.command as u8);
+        let set = flags.iter().fold(0, |set, flag| set << 1 | u8::from(*flag));
+        self.byte(set);
+        self.maybe(person.ticket);
+        self.maybe(person.token);
+        self.byte(match &person.giving_up {
+            None => 0,
+            Some(Input::Expired) => 1,
+            Some(Input::Interrupted) => 2,
+            Some(_) => 3,
+        });
+        self.at(&person.at);
+        match &person.seen {
+            Some(seen) => self.entry(seen),
+            None => self.byte(u8::MAX),
+        }
+    }
+
+    fn at(&mut self, at: &At) {
+        match at {
+            At::Start => self.byte(0),
+            At::Guard(purpose) => self.out.extend([1, *purpose as u8]),
+            At::Read(purpose) => self.out.extend([2, *purpose as u8]),
+            At::Light(plan) => self.plan(3, plan),
+            At::Commit(plan) => self.plan(4, plan),
+            At::Unlock(plan) => self.plan(5, plan),
+            At::FallAsleep(behind) => {
+                self.byte(15);
+                self.behind(behind);
+            }
+            At::Sleep(behind) => {
+                self.byte(6);
+                self.behind(behind);
+            }
+            At::Deaf => self.byte(7),
+            At::LetGo => self.byte(8),
+            At::Section => self.byte(9),
+            At::Working => self.byte(10),
+            At::PutOut => self.byte(11),
+            At::Exit => self.byte(12),
+            At::Holding => self.byte(13),
+            At::Done => self.byte(14),
+        }
+    }
+
+    fn behind(&mut self, behind: &Predecessor) {
+        match behind {
+            Predecessor::Beacon { ticket } => {
+                self.byte(0);
+                self.number(*ticket);
+            }
+            Predecessor::Record(claim) => {
+                self.byte(1);
+                self.claim(claim);
+            }
+        }
+    }
+
+    fn plan(&mut self, what: u8, plan: &Plan) {
+        self.out
+            .extend([what, plan.purpose as u8, u8::from(plan.changed)]);
+        match &plan.answer {
+            Answer::Entering(Entering::Granted { ticket, token }) => {
+                self.byte(0);
+                self.number(*ticket);
+                self.number(*token);
+            }
+            Answer::Entering(Entering::Queued { ticket, behind }) => {
+                self.byte(1);
+                self.number(*ticket);
+                self.behind(behind);
+            }
+            Answer::Entering(Entering::Yours { .. }) => self.byte(2),
+            Answer::Entering(Entering::Refused(_)) => self.byte(3),
+            Answer::Advance(Advance::Granted { token }) => {
+                self.byte(4);
+                self.number(*token);
+            }
+            Answer::Advance(Advance::Behind(behind)) => {
+                self.byte(5);
+                self.behind(behind);
+            }
+            Answer::Advance(Advance::Cancelled { .. }) => self.byte(6),
+            Answer::Advance(Advance::Blocked(_)) => self.byte(7),
+            Answer::Advance(Advance::Gone) => self.byte(8),
+            Answer::Renewal(tenure_core::Renewal::Lost) => self.byte(9),
+            Answer::Renewal(tenure_core::Renewal::Renewed {
+                cancel_requested, ..
+            }) => self.byte(10 + u8::from(*cancel_requested)),
+            Answer::Named(there) => self.byte(12 + u8::from(*there)),
+            Answer::Nothing => self.byte(14),
+        }
+        self.byte(u8::try_from(plan.exempt.len()).expect("a handful of claims"));
+        for ticket in &plan.exempt {
+            self.number(*ticket);
+        }
+        self.entry(&plan.entry);
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        self.number(entry.last);
+        self.maybe(entry.cancel.as_ref().map(|cancel| cancel.ticket));
+        self.byte(u8::try_from(entry.claims.len()).expect("a handful of claims"));
+        for claim in &entry.claims {
+            self.claim(claim);
+        }
+    }
+
+    fn claim(&mut self, claim: &Claim) {
+        let (who, round) = claimant(claim);
+        self.number(claim.ticket);
+        self.maybe(claim.token);
+        let name = self.names.map_or(0, |names| names[who]);
+        let named = u8::from(claim.holder.command.is_some());
+        let kind = u8::from(claim.kind == Kind::Detached);
+        self.out.extend([name, round, named | kind << 1]);
+        self.stamp(claim.entered);
+        self.stamp(claim.since.unwrap_or_default());
+        self.stamp(claim.lease.renewed);
+    }
+}

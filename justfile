@@ -1,0 +1,22 @@
+# Short names for the scripts; nothing is decided here.
+
+# The list of recipes.
+default:
+    @just --list
+
+# All tests, after getting what they need.
+test *args:
+    scripts/test {{args}}
+
+# `tenure run` beside flock(1) and its peers.
+bench *args:
+    scripts/bench {{args}}
+
+# Format and lints.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Everything that has to hold before a change is merged.
+ci:
+    CI=true bash .ci/run
