@@ -14,6 +14,11 @@ mod request;
 mod signals;
 mod supervise;
 
+/// musl's allocator maps and unmaps pages for every few allocations, which at the size of our
+/// start-up costs more than all the rest of it. This one asks the kernel once.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ! {
     let code = match args::parse(&std::env::args_os().collect::<Vec<_>>()) {
         Ok(parsed) => command::carry_out(parsed),

@@ -72,19 +72,16 @@ fn cell(decision: Decision) -> &'static str {
 
 fn columns(policy: &Policy) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
-    for asker in 0..ASKERS.len() {
-        for force in 0..FORCES.len() {
-            for patience in 0..PATIENCES.len() {
+    for (asker, (_, asks)) in ASKERS.into_iter().enumerate() {
+        for (force, (_, insists)) in FORCES.into_iter().enumerate() {
+            for (patience, (_, waits)) in PATIENCES.into_iter().enumerate() {
                 let way = Way {
                     asker,
                     force,
                     patience,
                 };
                 let answer = |(_, standing): &(&str, Standing)| {
-                    let (_, force) = FORCES[force];
-                    let (_, patience) = PATIENCES[patience];
-                    let (_, asker) = ASKERS[asker];
-                    cell(decide(policy, *standing, force, patience, asker))
+                    cell(decide(policy, *standing, insists, waits, asks))
                 };
                 let cells: Vec<&'static str> = STANDINGS.iter().map(answer).collect();
                 match columns.iter_mut().find(|column| column.cells == cells) {

@@ -6,17 +6,25 @@
 //!
 //! Left to other tests: what the kernel really does (the file store's own tests), time that runs
 //! differently in two places, and more than three contenders.
-#![allow(missing_docs, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
 
 #[path = "model/explore.rs"]
 mod explore;
+#[path = "model/scenario.rs"]
+mod scenario;
 #[path = "model/world.rs"]
 mod world;
 
 use explore::explore;
+use scenario::{Closes, Defect, Scenario, Script};
 use std::time::Instant;
 use tenure_core::{Force, Patience, Policy};
-use world::{Closes, Defect, Scenario, Script};
 
 const RUN: Script = Script::RUN;
 const DETACHED: Script = Script::DETACHED;
@@ -282,7 +290,7 @@ fn session_takes_a_stalled_holder_over_when_its_time_is_up() {
 
 #[test]
 fn session_keeps_who_waits_longer_than_a_hold_may_be_silent() {
-    let scenario = Scenario::native("session, a long queue", &[RENEWS, RUN, RUN]);
+    let scenario = Scenario::native("session, a long queue", &[RENEWS, RUN, NEVER_WAITS]);
     let clock = &[(0, 0), (0, 300_001), (0, 600_002)];
     holds(&scenario.policy(Policy::SESSION).clock(clock));
 }

@@ -64,9 +64,21 @@ fn actor() -> String {
 
 /// The trimmed content of a small file; `None` if it cannot be read or is empty.
 fn read_line(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.trim();
+    let mut buffer = [0; SMALL_BYTES];
+    let line = std::str::from_utf8(read_small(path, &mut buffer)?).ok()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// More than any file that is read here has, `/proc/PID/stat` included.
+const SMALL_BYTES: usize = 1024;
+
+/// The content of a small file in one read: these are made by the kernel as they are read, and
+/// asking twice costs as much as the first time.
+fn read_small<'a>(path: &str, buffer: &'a mut [u8; SMALL_BYTES]) -> Option<&'a [u8]> {
+    use rustix::fs::{Mode, OFlags, open};
+    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let length = rustix::io::read(&file, buffer.as_mut_slice()).ok()?;
+    buffer.get(..length)
 }
 
 /// The process that started this one; `None` if it cannot be seen from here.
@@ -86,8 +98,8 @@ pub(crate) struct Stat {
 /// Reads `/proc/PID/stat`. The command name in it may contain anything, so fields are counted
 /// from the last closing parenthesis.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse_stat(&text)
+    let mut buffer = [0; SMALL_BYTES];
+    parse_stat(read_small(&format!("/proc/{pid}/stat"), &mut buffer)?)
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {

@@ -1,7 +1,8 @@
 //! The explorer: every state that any order of steps leads to, breadth first, so that the first
 //! violation found is one with a shortest history.
 
-use super::world::{Scenario, Step, World};
+use crate::scenario::Scenario;
+use crate::world::{Step, World};
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::fmt;

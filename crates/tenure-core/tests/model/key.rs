@@ -7,7 +7,8 @@
 //! on which is which. Both only rename a state, so every state that is left out behaves exactly
 //! like one that is kept.
 
-use super::{Answer, At, Byte, Person, Plan, Scenario, World, claimant};
+use super::{Answer, At, Byte, Person, Plan, World, claimant};
+use crate::scenario::Scenario;
 use tenure_core::{Advance, Claim, Entering, Entry, Input, Kind, Predecessor, Stamp};
 
 impl World {

@@ -22,6 +22,7 @@
 use super::{
     Advanced, Cleaned, Content, Entered, NewPlace, Reading, RenewedOwned, Store, StoreError, Wake,
 };
+use crate::clock::instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -130,11 +131,6 @@ impl Shared {
         // middle of one has left a whole state behind.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "measures a wait")]
-fn instant() -> Instant {
-    Instant::now()
 }
 
 impl MemoryStore {

@@ -1,0 +1,178 @@
+//! What is explored: who takes part, under which row, and what may go wrong.
+
+use tenure_core::{Force, Patience, Policy};
+
+/// What a contender is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// `run`: a supervisor with a command.
+    Run,
+    /// `acquire`: a process that takes the lock for a lasting owner and goes away.
+    Detached,
+    /// `clean`: sweeps what is dead.
+    Clean,
+}
+
+/// When a command closes the descriptor of the beacon that it inherited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closes {
+    Never,
+    /// Some time after the supervisor has recorded who it is.
+    OnceNamed,
+    /// As soon as it likes.
+    Anytime,
+}
+
+/// What one contender does, and what may befall it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a script is a list of switches"
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Script {
+    pub(crate) job: Job,
+    pub(crate) rounds: u8,
+    pub(crate) force: Force,
+    pub(crate) patience: Patience,
+    /// May lose its patience in any sleep.
+    pub(crate) gives_up: bool,
+    /// The work never ends by itself: a command has to be asked, an owner has to be overridden.
+    pub(crate) endless: bool,
+    /// Renews once while it works.
+    pub(crate) renews: bool,
+    pub(crate) closes: Closes,
+    /// The owner of a detached hold may die at any time.
+    pub(crate) mortal_owner: bool,
+}
+
+impl Script {
+    pub(crate) const RUN: Self = Self {
+        job: Job::Run,
+        rounds: 1,
+        force: Force::No,
+        patience: Patience::Queue,
+        gives_up: false,
+        endless: false,
+        renews: false,
+        closes: Closes::Never,
+        mortal_owner: false,
+    };
+    pub(crate) const DETACHED: Self = Self {
+        job: Job::Detached,
+        ..Self::RUN
+    };
+    pub(crate) const CLEAN: Self = Self {
+        job: Job::Clean,
+        ..Self::RUN
+    };
+}
+
+/// A change to the protocol that the invariants have to notice (or have to prove harmless).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// The claim is written first and its byte locked afterwards, both under the guard.
+    LightsAfterCommit,
+    /// The claim's byte is locked only after the guard was let go.
+    LightsAfterUnlock,
+    /// The byte is let go first and the claim taken out afterwards.
+    PutsOutBeforeLeaving,
+    /// As before, and the one who wakes goes on with the list as it read it when it fell asleep.
+    PutsOutBeforeLeavingAndWakesWithAStaleList,
+    /// Whoever wakes up holds, without a look at the list.
+    HoldsOnWaking,
+    /// A waiter looks and writes without the guard.
+    LooksWithoutTheGuard,
+    /// A renewal writes back what it read before it had the guard.
+    RenewsWithoutTheGuard,
+    /// The byte on which a waiter woke up stays locked by it.
+    KeepsThePredecessorsByte,
+    /// Leaving takes the first claim out, whosever it is.
+    LeavesWithoutATicket,
+    /// Releasing by request id believes anybody.
+    ReleasesWithoutOwnership,
+    /// A change of the record is noticed only if it happens during the sleep.
+    NoticesOnlyNewChanges,
+    /// A waiter that gives up takes its claim out and keeps its byte locked.
+    GivesUpWithItsBeaconLit,
+    /// The command does not inherit the beacon.
+    BeaconIsNotInherited,
+    /// Nobody asks whether the command still runs.
+    NeverAsksTheCommand,
+    /// The lock is given back before the work has ended.
+    ReleasesBeforeTheWorkEnds,
+    /// The record is written in place: a crash leaves nothing.
+    WritesInPlace,
+    /// The guard is let go between the decision and the write.
+    UnlocksBeforeCommit,
+    /// A process that cannot be seen is reported as dead.
+    ReportsWaitersAsDead,
+}
+
+/// One configuration to explore.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) policy: Policy,
+    pub(crate) scripts: Vec<Script>,
+    /// How many crashes may happen altogether.
+    pub(crate) crashes: u8,
+    /// The readings that the clock goes through, as (wall in µs, boot in ms). Time passes from one
+    /// to the next at any moment, but surely in the end.
+    pub(crate) clock: &'static [(u64, u64)],
+    /// The command is recorded before it may begin: it waits, forked, until its supervisor has
+    /// named it, and ends without beginning if the supervisor dies first.
+    pub(crate) gated: bool,
+    pub(crate) defect: Option<Defect>,
+    /// Contenders keep their names when states are compared.
+    pub(crate) named: bool,
+}
+
+impl Scenario {
+    pub(crate) fn native(name: &'static str, scripts: &[Script]) -> Self {
+        Self {
+            name,
+            policy: Policy::NATIVE,
+            scripts: scripts.to_vec(),
+            crashes: 0,
+            clock: &[(0, 0)],
+            gated: false,
+            defect: None,
+            named: false,
+        }
+    }
+
+    pub(crate) fn crashes(self, crashes: u8) -> Self {
+        Self { crashes, ..self }
+    }
+
+    pub(crate) fn gated(self) -> Self {
+        Self {
+            gated: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn defect(self, defect: Defect) -> Self {
+        Self {
+            defect: Some(defect),
+            ..self
+        }
+    }
+
+    pub(crate) fn policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    pub(crate) fn clock(self, clock: &'static [(u64, u64)]) -> Self {
+        Self { clock, ..self }
+    }
+
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// Stamps are part of a state only where an age may decide something.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.policy.age.is_some()
+    }
+}

@@ -1,0 +1,461 @@
+//! What the larger steps do. All that is decided on the way is decided by the core itself
+//! (`Entry`, `Attempt`).
+
+use super::{
+    Answer, At, COMMAND, Command, OWNER, Person, Plan, Purpose, SUPERVISOR, World, claimant,
+    process, request_id,
+};
+use crate::scenario::{Defect, Job, Scenario};
+use tenure_core::{
+    Advance, Attempt, Beacon, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input,
+    Kind, Outcome, Ownership, Patience, Policy, Predecessor, Reason, Renewal, Request, StaleReason,
+    Stamp, Takeover,
+};
+
+/// Whether a plan brings a new claim into the list.
+pub(super) fn admits(plan: &Plan) -> bool {
+    matches!(
+        plan.answer,
+        Answer::Entering(Entering::Granted { .. } | Entering::Queued { .. })
+    )
+}
+
+fn granted(answer: &Answer) -> Option<u64> {
+    match answer {
+        Answer::Entering(Entering::Granted { token, .. })
+        | Answer::Advance(Advance::Granted { token }) => Some(*token),
+        _ => None,
+    }
+}
+
+impl World {
+    fn request(&self, scenario: &Scenario, who: usize) -> Request {
+        let script = scenario.scripts[who];
+        let round = self.people[who].round;
+        let role = match script.job {
+            Job::Detached => OWNER,
+            Job::Run | Job::Clean => SUPERVISOR,
+        };
+        Request {
+            holder: Holder {
+                request_id: request_id(who, round),
+                actor: String::new(),
+                process: Some(process(role, who, round)),
+                command: None,
+                host: Host {
+                    boot_id: scenario.is_timed().then(|| "boot".into()),
+                    ..Host::default()
+                },
+                why: String::new(),
+            },
+            kind: match script.job {
+                Job::Detached => Kind::Detached,
+                Job::Run | Job::Clean => Kind::Kernel,
+            },
+            ttl_ms: scenario.policy.supervised_ttl_ms,
+            force: script.force,
+            patience: script.patience,
+        }
+    }
+
+    /// Reads the committed list, gathers the evidence and lets the core decide.
+    pub(super) fn decide(&mut self, scenario: &Scenario, who: usize, purpose: Purpose) {
+        let goes_on_with_what_it_saw = match purpose {
+            Purpose::Look => scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList),
+            Purpose::Renew => scenario.has(Defect::RenewsWithoutTheGuard),
+            _ => false,
+        };
+        let mut entry = match &self.people[who].seen {
+            Some(seen) if goes_on_with_what_it_saw => seen.clone(),
+            _ => self.disk.clone(),
+        };
+        let mut events = Vec::new();
+        let answer = self.ask(scenario, who, purpose, &mut entry, &mut events);
+        for event in &events {
+            if let Event::CancelRequested { ticket } = event
+                && entry
+                    .claim(*ticket)
+                    .is_some_and(|claim| claim.token.is_none())
+            {
+                self.broken = Some("only a holder is asked to stop");
+            }
+        }
+        self.check_answer(scenario, who, &entry, &answer);
+        Self::normalise(scenario, &mut entry);
+        let plan = Box::new(Plan {
+            purpose,
+            // A renewal always differs, even where stamps are no part of a state.
+            changed: entry != self.disk || purpose == Purpose::Renew,
+            entry,
+            answer,
+            exempt: exempted(&events),
+        });
+        self.people[who].at = if admits(&plan)
+            && !scenario.has(Defect::LightsAfterCommit)
+            && !scenario.has(Defect::LightsAfterUnlock)
+        {
+            self.people[who].ticket = entered(&plan.answer);
+            At::Light(plan)
+        } else if scenario.has(Defect::UnlocksBeforeCommit) {
+            At::Unlock(plan)
+        } else if plan.changed {
+            At::Commit(plan)
+        } else {
+            At::Unlock(plan)
+        };
+    }
+
+    /// Asks the core, and nobody else unless a defect says so.
+    fn ask(
+        &self,
+        scenario: &Scenario,
+        who: usize,
+        purpose: Purpose,
+        entry: &mut Entry,
+        events: &mut Vec<Event>,
+    ) -> Answer {
+        let now = self.now(scenario);
+        let policy = &scenario.policy;
+        let ticket = self.people[who].ticket.unwrap_or(0);
+        let evidence = |claim: &Claim| {
+            let mut seen = self.evidence(scenario, claim);
+            if scenario.has(Defect::ReportsWaitersAsDead) && claim.token.is_none() {
+                seen.beacon = Beacon::Out;
+            }
+            seen
+        };
+        match purpose {
+            Purpose::Enter => {
+                let request = self.request(scenario, who);
+                Answer::Entering(entry.enter(policy, request, &now, evidence, events))
+            }
+            Purpose::Look if scenario.has(Defect::HoldsOnWaking) => {
+                entry.last += 1;
+                let token = entry.last;
+                match entry.claim_mut(ticket) {
+                    Some(claim) => {
+                        claim.token = Some(token);
+                        Answer::Advance(Advance::Granted { token })
+                    }
+                    None => Answer::Advance(Advance::Gone),
+                }
+            }
+            Purpose::Look => Answer::Advance(entry.advance(policy, ticket, &now, evidence, events)),
+            Purpose::Leave | Purpose::Release => {
+                let first = entry.claims.first().map_or(0, |claim| claim.ticket);
+                let ticket = if scenario.has(Defect::LeavesWithoutATicket) {
+                    first
+                } else {
+                    ticket
+                };
+                let _left = entry.leave(ticket, &now);
+                Answer::Nothing
+            }
+            Purpose::Name => {
+                let command = process(COMMAND, who, self.people[who].round);
+                Answer::Named(entry.name_command(ticket, command))
+            }
+            Purpose::Renew => Answer::Renewal(entry.renew(ticket, &now)),
+            Purpose::ReleaseById => {
+                let id = request_id(who, self.people[who].round);
+                let owns = |claim: &Claim| {
+                    if claim.holder.request_id == id
+                        || scenario.has(Defect::ReleasesWithoutOwnership)
+                    {
+                        Ownership::Shown
+                    } else {
+                        Ownership::Missing
+                    }
+                };
+                let _released = entry.release(policy, owns, &now);
+                Answer::Nothing
+            }
+            Purpose::Clean => {
+                let _swept = entry.sweep(policy, &now, evidence);
+                Answer::Nothing
+            }
+        }
+    }
+
+    /// What holds of an answer at the moment at which it is given.
+    fn check_answer(&mut self, scenario: &Scenario, who: usize, entry: &Entry, answer: &Answer) {
+        match answer {
+            Answer::Entering(Entering::Queued { behind, .. })
+            | Answer::Advance(Advance::Behind(behind)) => {
+                if self.wakes(scenario, entry, behind) {
+                    self.broken = Some("nobody is sent to sleep behind what has ended");
+                }
+                if scenario.scripts[who].patience == Patience::AtOnce {
+                    self.broken = Some("who never waits is never queued");
+                }
+            }
+            Answer::Entering(Entering::Refused(refusal))
+            | Answer::Advance(Advance::Blocked(refusal)) => {
+                let live = |claim: &Claim| self.is_truly_live(scenario, claim);
+                let held = self.disk.claims.iter().any(live);
+                if refusal.reason == Reason::Held && !held {
+                    self.broken = Some("nobody is refused for a lock that nobody has");
+                }
+                let forces = scenario.scripts[who].force != Force::No;
+                if refusal.reason == Reason::StaleNeedsForce && forces {
+                    self.broken = Some("who brought force is not refused for want of it");
+                }
+                let waiter = refusal.blocker.as_ref().is_some_and(|b| b.token.is_none());
+                if refusal.reason == Reason::StaleNeedsForce && waiter {
+                    self.broken = Some("no waiter needs force to be passed");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes out of the list what no decision ever looks at, so that fewer states differ.
+    fn normalise(scenario: &Scenario, entry: &mut Entry) {
+        entry.history = tenure_core::History::default();
+        if let Some(cancel) = &mut entry.cancel {
+            cancel.by.clear();
+            cancel.at = Stamp::default();
+        }
+        if !scenario.is_timed() {
+            for claim in &mut entry.claims {
+                claim.entered = Stamp::default();
+                claim.since = claim.token.map(|_| Stamp::default());
+                claim.lease.renewed = Stamp::default();
+            }
+        }
+    }
+
+    pub(super) fn light(&mut self, who: usize) {
+        let ticket = self.people[who].ticket.expect("a claimant has a ticket");
+        self.keep(ticket, |byte| byte.keepers |= 1u8 << who);
+    }
+
+    /// Writes the list. One atomic step: of a write that is cut short, the old slot is left.
+    pub(super) fn commit(&mut self, scenario: &Scenario, who: usize, plan: &Plan) {
+        for ticket in &plan.exempt {
+            let Some(claim) = self.disk.claim(*ticket) else {
+                continue;
+            };
+            if scenario.policy == Policy::NATIVE && claim.kind == Kind::Kernel {
+                self.broken = Some("not even force breaks a run");
+            }
+            let (victim, round) = claimant(claim);
+            if self.people[victim].round == round {
+                self.people[victim].exempt = true;
+            }
+        }
+        for claim in &self.disk.claims {
+            let gone = plan.entry.claim(claim.ticket).is_none();
+            let other = Some(claim.ticket) != self.people[who].ticket;
+            if gone && other && claim.token.is_none() && self.is_alive(claim) {
+                self.broken = Some("nobody alive is thrown out of the queue");
+            }
+        }
+        self.disk = plan.entry.clone();
+        if let Some(ticket) = entered(&plan.answer) {
+            self.people[who].ticket = Some(ticket);
+        }
+        if let Some(token) = granted(&plan.answer) {
+            self.grant(scenario, who, token);
+        }
+        self.people[who].at = if scenario.has(Defect::LightsAfterCommit) && admits(plan) {
+            At::Light(Box::new(plan.clone()))
+        } else if scenario.has(Defect::UnlocksBeforeCommit) {
+            self.after(scenario, who, plan.clone());
+            return;
+        } else {
+            At::Unlock(Box::new(plan.clone()))
+        };
+    }
+
+    fn grant(&mut self, scenario: &Scenario, who: usize, token: u64) {
+        if token <= self.top {
+            self.broken = Some("tokens rise in the order of the grants");
+        }
+        self.top = self.top.max(token);
+        let own = self.people[who].ticket;
+        for claim in &self.disk.claims {
+            let waits = Some(claim.ticket) < own && claim.token.is_none();
+            if waits && self.is_truly_live(scenario, claim) {
+                self.broken = Some("who came first goes first");
+            }
+        }
+        let person = &mut self.people[who];
+        person.token = Some(token);
+        person.inside = match scenario.scripts[who].job {
+            Job::Detached => person.owner_alive,
+            Job::Run | Job::Clean => true,
+        };
+    }
+
+    /// The transition is over: on to what comes next.
+    pub(super) fn after(&mut self, scenario: &Scenario, who: usize, plan: Plan) {
+        if scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList) {
+            self.people[who].seen = Some(plan.entry);
+        }
+        match plan.answer {
+            Answer::Entering(entering) => self.feed(scenario, who, Input::Entered(entering)),
+            Answer::Advance(advance) => self.feed(scenario, who, Input::Advanced(advance)),
+            Answer::Named(there) => {
+                self.people[who].asked |= !there;
+                self.people[who].at = At::Working;
+            }
+            Answer::Renewal(renewal) => {
+                self.people[who].asked |= match renewal {
+                    Renewal::Renewed {
+                        cancel_requested, ..
+                    } => cancel_requested,
+                    Renewal::Lost => true,
+                };
+                self.people[who].at = At::Working;
+            }
+            Answer::Nothing => match plan.purpose {
+                Purpose::Leave => self.people[who].at = At::PutOut,
+                Purpose::Release
+                    if !scenario.has(Defect::PutsOutBeforeLeaving)
+                        && !scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList) =>
+                {
+                    self.people[who].at = At::PutOut;
+                }
+                _ => self.end_round(scenario, who),
+            },
+        }
+    }
+
+    /// Feeds the contender's attempt and does what it says.
+    pub(super) fn feed(&mut self, scenario: &Scenario, who: usize, input: Input) {
+        // The attempt itself cannot be copied with the state, so it is led there again.
+        let (mut attempt, _enter) = Attempt::start();
+        let person = &mut self.people[who];
+        if let Some(ticket) = person.ticket {
+            let behind = Predecessor::Beacon { ticket: 0 };
+            let _sleep = attempt.on(Input::Entered(Entering::Queued { ticket, behind }));
+        }
+        if let Some(why) = person.giving_up.clone() {
+            let _leave = attempt.on(why);
+        }
+        match attempt.on(input.clone()) {
+            Effect::Enter => {
+                self.put_out(who);
+                self.people[who].ticket = None;
+                self.people[who].exempt = false;
+                self.people[who].at = At::Guard(Purpose::Enter);
+            }
+            Effect::Sleep { behind } => {
+                self.people[who].at = At::FallAsleep(behind);
+            }
+            Effect::Look => self.people[who].at = At::Guard(Purpose::Look),
+            Effect::Leave => {
+                person.giving_up = Some(input);
+                self.people[who].at = At::Guard(Purpose::Leave);
+            }
+            Effect::Finish(Outcome::Granted { ticket, token }) => {
+                if person.ticket != Some(ticket) || person.token != Some(token) {
+                    self.broken = Some("the attempt reports what was granted");
+                }
+                self.people[who].at = match scenario.scripts[who].job {
+                    Job::Detached => At::Exit,
+                    Job::Run | Job::Clean => At::Section,
+                };
+            }
+            Effect::Finish(Outcome::Yours { .. }) => self.people[who].at = At::Exit,
+            Effect::Finish(
+                Outcome::Refused(_)
+                | Outcome::TimedOut
+                | Outcome::Interrupted
+                | Outcome::Superseded { .. },
+            ) => self.end_round(scenario, who),
+        }
+    }
+
+    pub(super) fn begin_release(&mut self, scenario: &Scenario, who: usize) {
+        self.people[who].inside = false;
+        self.people[who].at = if scenario.has(Defect::PutsOutBeforeLeaving)
+            || scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList)
+        {
+            At::PutOut
+        } else {
+            At::Guard(Purpose::Release)
+        };
+    }
+
+    pub(super) fn end_command(&mut self, who: usize) {
+        let bit = 1u8 << who;
+        self.people[who].command = Command::Ended;
+        self.let_go_everywhere(|byte| byte.commands &= !bit);
+    }
+
+    pub(super) fn end_round(&mut self, scenario: &Scenario, who: usize) {
+        let person = &mut self.people[who];
+        let script = scenario.scripts[who];
+        if person.round + 1 == script.rounds {
+            person.at = At::Done;
+            person.inside = false;
+            return;
+        }
+        *person = Person {
+            round: person.round + 1,
+            at: At::Start,
+            alive: true,
+            owner_alive: true,
+            ticket: None,
+            token: None,
+            giving_up: None,
+            command: Command::No,
+            asked: false,
+            renewed: false,
+            inside: false,
+            exempt: false,
+            seen: None,
+        };
+    }
+
+    /// The process ends at once. The kernel lets go of all that it kept; a command lives on.
+    pub(super) fn crash(&mut self, scenario: &Scenario, who: usize) {
+        let bit = 1u8 << who;
+        self.crashes -= 1;
+        if self.guard == u8::try_from(who).ok() {
+            self.guard = None;
+        }
+        if scenario.has(Defect::WritesInPlace) && matches!(self.people[who].at, At::Commit(_)) {
+            self.disk = Entry::default();
+        }
+        self.let_go_everywhere(|byte| {
+            byte.keepers &= !bit;
+            byte.wakers &= !bit;
+        });
+        let person = &mut self.people[who];
+        person.alive = false;
+        person.inside = false;
+        person.giving_up = None;
+        person.seen = None;
+        // A hold that was granted for an owner stands, whether or not the owner was told.
+        let granted = person.ticket.and_then(|t| self.disk.claim(t));
+        let granted = granted.is_some_and(|claim| claim.token.is_some());
+        person.at = match scenario.scripts[who].job {
+            Job::Detached if granted => At::Holding,
+            _ => At::Done,
+        };
+    }
+}
+
+fn entered(answer: &Answer) -> Option<u64> {
+    match answer {
+        Answer::Entering(Entering::Granted { ticket, .. } | Entering::Queued { ticket, .. }) => {
+            Some(*ticket)
+        }
+        _ => None,
+    }
+}
+
+/// The holds that ended because a contract says so: by force, or by the end of a lease.
+fn exempted(events: &[Event]) -> Vec<u64> {
+    let stolen = events.iter().filter_map(|event| match event {
+        Event::Stolen {
+            why: Takeover::Active | Takeover::Stale(StaleReason::Aged | StaleReason::Silent),
+            previous: Some(claim),
+        } => Some(claim.ticket),
+        _ => None,
+    });
+    stolen.collect()
+}
