@@ -140,7 +140,7 @@ impl Signals {
         Ok(Self)
     }
 
-    /// Collects also what a command is to be told, and what becomes of it. Called just before
+    /// Collects also what a command is to be told, and what becomes of it. Called once
     /// there is one.
     #[allow(
         clippy::unused_self,
@@ -258,8 +258,9 @@ fn set_timer(first: Duration) {
     if id.is_null() {
         return;
     }
+    // No wait is longer than a year, so every field takes its number on every platform.
     let spec = |duration: Duration| libc::timespec {
-        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: duration.as_secs().try_into().unwrap_or(i32::MAX.into()),
         tv_nsec: duration.subsec_nanos().into(),
     };
     let value = libc::itimerspec {

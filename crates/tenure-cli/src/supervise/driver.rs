@@ -76,7 +76,6 @@ impl Driver<'_> {
         if placement.own_group() {
             command.process_group(0);
         }
-        self.signals.pass_on();
         let child = {
             let beacon = fcntl_dupfd_cloexec(self.seat.beacon(), BEACON_FD_MIN)
                 .map_err(|errno| SpawnError(errno.into()))?;
@@ -89,6 +88,9 @@ impl Driver<'_> {
             return Err(SpawnError(std::io::ErrorKind::InvalidData.into()));
         };
         placement.give(pid);
+        // After the spawn, for each handler costs the child two system calls on its way. A child
+        // that ends before this line is found by the first look.
+        self.signals.pass_on();
         let named = self.store.name_command(
             self.seat,
             Process {
