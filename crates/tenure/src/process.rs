@@ -22,7 +22,7 @@ pub struct Identity {
     pub host: Host,
     /// The process itself.
     pub process: Process,
-    /// Its user: `$USER`, else the numeric id.
+    /// Its user: `$USER`, `$LOGNAME`, else the name or number of its user id.
     pub actor: String,
 }
 
@@ -56,16 +56,36 @@ fn current_host() -> Host {
 }
 
 fn actor() -> String {
-    std::env::var("USER")
-        .ok()
-        .filter(|user| !user.is_empty())
-        .unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+    let named = |variable| {
+        std::env::var(variable)
+            .ok()
+            .filter(|user: &String| !user.is_empty())
+    };
+    named("USER")
+        .or_else(|| named("LOGNAME"))
+        .unwrap_or_else(|| {
+            let uid = rustix::process::getuid().as_raw();
+            user_name(uid).unwrap_or_else(|| format!("uid {uid}"))
+        })
+}
+
+/// The name of a user in the local table. Only for display, and only where the environment names
+/// none, so no directory service is asked.
+fn user_name(uid: u32) -> Option<String> {
+    let table = fs::read_to_string("/etc/passwd").ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
 }
 
 /// The trimmed content of a small file; `None` if it cannot be read or is empty.
 fn read_line(path: &str) -> Option<String> {
     let mut buffer = [0; SMALL_BYTES];
-    let line = std::str::from_utf8(read_small(path, &mut buffer)?).ok()?.trim();
+    let line = std::str::from_utf8(read_small(path, &mut buffer)?)
+        .ok()?
+        .trim();
     (!line.is_empty()).then(|| line.to_owned())
 }
 

@@ -368,7 +368,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
 }
 
 /// RFC 3339 in UTC, to the second.
-fn timestamp(wall_ms: u64) -> String {
+pub(crate) fn timestamp(wall_ms: u64) -> String {
     i64::try_from(wall_ms / 1_000)
         .ok()
         .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())

@@ -1,7 +1,7 @@
 //! What a person sees while waiting: a line that is kept up to date on a terminal, otherwise one
 //! line at once and then at growing intervals.
 
-use super::lock::age;
+use super::lock::{age, timestamp};
 use super::{Surface, clean};
 use crate::failure::human;
 use std::io::{IsTerminal, Write};
@@ -86,10 +86,11 @@ impl<'a> Progress<'a> {
                     "passes to"
                 };
                 format!(
-                    "{} {held} {who} ({}@{}) since {} ago: {}",
+                    "{} {held} {who} ({}@{}) since {} ({} ago): {}",
                     self.name,
                     clean(&holder.actor),
                     clean(&holder.host.name),
+                    timestamp(since.wall_ms),
                     age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now)),
                     clean(&holder.why),
                 )

@@ -506,10 +506,7 @@ pub fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
                 let end = instant() + WAKE_BOUND;
                 let free = |reading: &Reading| {
                     let now = scene.now();
-                    !matches!(
-                        reading.standing(store.policy(), &now).0,
-                        Standing::Held(_)
-                    )
+                    !matches!(reading.standing(store.policy(), &now).0, Standing::Held(_))
                 };
                 while !free(&reading) {
                     let seen = reading.entry().cloned().unwrap_or_default();
@@ -613,7 +610,11 @@ pub fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Re
         format!("a dead hold stands as {standing:?} by {claim:?}")
     })?;
     let next = scene.granted(&harness.store(), scene.request("next")?)?;
-    scene.same("from whom the next took over", &next.stolen(), &Some(ticket))
+    scene.same(
+        "from whom the next took over",
+        &next.stolen(),
+        &Some(ticket),
+    )
 }
 
 /// Dropping a waiter's seat is its death: whoever stands behind is woken and passes it, wherever
@@ -690,11 +691,7 @@ pub fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
     )?;
     let reading = scene.reading(&two)?;
     let (standing, _) = reading.standing(two.policy(), &scene.now());
-    scene.same(
-        "the standing",
-        &standing,
-        &Standing::Held(Life::Orphaned),
-    )?;
+    scene.same("the standing", &standing, &Standing::Held(Life::Orphaned))?;
     let second = scene.advances(&two, second)?;
     harness.end_process(command);
     let second = scene.wait(&two, second)?;
@@ -761,7 +758,10 @@ pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
             .map(|claim| claim.lease.renewed),
         &Some(later.stamp()),
     )?;
-    for (what, seat) in [("a waiting claim", &waiting.seat), ("a lost one", &held.seat)] {
+    for (what, seat) in [
+        ("a waiting claim", &waiting.seat),
+        ("a lost one", &held.seat),
+    ] {
         if what == "a lost one" {
             scene.leave(&store, &waiting.seat, &Left::Withdrawn)?;
             scene.release(&store, &held)?;
@@ -790,10 +790,7 @@ pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
 pub fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_hold_is_renewed_by_its_owner_and_by_nobody_else",
-    )?;
+    let scene = Scene::new(harness, "a_hold_is_renewed_by_its_owner_and_by_nobody_else")?;
     let store = harness.store();
     let owner = harness.start_process();
     let held = scene.granted(&store, scene.detached("owner", Some(owner))?)?;
@@ -917,10 +914,7 @@ pub fn a_detached_hold_lives_with_its_owner<H: Harness>(harness: &H) -> Result<(
 pub fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_detached_hold_of_a_stranger_lives_until_its_ttl",
-    )?;
+    let scene = Scene::new(harness, "a_detached_hold_of_a_stranger_lives_until_its_ttl")?;
     let (host, process) = harness.stranger();
     for owner in [Some((host, process)), None] {
         let store = harness.store();
@@ -946,7 +940,10 @@ pub fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
         };
         let entered = scene.enter(&store, hasty()?, &now)?;
         scene.holds(matches!(entered.entering, Entering::Refused(_)), || {
-            format!("at its ttl a stranger's hold gave way: {:?}", entered.entering)
+            format!(
+                "at its ttl a stranger's hold gave way: {:?}",
+                entered.entering
+            )
         })?;
         let next = scene.granted_at(&store, hasty()?, &later(&now, 1))?;
         scene.same("from whom", &next.stolen(), &Some(held.ticket))?;
@@ -1058,13 +1055,13 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
         }],
     )?;
     let forcing = scene.placed(entered)?;
-    let asked = |store: &H::Store, seat, what| {
-        match scene.done("renewing", store.renew(seat, &scene.now()))? {
-            Renewal::Renewed {
-                cancel_requested, ..
-            } => Ok(cancel_requested),
-            Renewal::Lost => Err(scene.broken(format!("{what} is lost"))),
-        }
+    let asked = |store: &H::Store, seat, what| match scene
+        .done("renewing", store.renew(seat, &scene.now()))?
+    {
+        Renewal::Renewed {
+            cancel_requested, ..
+        } => Ok(cancel_requested),
+        Renewal::Lost => Err(scene.broken(format!("{what} is lost"))),
     };
     scene.same(
         "whether the target is asked",
@@ -1135,9 +1132,7 @@ pub fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
         matches!(event, Event::Stolen { why: Takeover::Active, previous: Some(previous) }
             if previous.ticket == held.ticket)
     });
-    scene.holds(loud, || {
-        format!("an override reports {:?}", entered.events)
-    })?;
+    scene.holds(loud, || format!("an override reports {:?}", entered.events))?;
     let next = scene.holding(entered)?;
     scene.holds(next.token > held.token, || {
         format!("the override got {} after {}", next.token, held.token)
@@ -1636,12 +1631,7 @@ impl<'a, H: Harness> Scene<'a, H> {
         }
     }
 
-    fn named(
-        &self,
-        store: &H::Store,
-        seat: &SeatOf<H>,
-        command: Process,
-    ) -> Result<(), Broken> {
+    fn named(&self, store: &H::Store, seat: &SeatOf<H>, command: Process) -> Result<(), Broken> {
         let named = self.done("naming the command", store.name_command(seat, command))?;
         self.same("whether the command was named", &named, &true)
     }

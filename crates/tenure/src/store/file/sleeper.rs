@@ -82,7 +82,10 @@ pub trait Sleeper {
 /// Sleeps without signals: a helper thread blocks in the kernel, the caller waits for the thread.
 ///
 /// A helper whose caller has gone at its deadline stays parked until the byte is let go, gives it
-/// back and ends. It sleeps *shared* on somebody else's byte, so it never stands in anyone's way.
+/// back and ends. It sleeps *shared* on somebody else's byte, so it never stands in anyone's way,
+/// and on a file of its own, so that it keeps no beacon of its caller's lit. A caller that goes
+/// back to sleep behind the same byte finds its helper there; there is never a second one for the
+/// same wait.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadSleeper;
 
@@ -115,31 +118,30 @@ impl Sleeper for ThreadSleeper {
             lock.give_back(file)?;
             return Ok(Wake::Ready);
         }
-        let own = file.try_clone_to_owned()?;
-        let (done, wait) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("tenure-wait".to_owned())
-            .stack_size(64 * 1024)
-            .spawn(move || {
-                let result = loop {
-                    match lock.take(own.as_fd()) {
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        other => break other,
-                    }
-                };
-                let given_back = lock.give_back(own.as_fd());
-                // The caller may have gone home.
-                let _ = done.send(result.and(given_back));
-            })?;
+        if until.is_some_and(|until| until <= instant()) {
+            return Ok(Wake::Expired);
+        }
+        let of = Sought::of(file, lock)?;
+        let helper = match PARKED.take().filter(|parked| parked.of == of) {
+            Some(parked) => parked,
+            None => Helper::start(file, lock, of)?,
+        };
         let answer = match until {
-            None => wait
+            None => helper
+                .answer
                 .recv()
                 .map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-            Some(until) => wait.recv_timeout(until.saturating_duration_since(instant())),
+            Some(until) => {
+                let rest = until.saturating_duration_since(instant());
+                helper.answer.recv_timeout(rest)
+            }
         };
         match answer {
             Ok(result) => result.map(|()| Wake::Ready),
-            Err(mpsc::RecvTimeoutError::Timeout) => Ok(Wake::Expired),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                PARKED.set(Some(helper));
+                Ok(Wake::Expired)
+            }
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 Err(io::Error::other("the waiting thread ended early"))
             }
@@ -154,6 +156,65 @@ impl Sleeper for ThreadSleeper {
     ) -> io::Result<Wake> {
         poll_readable(fds, nap, until)
     }
+}
+
+thread_local! {
+    /// The helper that the last wait of this thread left behind at its deadline. A thread waits
+    /// for one thing at a time, so one place is enough.
+    static PARKED: RefCell<Option<Helper>> = const { RefCell::new(None) };
+}
+
+/// What a helper sleeps on: a byte of a file. Tickets are not used twice, and a file keeps its
+/// inode for as long as the helper has it open, so what was let go once stays let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sought {
+    inode: (u64, u64),
+    lock: ByteLock,
+}
+
+impl Sought {
+    fn of(file: BorrowedFd<'_>, lock: ByteLock) -> io::Result<Self> {
+        let inode = super::folder::inode(&rustix::fs::fstat(file)?);
+        Ok(Self { inode, lock })
+    }
+}
+
+/// A thread that sleeps in the kernel in somebody's place.
+struct Helper {
+    of: Sought,
+    answer: mpsc::Receiver<io::Result<()>>,
+}
+
+impl Helper {
+    fn start(file: BorrowedFd<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
+        let own = reopened(file)?;
+        let (done, answer) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("tenure-wait".to_owned())
+            .stack_size(64 * 1024)
+            .spawn(move || {
+                let result = loop {
+                    match lock.take(own.as_fd()) {
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        other => break other,
+                    }
+                };
+                let given_back = lock.give_back(own.as_fd());
+                // The caller may have gone home.
+                let _ = done.send(result.and(given_back));
+            })?;
+        Ok(Self { of, answer })
+    }
+}
+
+/// The same file under an open file description of its own. A copy of the descriptor would share
+/// the caller's locks, and keep its beacon lit for as long as the helper sleeps.
+fn reopened(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    // Without /proc a copy has to do: the caller can wait, and if it dies without leaving, its
+    // claim counts until the byte that it waited for is let go.
+    rustix::fs::open(path, flags, Mode::empty()).or_else(|_| file.try_clone_to_owned())
 }
 
 /// Waits until one of the descriptors can be read, `nap` is over (which counts as news), or
