@@ -153,13 +153,20 @@ impl Surface {
 
     fn document(&self, ok: bool, data: Option<&Value>, error: Option<Value>) {
         let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
+        // A call that shows no id gets one of its own, to be found again in somebody's log.
+        let request_id = if self.request_id.is_empty() {
+            crate::request::request_id_or_new(None)
+                .map_or_else(|_| String::new(), |id| id.to_string())
+        } else {
+            self.request_id.clone()
+        };
         let envelope = Envelope {
             ok,
             data,
             error,
             warnings: &self.warnings,
             meta: Meta {
-                request_id: &self.request_id,
+                request_id: &request_id,
                 command: &self.command,
                 schema_version: "1",
                 duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),

@@ -137,18 +137,19 @@ impl Signals {
         PIPE_OUT.store(read.into_raw_fd(), Ordering::SeqCst);
         PIPE.store(write.into_raw_fd(), Ordering::SeqCst);
         install_all(&ENDING);
+        // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
+        // its exit code with it.
+        install(libc::SIGCHLD, 0);
         Ok(Self)
     }
 
-    /// Collects also what a command is to be told, and what becomes of it. Called once
-    /// there is one.
+    /// Collects also what a command is to be told. Called once there is one.
     #[allow(
         clippy::unused_self,
         reason = "a value of this type proves that the pipe is there"
     )]
     pub(crate) fn pass_on(self) {
         install_all(&PASSED_ON);
-        install(libc::SIGCHLD, 0);
     }
 
     /// The next signal, if one has arrived.

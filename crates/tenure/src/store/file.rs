@@ -48,6 +48,7 @@ use record::{ReadError, Snapshot};
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Evidence, Force, Host, Kind, Left, Liveness, LockName,
@@ -85,6 +86,9 @@ pub struct Seat {
     ticket: u64,
     opened: Opened,
     file: String,
+    /// Taken for the length of a change. The guard byte belongs to the open file, and so keeps
+    /// out every other caller, but not a second thread with this same seat.
+    turn: Mutex<()>,
 }
 
 impl Seat {
@@ -302,6 +306,8 @@ impl FileStore {
         gone: T,
         step: impl FnOnce(&mut Entry, &Guarded<'_>) -> (T, bool),
     ) -> Result<(T, Entry), StoreError> {
+        // A thread that panicked in the middle of a change has written all of it or nothing.
+        let _turn = seat.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(guarded) = self.guarded_seat(seat)? else {
             return Ok((gone, Entry::default()));
         };
@@ -554,6 +560,7 @@ impl Store for FileStore {
                 ticket: made.ticket,
                 opened,
                 file,
+                turn: Mutex::default(),
             }),
         })
     }

@@ -7,7 +7,9 @@
 //! file systems that do not promise locks which hold between all who see them.
 
 use crate::store::StoreError;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatfs, mkdirat, openat, statat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, chmod, fchmod, fstat, fstatfs, mkdirat, openat, statat,
+};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -133,6 +135,15 @@ impl Folder {
                 "it belongs to another user, in a folder where everybody may create files",
             ));
         }
+        let mine = stat.st_uid == rustix::process::geteuid().as_raw();
+        let owner_may = Mode::RUSR | Mode::WUSR;
+        if access == Access::Create
+            && mine
+            && !Mode::from_raw_mode(stat.st_mode).contains(owner_may)
+        {
+            // A strict umask took our own rights from the file that we made.
+            fchmod(&fd, owner_may).map_err(|errno| fault(&path(), "opening the lock", errno))?;
+        }
         Ok(Some(Opened {
             fd,
             inode: inode(&stat),
@@ -166,7 +177,7 @@ impl Folder {
     clippy::unnecessary_cast,
     reason = "the fields' widths differ between platforms"
 )]
-fn inode(stat: &Stat) -> (u64, u64) {
+pub(super) fn inode(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
 }
 
@@ -205,9 +216,11 @@ fn make(path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
     if path.parent().is_some_and(Path::is_dir) {
         return match mkdirat(rustix::fs::CWD, path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(fault(path, "making the lock folder", errno)),
-        };
+            Ok(()) => chmod(path, Mode::RWXU),
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+        .map_err(|errno| fault(path, "making the lock folder", errno));
     }
     std::fs::DirBuilder::new()
         .recursive(true)

@@ -7,8 +7,10 @@ use super::bytes::{self, Byte, Mode};
 use crate::clock::instant;
 use crate::store::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -187,7 +189,7 @@ struct Helper {
 
 impl Helper {
     fn start(file: BorrowedFd<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
-        let own = reopened(file)?;
+        let own = reopened(file, lock.mode)?;
         let (done, answer) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("tenure-wait".to_owned())
@@ -209,12 +211,16 @@ impl Helper {
 
 /// The same file under an open file description of its own. A copy of the descriptor would share
 /// the caller's locks, and keep its beacon lit for as long as the helper sleeps.
-fn reopened(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn reopened(file: BorrowedFd<'_>, mode: Mode) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let access = match mode {
+        Mode::Shared => OFlags::RDONLY,
+        Mode::Exclusive => OFlags::RDWR,
+    };
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     // Without /proc a copy has to do: the caller can wait, and if it dies without leaving, its
     // claim counts until the byte that it waited for is let go.
-    rustix::fs::open(path, flags, Mode::empty()).or_else(|_| file.try_clone_to_owned())
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).or_else(|_| file.try_clone_to_owned())
 }
 
 /// Waits until one of the descriptors can be read, `nap` is over (which counts as news), or
