@@ -86,7 +86,7 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
                 bytes.len(),
             );
         }
-        if SLEEPING.load(Ordering::SeqCst) {
+        if ENDING.contains(&number) && SLEEPING.load(Ordering::SeqCst) {
             set_timer(BEAT_FIRST);
         }
     }

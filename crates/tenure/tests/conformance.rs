@@ -28,7 +28,10 @@ fn keeps_every_promise<H: Harness>(harness: &H) {
     for (name, promise) in conformance::promises::<H>() {
         let began = instant();
         let kept = promise(harness);
-        println!("{:>7.1?}  {name}", instant().saturating_duration_since(began));
+        println!(
+            "{:>7.1?}  {name}",
+            instant().saturating_duration_since(began)
+        );
         broken.extend(kept.err().map(|broken| broken.to_string()));
     }
     assert!(broken.is_empty(), "broken promises:\n{}", broken.join("\n"));

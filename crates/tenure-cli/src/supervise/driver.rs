@@ -314,7 +314,7 @@ impl Running<'_> {
                 Ok(Some(status)) => break status,
                 Ok(None) => return None,
                 Err(rustix::io::Errno::INTR) => {}
-                // The kernel has collected it for us (SIGCHLD was ignored when we began).
+                // There is no such child any more; how it ended cannot be known.
                 Err(_) => return Some(Event::Ended(End::Code(1))),
             }
         };
