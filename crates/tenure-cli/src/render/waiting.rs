@@ -68,7 +68,8 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn sentence(&self, waiting: &Waiting<'_>) -> String {
+    /// Who is waited for, and where the caller stands.
+    fn sentence(&self, waiting: &Waiting<'_>) -> (String, String) {
         let front = waiting
             .front()
             .filter(|front| front.ticket != waiting.ticket);
@@ -108,21 +109,31 @@ impl<'a> Progress<'a> {
             }
             None => "waiting".to_owned(),
         };
-        format!("{holder}; {place}, {limit}")
+        (holder, format!("; {place}, {limit}"))
     }
 
-    fn draw(&mut self, sentence: &str) {
+    fn draw(&mut self, holder: &str, place: &str) {
         let spinner = SPINNER
             .get(self.frame % SPINNER.len())
             .copied()
             .unwrap_or(' ');
         self.frame += 1;
         self.drawn = true;
-        // A line that wraps could not be taken away again.
+        // A line that wraps could not be taken away again. The place is what changes, so it stays
+        // whole and the holder's command line gives way.
         let width = rustix::termios::tcgetwinsize(std::io::stderr())
             .map_or(80, |size| usize::from(size.ws_col))
             .max(20);
-        let line: String = sentence.chars().take(width - 3).collect();
+        let room = width
+            .saturating_sub(3 + place.chars().count())
+            .max(width / 3);
+        let mut line: String = holder.chars().take(room).collect();
+        if line.len() < holder.len() {
+            line.pop();
+            line.push('…');
+        }
+        line.push_str(place);
+        let line: String = line.chars().take(width - 3).collect();
         let _ = std::io::stderr()
             .lock()
             .write_all(format!("\r\x1b[K{spinner} {line}").as_bytes());
@@ -138,12 +149,12 @@ impl Observer for Progress<'_> {
         if self.next.is_some_and(|next| now < next) {
             return self.next;
         }
-        let sentence = self.sentence(waiting);
+        let (holder, place) = self.sentence(waiting);
         let pause = if self.mode == Mode::Terminal {
-            self.draw(&sentence);
+            self.draw(&holder, &place);
             FRAME
         } else {
-            super::say(&sentence);
+            super::say(&format!("{holder}{place}"));
             let pause = self.pause;
             self.pause = (pause * 2).min(LINE_MAX);
             pause

@@ -79,21 +79,32 @@ pub(crate) fn read(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
     newest(&bytes).map_err(ReadError::Torn)
 }
 
-/// Reads the state without the guard: a write may be under way, so the same answer has to come
-/// twice in a row.
+/// Reads the state without the guard, while writes may be under way.
 pub(crate) fn read_unguarded(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
-    let mut last = read(file);
+    settle(|| read_all(file))
+}
+
+/// Looks until two looks in a row show the same bytes: then nothing was written in between, apart
+/// from at most one slot that does not count yet. Comparing the answers instead would not do, for
+/// while both slots of a pair are being written, a long forgotten slot of another pair is the
+/// newest whole one, and may be so twice.
+///
+/// A file that never rests answers with the newest state that was seen.
+fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, ReadError> {
+    let mut before = look().map_err(ReadError::Io)?;
+    let mut best: Option<Snapshot> = None;
     for _ in 0..READS_MAX {
-        let again = read(file);
-        match (&last, &again) {
-            (Ok(before), Ok(after)) if before == after => return again,
-            (Err(ReadError::Torn(_)), Err(ReadError::Torn(_))) | (_, Err(ReadError::Io(_))) => {
-                return again;
-            }
-            _ => last = again,
+        let bytes = look().map_err(ReadError::Io)?;
+        if bytes == before {
+            break;
         }
+        let seen = newest(&bytes).ok();
+        if seen.as_ref().map(|seen| seen.sequence) > best.as_ref().map(|best| best.sequence) {
+            best = seen;
+        }
+        before = bytes;
     }
-    last
+    newest(&before).map_err(ReadError::Torn)
 }
 
 /// Writes the next state into a slot that does not count. Called with the guard held.
