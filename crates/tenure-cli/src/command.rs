@@ -10,12 +10,13 @@ mod wait;
 
 use crate::args::{Common, Verb};
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::Surface;
 use crate::render::lock::LockView;
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
+use serde_json::json;
 use tenure::clock::{Clock, SystemClock};
 use tenure::core::{Claim, Event, Kind, LockName, Takeover};
 use tenure::engine::AcquireError;
@@ -103,6 +104,31 @@ impl Session {
             &self.clock.now(),
             |claim| self.is_mine(claim, shown, inherited.as_ref()),
         ))
+    }
+
+    /// Waiting, inside a run, for a lock that this very run holds would never end.
+    fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
+        let Some(hold) = self.inherited(name) else {
+            return Ok(());
+        };
+        let reading = self.store.read(name)?;
+        let live = reading.entry().is_some_and(|entry| {
+            entry
+                .claims
+                .iter()
+                .any(|claim| claim.token == Some(hold.token))
+        });
+        if !live {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::Deadlock,
+            "ALREADY_HELD",
+            format!("{name} is held by this run itself; waiting for it would never end"),
+        )
+        .with_context(object(
+            json!({ "name": name.as_str(), "token": hold.token }),
+        )))
     }
 
     /// What an attempt that did not succeed is to the caller.

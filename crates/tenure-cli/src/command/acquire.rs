@@ -27,6 +27,7 @@ pub(super) fn acquire(args: &AcquireArgs) -> Exit {
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ttl_ms = request::ttl(claiming, &defaults)?;
         let owner = owner(&args.owner)?;
+        session.refuse_nesting(&name)?;
         let request = Request {
             holder: Holder {
                 request_id,

@@ -3,14 +3,13 @@
 use super::{Session, cancelled, collect_signals, report_events, superseded, why};
 use crate::args::RunArgs;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
 use crate::render::waiting::Progress;
 use crate::request;
 use crate::supervise::driver::{Driver, SpawnError};
 use crate::supervise::{End, Verdict};
-use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -44,7 +43,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let wait = request::wait(&claiming.patience, &defaults, &policy)?;
     let ttl_ms = request::ttl(claiming, &defaults)?.unwrap_or(policy.supervised_ttl_ms);
     let program = find_program(&args.command)?;
-    refuse_nesting(&session, &name)?;
+    session.refuse_nesting(&name)?;
 
     let request = Request {
         holder: Holder {
@@ -192,31 +191,6 @@ fn find_program(command: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
         )),
         None => Err(not_found()),
     }
-}
-
-/// A run inside a run of the same lock would wait for itself.
-fn refuse_nesting(session: &Session, name: &LockName) -> Result<(), Failure> {
-    let Some(hold) = session.inherited(name) else {
-        return Ok(());
-    };
-    let reading = session.store.read(name)?;
-    let live = reading.entry().is_some_and(|entry| {
-        entry
-            .claims
-            .iter()
-            .any(|claim| claim.token == Some(hold.token))
-    });
-    if !live {
-        return Ok(());
-    }
-    Err(Failure::new(
-        Exit::Deadlock,
-        "ALREADY_HELD",
-        format!("{name} is held by this run itself; waiting for it would never end"),
-    )
-    .with_context(object(
-        json!({ "name": name.as_str(), "token": hold.token }),
-    )))
 }
 
 /// The command with what it is told, after everything that it inherits.

@@ -24,6 +24,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
         let limit = request::wait(&args.patience, &defaults, &policy)?;
+        session.refuse_nesting(&name)?;
         let began = instant();
         let deadline = match limit {
             Wait::No => Some(began),

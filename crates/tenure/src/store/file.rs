@@ -51,8 +51,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Evidence, Force, Host, Kind, Left, Liveness, LockName,
-    Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, judge,
+    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Host, Kind, Left, Liveness,
+    LockName, Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing,
+    Takeover, judge,
 };
 
 /// How long a guard may be taken before that is an error. A transition takes microseconds; only a
@@ -62,12 +63,22 @@ const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sleep behind a record lasts at most before the record is looked at again.
 const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
 
-/// How long it lasts at least: an expired lease whose owner is seen to live stays where it is.
+/// How long it lasts at least, so that nothing that stays as it is makes a waiter spin.
 const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
 
 /// The coordination file that remembers the highest number of all files that were removed. No
 /// lock can have this name.
-const FLOOR: &str = ".floor.tenure";
+///
+/// In a folder that everybody may write to, each user has one of its own: there, nobody's files
+/// are opened by anybody else.
+fn floor_file(folder: &Folder) -> String {
+    if folder.shared {
+        let user = rustix::process::geteuid().as_raw();
+        format!(".floor.{user}{}", native::SUFFIX)
+    } else {
+        format!(".floor{}", native::SUFFIX)
+    }
+}
 
 /// Locks kept as files in one folder.
 pub struct FileStore {
@@ -249,11 +260,12 @@ impl FileStore {
 
     /// The highest number of files that were removed from this folder.
     fn floor(folder: &Folder) -> Result<u64, StoreError> {
-        let Some(opened) = folder.open_file(FLOOR, Access::Read)? else {
+        let file = floor_file(folder);
+        let Some(opened) = folder.open_file(&file, Access::Read)? else {
             return Ok(0);
         };
         let unreadable = |why| StoreError::Unreadable {
-            place: folder.path_of(FLOOR).display().to_string(),
+            place: folder.path_of(&file).display().to_string(),
             why,
         };
         match record::read_unguarded(opened.fd.as_fd()) {
@@ -261,19 +273,20 @@ impl FileStore {
                 .map(|entry| entry.last)
                 .map_err(unreadable),
             Err(ReadError::Torn(why)) => Err(unreadable(why)),
-            Err(ReadError::Io(errno)) => Err(fault(&folder.path_of(FLOOR), "reading", errno)),
+            Err(ReadError::Io(errno)) => Err(fault(&folder.path_of(&file), "reading", errno)),
         }
     }
 
     /// Raises the floor before a file is removed, so that its successor's numbers stay above.
-    fn raise_floor(&self, last: u64) -> Result<(), StoreError> {
-        let Some((guarded, opened)) = self.guarded(FLOOR, Access::Create)? else {
+    fn raise_floor(&self, folder: &Folder, last: u64) -> Result<(), StoreError> {
+        let file = floor_file(folder);
+        let Some((guarded, opened)) = self.guarded(&file, Access::Create)? else {
             return Ok(());
         };
-        let (mut entry, snapshot) = guarded.load(FLOOR, &opened)?;
+        let (mut entry, snapshot) = guarded.load(&file, &opened)?;
         if entry.last < last {
             entry.raise(last);
-            guarded.commit(FLOOR, &opened, &snapshot, &entry)?;
+            guarded.commit(&file, &opened, &snapshot, &entry)?;
         }
         release(&opened);
         Ok(())
@@ -380,7 +393,12 @@ impl Guarded<'_> {
 
     fn load(&self, file: &str, opened: &Opened) -> Result<(Entry, Snapshot), StoreError> {
         let loaded = self.read(file, opened).and_then(|snapshot| {
-            let entry = native::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
+            let decoded = native::decode(&snapshot.body);
+            let sound = decoded.and_then(|entry| match emptied(opened, &snapshot) {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(entry),
+            });
+            let entry = sound.map_err(|why| StoreError::Unreadable {
                 place: self.folder.path_of(file).display().to_string(),
                 why,
             })?;
@@ -430,6 +448,19 @@ impl Guarded<'_> {
         self.store
             .quick_evidence(self.folder, opened.fd.as_fd(), claim)
     }
+}
+
+/// Why a file without any state, found so under the guard, is not a free lock: beacons are lit in
+/// it, so somebody has emptied it by hand under the feet of those who still live.
+fn emptied(opened: &Opened, snapshot: &Snapshot) -> Option<&'static str> {
+    let lit = snapshot.sequence == 0 && somebody_is_lit(opened);
+    lit.then_some("it is empty, but somebody alive has a place in it")
+}
+
+/// Whether any claim's beacon is lit. One that cannot be looked for is not taken for dead by
+/// this: without working locks, no guard could have been taken either.
+fn somebody_is_lit(opened: &Opened) -> bool {
+    bytes::probe_tickets(opened.fd.as_fd()) == Ok(true)
 }
 
 /// Lets go of the guard.
@@ -507,8 +538,8 @@ impl Store for FileStore {
                 source: std::io::ErrorKind::NotFound.into(),
             });
         };
-        let (mut entry, snapshot) = match self.load_for_entering(&guarded, &file, &opened, &request)
-        {
+        let loaded = self.load_for_entering(&guarded, &file, &opened, &request);
+        let (mut entry, snapshot, mut events) = match loaded {
             Ok(loaded) => loaded,
             Err(Refused::Store(error)) => {
                 release(&opened);
@@ -525,12 +556,18 @@ impl Store for FileStore {
             }
         };
         let kind = request.kind;
-        let mut events = Vec::new();
+        let force = request.force;
         let entering = entry.enter(
             &self.policy,
             request,
             now,
-            |claim| guarded.evidence(&opened, claim),
+            |claim| match force {
+                Force::No => guarded.evidence(&opened, claim),
+                // What force may do depends on more than whether the claim is alive.
+                Force::Asked | Force::Confirmed => {
+                    self.evidence(guarded.folder, opened.fd.as_fd(), claim)
+                }
+            },
             &mut events,
         );
         let place_made = NewPlace::of(&entering, kind);
@@ -621,16 +658,18 @@ impl Store for FileStore {
         if !folder.still_leads_to(&seat.file, &seat.opened)? {
             return Ok(Renewal::Lost);
         }
-        match record::read_unguarded(seat.opened.fd.as_fd()) {
-            Ok(snapshot) => Ok(native::decode(&snapshot.body)
-                .map_or(Renewal::Lost, |entry| entry.verify(seat.ticket))),
-            Err(ReadError::Torn(_)) => Ok(Renewal::Lost),
-            Err(ReadError::Io(errno)) => Err(fault(
-                &folder.path_of(&seat.file),
-                "reading the lock",
-                errno,
-            )),
-        }
+        let path = || folder.path_of(&seat.file);
+        let read = match record::read_unguarded(seat.opened.fd.as_fd()) {
+            Ok(snapshot) => native::decode(&snapshot.body),
+            Err(ReadError::Torn(why)) => Err(why),
+            Err(ReadError::Io(errno)) => return Err(fault(&path(), "reading the lock", errno)),
+        };
+        // A damaged record says nothing about the hold; that it is lost would be a guess.
+        read.map(|entry| entry.verify(seat.ticket))
+            .map_err(|why| StoreError::Unreadable {
+                place: path().display().to_string(),
+                why,
+            })
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
@@ -734,7 +773,7 @@ impl Store for FileStore {
         }
         if removed {
             // Killed after the floor and before the removal: the file is still there, and free.
-            let raised = self.raise_floor(entry.last);
+            let raised = self.raise_floor(guarded.folder, entry.last);
             let unlinked = raised.and_then(|()| {
                 rustix::fs::unlinkat(guarded.folder.fd(), &file, rustix::fs::AtFlags::empty())
                     .map_err(|errno| {
@@ -764,14 +803,22 @@ enum Refused {
 
 impl FileStore {
     /// Loads the list for a caller who wants in: a fresh file begins above the folder's floor,
-    /// and one that cannot be read is replaced or refused as the policy says.
+    /// and one that cannot be read is replaced or refused as the policy says. Replacing it is an
+    /// event.
+    ///
+    /// Force replaces a record, never a living holder: while any beacon is lit in the file, it
+    /// stays as it is.
     fn load_for_entering(
         &self,
         guarded: &Guarded<'_>,
         file: &str,
         opened: &Opened,
         request: &Request,
-    ) -> Result<(Entry, Snapshot), Refused> {
+    ) -> Result<(Entry, Snapshot, Vec<Event>), Refused> {
+        let unreadable = |why: String| {
+            let place = guarded.folder.path_of(file).display().to_string();
+            Refused::Store(StoreError::Unreadable { place, why })
+        };
         let (torn, snapshot) = match record::read(opened.fd.as_fd()) {
             Ok(snapshot) => (None, snapshot),
             Err(ReadError::Torn(why)) => (Some(why), Snapshot::replacing_torn()),
@@ -784,27 +831,31 @@ impl FileStore {
             Some(why) => why,
             None => match native::decode(&snapshot.body) {
                 Ok(mut entry) => {
+                    if let Some(why) = emptied(opened, &snapshot) {
+                        return Err(unreadable(why.to_owned()));
+                    }
                     if snapshot.sequence == 0 {
                         entry.raise(Self::floor(guarded.folder).map_err(Refused::Store)?);
                     }
-                    return Ok((entry, snapshot));
+                    return Ok((entry, snapshot, Vec::new()));
                 }
                 Err(why) => why,
             },
         };
         match Entry::replace_unreadable(&self.policy, request.force) {
+            Ok(()) if somebody_is_lit(opened) => Err(unreadable(format!(
+                "{why}; it is not replaced, because somebody alive has a place in it"
+            ))),
             Ok(()) => {
                 let mut entry = Entry::default();
                 entry.raise(Self::floor(guarded.folder).map_err(Refused::Store)?);
-                Ok((entry, snapshot))
+                let replaced = Event::Stolen {
+                    why: Takeover::Corrupt,
+                    previous: None,
+                };
+                Ok((entry, snapshot, vec![replaced]))
             }
-            Err(refusal) if request.force == Force::No => {
-                let _ = refusal;
-                Err(Refused::Store(StoreError::Unreadable {
-                    place: guarded.folder.path_of(file).display().to_string(),
-                    why,
-                }))
-            }
+            Err(_) if request.force == Force::No => Err(unreadable(why)),
             Err(refusal) => Err(Refused::Policy(refusal)),
         }
     }
@@ -866,10 +917,15 @@ impl FileStore {
         if !unchanged {
             return Ok(Wake::Ready);
         }
-        // A lease that counts is looked at again just after it can have run out.
-        let boot = claim.holder.host.boot_id.as_deref();
-        let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now) + 1);
-        let nap = RECORD_NAP_MAX.min(rest.max(RECORD_NAP_MIN));
+        // A lease that counts is looked at again just after it can have run out. It does not
+        // count while a process is seen to live, whose end shows by itself.
+        let nap = if pidfds.is_empty() {
+            let boot = claim.holder.host.boot_id.as_deref();
+            let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now) + 1);
+            RECORD_NAP_MAX.min(rest.max(RECORD_NAP_MIN))
+        } else {
+            RECORD_NAP_MAX
+        };
         let fds: Vec<BorrowedFd<'_>> = [watch.as_fd()]
             .into_iter()
             .chain(pidfds.iter().map(AsFd::as_fd))

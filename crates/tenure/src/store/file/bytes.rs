@@ -81,7 +81,19 @@ pub(super) fn unlock(file: BorrowedFd<'_>, byte: Byte) -> Result<(), Errno> {
 
 /// Whether an owner has the byte. Takes nothing; a descriptor never sees its own locks.
 pub(super) fn probe(file: BorrowedFd<'_>, byte: Byte) -> Result<bool, Errno> {
-    let mut range = range(byte, libc::F_RDLCK);
+    probe_range(file, range(byte, libc::F_RDLCK))
+}
+
+/// Whether any ticket's byte has an owner, for a list that cannot be read.
+pub(super) fn probe_tickets(file: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let tickets = libc::flock {
+        l_len: 0, // to the end of all offsets
+        ..range(Byte::of_ticket(1), libc::F_RDLCK)
+    };
+    probe_range(file, tickets)
+}
+
+fn probe_range(file: BorrowedFd<'_>, mut range: libc::flock) -> Result<bool, Errno> {
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut range))?;
     Ok(i32::from(range.l_type) != libc::F_UNLCK)
 }

@@ -22,7 +22,7 @@ pub(super) struct Folder {
     /// Only this machine can reach it.
     pub(super) local: bool,
     /// Everybody may create files in it.
-    shared: bool,
+    pub(super) shared: bool,
 }
 
 /// What a lock file is opened for.

@@ -95,16 +95,17 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
     let mut best: Option<Snapshot> = None;
     for _ in 0..READS_MAX {
         let bytes = look().map_err(ReadError::Io)?;
+        let seen = newest(&bytes);
         if bytes == before {
-            break;
+            return seen.map_err(ReadError::Torn);
         }
-        let seen = newest(&bytes).ok();
-        if seen.as_ref().map(|seen| seen.sequence) > best.as_ref().map(|best| best.sequence) {
-            best = seen;
+        let sequence_of = |seen: &Snapshot| seen.sequence;
+        if seen.as_ref().ok().map(sequence_of) > best.as_ref().map(sequence_of) {
+            best = seen.ok();
         }
         before = bytes;
     }
-    newest(&before).map_err(ReadError::Torn)
+    best.map_or_else(|| newest(&before).map_err(ReadError::Torn), Ok)
 }
 
 /// Writes the next state into a slot that does not count. Called with the guard held.
@@ -191,7 +192,7 @@ fn read_all(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
 fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
     let long = bytes.len() > 2 * SLOT_BYTES;
     let mut best: Option<Snapshot> = None;
-    let mut torn = None;
+    let mut torn = Vec::new();
     for pair in 0..PAIRS_MAX {
         for second in [false, true] {
             let slot = Slot { pair, second };
@@ -212,21 +213,17 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
                         });
                     }
                 }
-                Err(why) => torn = torn.or(Some((slot, why))),
+                Err(why) => torn.push((slot, looks_like_ours(content), why)),
             }
         }
     }
-    match (best, torn) {
+    match (best, torn.as_slice()) {
         (Some(best), _) => Ok(best),
-        // Only the very first write ever goes to the first slot while no other was written. If
-        // that one is torn nothing was ever promised to anybody, and the file begins anew.
-        (None, Some((slot, _)))
-            if slot.offset() == 0 && bytes.len() <= SLOT_BYTES && looks_like_ours(bytes) =>
-        {
-            Ok(Snapshot::fresh())
-        }
-        (None, Some((_, why))) => Err(why),
-        (None, None) => Ok(Snapshot::fresh()),
+        // Only the very first write ever goes to the first slot of a pair while nothing else
+        // stands in the file. If that one is torn nothing was ever promised to anybody, and the
+        // file begins anew.
+        (None, [] | [(Slot { second: false, .. }, true, _)]) => Ok(Snapshot::fresh()),
+        (None, [(_, _, why), ..]) => Err(why.clone()),
     }
 }
 
@@ -289,7 +286,10 @@ fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
         .ok_or("it does not begin with `tenure 1`")?
         .split(' ');
     let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-    let sequence = number().ok_or("its sequence is not a number")?;
+    // The last number could not be counted on, and 0 stands for a file without any state.
+    let sequence = number()
+        .filter(|sequence| (1..u64::MAX).contains(sequence))
+        .ok_or("its sequence is no number that a write can have")?;
     let length = number()
         .and_then(|length| usize::try_from(length).ok())
         .ok_or("its length is not a number")?;
@@ -354,6 +354,117 @@ mod tests {
             matches!(read(foreign.as_fd()), Err(ReadError::Torn(_))),
             "somebody's PID file is not an empty lock"
         );
+    }
+
+    #[test]
+    fn a_first_write_that_was_too_long_for_the_first_pair_and_torn_is_no_state_either() {
+        let long = vec![b'x'; 6_000];
+        let file = scratch();
+        let fresh = read(file.as_fd()).expect("nothing yet");
+        assert!(write(file.as_fd(), &fresh, &long).expect("a write"));
+        let whole = read_all(file.as_fd()).expect("the file");
+        let slot = whole.len() - frame(1, &long).len() - long.len();
+        for cut in [slot + 1, slot + 5, slot + 40, whole.len() - 1] {
+            rustix::fs::ftruncate(&file, cut as u64).expect("a torn file");
+            let seen = read(file.as_fd()).expect("nothing was ever promised");
+            assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
+            write_all(file.as_fd(), &whole, 0).expect("a write");
+        }
+        put(&file, &long);
+        let bytes = read_all(file.as_fd()).expect("the file");
+        let mut damaged = bytes.clone();
+        for slot in [slot, slot + 8192] {
+            *damaged.get_mut(slot + 100).expect("a byte") = b'y';
+        }
+        assert!(newest(&damaged).is_err(), "two torn slots were a state");
+    }
+
+    #[test]
+    fn a_sequence_that_cannot_be_counted_on_is_no_state() {
+        for sequence in [0, u64::MAX] {
+            let file = scratch();
+            let mut bytes = frame(sequence, b"x").into_bytes();
+            bytes.push(b'x');
+            bytes.resize(2 * SLOT_BYTES, b'\n');
+            write_all(file.as_fd(), &bytes, 0).expect("a write");
+            assert!(
+                matches!(read(file.as_fd()), Err(ReadError::Torn(_))),
+                "sequence {sequence}"
+            );
+        }
+    }
+
+    /// A file's bytes with one state in each of these slots; a body of `None` is torn.
+    fn image(slots: &[(Slot, u64, Option<&str>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (slot, sequence, body) in slots {
+            let mut content = frame(*sequence, body.unwrap_or("whole").as_bytes()).into_bytes();
+            content.extend_from_slice(body.unwrap_or("torn!").as_bytes());
+            bytes.resize(bytes.len().max(slot.offset() + slot.bytes()), 0);
+            let to = slot.offset()..slot.offset() + content.len();
+            bytes.splice(to, content);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_reader_without_the_guard_is_not_led_back_to_a_forgotten_slot() {
+        let slot = |pair, second| Slot { pair, second };
+        let old = (slot(0, true), 5, Some("old"));
+        // Both slots of the larger pair were overtaken by a write while they were being read.
+        let overtaken = |sequence| {
+            image(&[
+                old,
+                (slot(1, false), sequence, None),
+                (slot(1, true), sequence + 1, None),
+            ])
+        };
+        let rest = image(&[
+            old,
+            (slot(1, false), 106, Some("new")),
+            (slot(1, true), 105, Some("before")),
+        ]);
+        let mut looks = vec![
+            overtaken(100),
+            overtaken(102),
+            overtaken(104),
+            rest.clone(),
+            rest,
+        ]
+        .into_iter();
+        let seen = settle(|| Ok(looks.next().expect("no further look")));
+        assert_eq!(seen.expect("a state").body, b"new");
+
+        let torn = image(&[(slot(0, false), 7, None), (slot(0, true), 8, None)]);
+        let other = image(&[(slot(0, false), 9, None), (slot(0, true), 10, None)]);
+        let rest = image(&[
+            (slot(0, false), 11, Some("new")),
+            (slot(0, true), 10, Some("before")),
+        ]);
+        let mut looks = vec![torn, other, rest.clone(), rest].into_iter();
+        let seen = settle(|| Ok(looks.next().expect("no further look")));
+        assert_eq!(
+            seen.expect("a state").body,
+            b"new",
+            "torn twice is no verdict"
+        );
+    }
+
+    #[test]
+    fn a_file_that_never_rests_answers_with_the_newest_state_seen() {
+        let mut sequence = 100;
+        let seen = settle(|| {
+            sequence += 1;
+            let slot = Slot {
+                pair: 0,
+                second: false,
+            };
+            // Every third look is overtaken and shows nothing but an older slot.
+            let shown = if sequence % 3 == 0 { 5 } else { sequence };
+            Ok(image(&[(slot, shown, Some(&sequence.to_string()))]))
+        });
+        let seen = seen.expect("a state").sequence;
+        assert!(seen >= 100 + READS_MAX as u64 - 1, "it was {seen}");
     }
 
     #[test]
