@@ -148,7 +148,7 @@ impl From<StoreError> for Failure {
         let mut failure = Self::new(exit, code, error.to_string());
         if let StoreError::Unreadable { place, .. } = &error {
             failure.text = Some(format!(
-                "{error}\n{:8}look at it with `cat`; --force --yes replaces it",
+                "{error}\n{:8}look at it with `cat`; --force replaces it",
                 ""
             ));
             failure.context = object(json!({ "lock_file": place }));

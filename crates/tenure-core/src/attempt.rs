@@ -77,7 +77,7 @@ pub enum Outcome {
 }
 
 /// The machine. Start with [`Attempt::start`], feed [`Attempt::on`].
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempt {
     ticket: u64,
     giving_up: Option<Outcome>,
@@ -114,6 +114,9 @@ impl Attempt {
                 token,
             }),
             Input::Advanced(Advance::Behind(behind)) => Effect::Sleep { behind },
+            Input::Advanced(Advance::Yours { ticket, token }) => {
+                self.give_up(Outcome::Yours { ticket, token })
+            }
             Input::Advanced(Advance::Cancelled { by }) => self.give_up(Outcome::Superseded { by }),
             Input::Advanced(Advance::Blocked(refusal)) => self.give_up(Outcome::Refused(refusal)),
             // The list was begun anew under another file: the place is gone, so queue again.

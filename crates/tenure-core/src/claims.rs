@@ -14,6 +14,7 @@ use crate::decision::{Asker, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
 use crate::holder::Holder;
 use crate::lease::Lease;
+use crate::name::RequestId;
 use crate::policy::Policy;
 use crate::standing::{Beacon, Evidence, Standing, judge, unreadable};
 use crate::time::{Now, Stamp};
@@ -21,8 +22,9 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The largest number that every JSON reader keeps exactly. Tickets and tokens stay at or below.
-const NUMBER_MAX: u64 = (1 << 53) - 1;
+/// The latest wall clock that is believed, in microseconds: the year 2112. JSON readers keep
+/// numbers up to 2^53 exactly; a clock that ran ahead once leaves room for as many again.
+const CLOCK_MAX: u64 = (1 << 52) - 1;
 
 /// How a claim is kept alive once it is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,9 @@ pub struct Claim {
     pub since: Option<Stamp>,
     /// Its ttl and last renewal.
     pub lease: Lease,
+    /// How much its caller insists. It counts for as long as the claim waits: what stands in
+    /// front may become stale meanwhile.
+    pub force: Force,
 }
 
 /// A request to stop, aimed at one ticket and ignored for every other.
@@ -75,7 +80,7 @@ pub struct History {
 impl History {
     /// Counts one hold.
     pub(crate) fn remember(&mut self, held_ms: u64) {
-        let weight = (self.holds + 1).min(8);
+        let weight = self.holds.saturating_add(1).min(8);
         let mean = u128::from(self.mean_ms) * u128::from(weight - 1) + u128::from(held_ms);
         self.mean_ms = u64::try_from(mean / u128::from(weight)).unwrap_or(u64::MAX);
         self.holds = self.holds.saturating_add(1);
@@ -193,6 +198,13 @@ pub enum Advance {
     },
     /// It stands behind another one.
     Behind(Predecessor),
+    /// Its owner got the lock meanwhile, by another claim under the same request id.
+    Yours {
+        /// That claim's ticket.
+        ticket: u64,
+        /// Its fencing token.
+        token: u64,
+    },
     /// It was asked to stop before it held anything.
     Cancelled {
         /// By whom.
@@ -208,7 +220,7 @@ impl Entry {
     /// Draws the next number: above every earlier one and, as long as the clock is sane, above
     /// every number that was drawn on a record that got lost.
     fn draw(&mut self, now: &Now) -> u64 {
-        let by_clock = if now.wall_us <= NUMBER_MAX {
+        let by_clock = if now.wall_us <= CLOCK_MAX {
             now.wall_us
         } else {
             0
@@ -269,8 +281,9 @@ impl Entry {
     /// A new claim enters at the end of the list, or is refused and the list stays as it was
     /// (apart from dead claims that were swept on the way, and from a request to stop).
     ///
-    /// `evidence` is asked about one claim after the other, from the end, and no further than the
-    /// first live one. `events` receives what happened.
+    /// `evidence` is asked about one claim after the other: from the end, up to the first live
+    /// one, and where one is there, from the front, up to the first live one. `events` receives
+    /// what happened.
     pub fn enter(
         &mut self,
         policy: &Policy,
@@ -280,50 +293,48 @@ impl Entry {
         events: &mut Vec<Event>,
     ) -> Entering {
         if request.kind == Kind::Detached
-            && let Some(own) = self.own_hold(policy, &request, now, &mut evidence)
+            && let Some((ticket, token)) =
+                self.own_hold(policy, &request.holder.request_id, now, &mut evidence)
         {
-            return own;
+            return Entering::Yours { ticket, token };
         }
-        let nearest = loop {
-            match self.nearest_before(self.claims.len(), policy, now, &mut evidence, events) {
+        let end = self.claims.len();
+        let nearest =
+            match self.nearest_before(end, policy, request.force, now, &mut evidence, events) {
                 Before::Nobody => return self.admit(request, now, None, events),
-                Before::Live(behind) => break behind,
-                // A stale claim that wants force is overcome here by a caller who brought it.
-                Before::Stale(refusal) if request.force == Force::No => {
-                    return Entering::Refused(refusal);
-                }
-                Before::Stale(refusal) => {
-                    let Some(blocker) = refusal.blocker else {
-                        continue;
-                    };
-                    self.oust(blocker.ticket, refusal.standing, events);
-                }
-            }
-        };
+                Before::Stale(refusal) => return Entering::Refused(refusal),
+                Before::Live(nearest) => nearest,
+            };
         let holder = self.first_live(policy, now, &mut evidence);
-        let decision = decide(
-            policy,
-            holder.standing,
-            request.force,
-            request.patience,
-            Asker::Other,
-        );
-        let refuse = |reason| {
-            Entering::Refused(Refusal {
-                reason,
-                standing: holder.standing,
-                blocker: self.claim(holder.ticket).cloned().map(Box::new),
-            })
+        let decided = |force| {
+            decide(
+                policy,
+                holder.standing,
+                force,
+                request.patience,
+                Asker::Other,
+            )
+        };
+        // Force is aimed at a hold. Who only waits holds nothing that could be taken from it.
+        let unforced = decided(Force::No);
+        let decision = match decided(if holder.granted {
+            request.force
+        } else {
+            Force::No
+        }) {
+            // Somebody who waits in between goes first, and whoever would not wait for that
+            // must not end the hold either.
+            Decision::Override if unforced != Decision::Wait && !self.is_last(holder.ticket) => {
+                Decision::Refuse(Reason::Held)
+            }
+            other => other,
         };
         match decision {
-            Decision::Refuse(reason) => refuse(reason),
+            Decision::Refuse(reason) => self.refuse(reason, &holder),
             Decision::Override => {
+                let alone = self.is_last(holder.ticket);
                 self.oust(holder.ticket, holder.standing, events);
-                match self.nearest_before(self.claims.len(), policy, now, &mut evidence, events) {
-                    Before::Nobody => self.admit(request, now, None, events),
-                    Before::Live(behind) => self.admit(request, now, Some(behind), events),
-                    Before::Stale(refusal) => Entering::Refused(refusal),
-                }
+                self.admit(request, now, (!alone).then_some(nearest), events)
             }
             Decision::AskToStop => {
                 let by = request.holder.request_id.as_str().into();
@@ -332,20 +343,30 @@ impl Entry {
                         ticket: holder.ticket,
                     });
                 }
-                if request.patience == Patience::AtOnce {
-                    return Entering::Refused(Refusal {
-                        reason: Reason::Held,
-                        standing: holder.standing,
-                        blocker: self.claim(holder.ticket).cloned().map(Box::new),
-                    });
+                if unforced == Decision::Wait {
+                    self.admit(request, now, Some(nearest), events)
+                } else {
+                    self.refuse(Reason::Held, &holder)
                 }
-                self.admit(request, now, Some(nearest), events)
             }
             // The rest cannot come out for a live claim of somebody else; waiting is always safe.
             Decision::Wait | Decision::Grant | Decision::TakeOver | Decision::Yours => {
                 self.admit(request, now, Some(nearest), events)
             }
         }
+    }
+
+    fn refuse(&self, reason: Reason, holder: &FirstLive) -> Entering {
+        Entering::Refused(Refusal {
+            reason,
+            standing: holder.standing,
+            blocker: self.claim(holder.ticket).cloned().map(Box::new),
+        })
+    }
+
+    /// Whether nobody stands behind this ticket.
+    fn is_last(&self, ticket: u64) -> bool {
+        self.claims.last().is_some_and(|last| last.ticket == ticket)
     }
 
     /// A waiter has woken up and looks whether it holds.
@@ -357,15 +378,29 @@ impl Entry {
         mut evidence: impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
     ) -> Advance {
-        let Some(index) = self.position(ticket) else {
+        let Some((index, own)) = self
+            .claims
+            .iter()
+            .enumerate()
+            .find(|(_, claim)| claim.ticket == ticket)
+        else {
             return Advance::Gone;
         };
+        if let Some(token) = own.token {
+            return Advance::Granted { token };
+        }
+        let (kind, force, id) = (own.kind, own.force, own.holder.request_id.clone());
         if let Some(cancel) = self.cancel.as_ref().filter(|c| c.ticket == ticket) {
             return Advance::Cancelled {
                 by: cancel.by.clone(),
             };
         }
-        match self.nearest_before(index, policy, now, &mut evidence, events) {
+        if kind == Kind::Detached
+            && let Some((ticket, token)) = self.own_hold(policy, &id, now, &mut evidence)
+        {
+            return Advance::Yours { ticket, token };
+        }
+        match self.nearest_before(index, policy, force, now, &mut evidence, events) {
             Before::Live(behind) => Advance::Behind(behind),
             Before::Stale(refusal) => Advance::Blocked(refusal),
             Before::Nobody => {
@@ -403,7 +438,8 @@ impl Entry {
         while let Some(claim) = self.claims.get(index) {
             let standing = judge(policy, claim, &evidence(claim), now);
             let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
-            if matches!(standing, Standing::Stale(_)) && decision == Decision::TakeOver {
+            let passed = claim.token.is_none() || decision == Decision::TakeOver;
+            if matches!(standing, Standing::Stale(_)) && passed {
                 let ticket = claim.ticket;
                 swept.extend(self.remove(ticket));
             } else {
@@ -447,40 +483,33 @@ impl Entry {
         }
     }
 
+    /// The live detached hold under this request id.
     fn own_hold(
         &self,
         policy: &Policy,
-        request: &Request,
+        id: &RequestId,
         now: &Now,
         evidence: &mut impl FnMut(&Claim) -> Evidence,
-    ) -> Option<Entering> {
+    ) -> Option<(u64, u64)> {
         let own = self.claims.iter().find(|claim| {
-            claim.kind == Kind::Detached
-                && claim.token.is_some()
-                && claim.holder.request_id == request.holder.request_id
+            claim.kind == Kind::Detached && claim.token.is_some() && claim.holder.request_id == *id
         })?;
         let standing = judge(policy, own, &evidence(own), now);
-        let decision = decide(
-            policy,
-            standing,
-            request.force,
-            request.patience,
-            Asker::Owner,
-        );
-        match (decision, own.token) {
-            (Decision::Yours, Some(token)) => Some(Entering::Yours {
-                ticket: own.ticket,
-                token,
-            }),
-            _ => None,
-        }
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Owner);
+        own.token
+            .filter(|_| decision == Decision::Yours)
+            .map(|token| (own.ticket, token))
     }
 
     /// Sweeps what is stale directly before `index` and finds the nearest live claim there.
+    ///
+    /// A dead waiter is passed over in every profile: it holds nothing that anybody would have
+    /// to decide about. `force` counts against stale holds only.
     fn nearest_before(
         &mut self,
         mut index: usize,
         policy: &Policy,
+        force: Force,
         now: &Now,
         evidence: &mut impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
@@ -491,29 +520,37 @@ impl Entry {
             };
             let seen = evidence(claim);
             let standing = judge(policy, claim, &seen, now);
-            let decision = decide(policy, standing, Force::No, Patience::Queue, Asker::Other);
-            match decision {
-                Decision::Grant | Decision::TakeOver => {
+            let passed = match standing {
+                Standing::Held(_) => None,
+                _ if claim.token.is_none() => Some(Ok(())),
+                _ => Some(
+                    match decide(policy, standing, force, Patience::Queue, Asker::Other) {
+                        Decision::Refuse(reason) => Err(reason),
+                        _ => Ok(()),
+                    },
+                ),
+            };
+            match passed {
+                Some(Ok(())) => {
                     let ticket = claim.ticket;
                     self.oust(ticket, standing, events);
                     index = before;
                 }
-                Decision::Refuse(reason) => {
+                Some(Err(reason)) => {
                     return Before::Stale(Refusal {
                         reason,
                         standing,
                         blocker: Some(Box::new(claim.clone())),
                     });
                 }
-                Decision::Wait | Decision::AskToStop | Decision::Override | Decision::Yours => {
-                    return Before::Live(if seen.beacon == Beacon::Lit {
-                        Predecessor::Beacon {
-                            ticket: claim.ticket,
-                        }
-                    } else {
-                        Predecessor::Record(Box::new(claim.clone()))
+                // A lit beacon is worth sleeping on only where it is what keeps a hold alive;
+                // elsewhere a hold may end while its beacon is lit, and nobody would wake up.
+                None if policy.asks_beacon && seen.beacon == Beacon::Lit => {
+                    return Before::Live(Predecessor::Beacon {
+                        ticket: claim.ticket,
                     });
                 }
+                None => return Before::Live(Predecessor::Record(Box::new(claim.clone()))),
             }
         }
         Before::Nobody
@@ -529,6 +566,7 @@ impl Entry {
         let (standing, claim) = self.standing(policy, now, evidence);
         FirstLive {
             ticket: claim.map_or(0, |claim| claim.ticket),
+            granted: claim.is_some_and(|claim| claim.token.is_some()),
             standing,
         }
     }
@@ -572,6 +610,7 @@ impl Entry {
                 ttl_ms: request.ttl_ms,
                 renewed: now.stamp(),
             },
+            force: request.force,
         };
         let entering = if let Some(behind) = behind {
             Entering::Queued { ticket, behind }
@@ -596,6 +635,7 @@ impl Claim {
 
 struct FirstLive {
     ticket: u64,
+    granted: bool,
     standing: Standing,
 }
 

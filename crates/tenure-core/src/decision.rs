@@ -5,7 +5,7 @@
 
 use crate::claims::{Force, Patience};
 use crate::policy::{ForceOnHeld, HeldUnforced, Policy, StaleUnforced, UnreadableRule};
-use crate::standing::{Life, StaleReason, Standing};
+use crate::standing::{Life, Standing};
 
 /// Who asks, as seen from the claim that stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,12 +78,6 @@ pub fn decide(
                 (Life::Detached, _) => Decision::Refuse(Reason::NeedsConfirmation),
             },
         },
-        Standing::Stale(StaleReason::Unreadable) if force == Force::No => {
-            match policy.stale_unforced {
-                StaleUnforced::TakeOver => Decision::TakeOver,
-                StaleUnforced::Refuse => Decision::Refuse(Reason::StaleNeedsForce),
-            }
-        }
         Standing::Stale(_) => match (force, policy.stale_unforced) {
             (Force::No, StaleUnforced::Refuse) => Decision::Refuse(Reason::StaleNeedsForce),
             (Force::No, StaleUnforced::TakeOver) | (Force::Asked | Force::Confirmed, _) => {

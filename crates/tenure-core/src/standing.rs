@@ -116,16 +116,16 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         Kind::Detached => Life::Detached,
     };
 
-    // A claim that still waits always has its waiter's beacon, whatever it will hold by later:
-    // once that is out, the waiter is gone and can never take its turn.
-    let by_beacon = policy.asks_beacon
-        && evidence.beacon != Beacon::None
-        && (claim.kind == Kind::Kernel || claim.token.is_none());
+    // A claim that still waits has its waiter's beacon, in every profile and whatever it will hold
+    // by later: once that is out, the waiter is gone and can never take its turn.
+    let waits = claim.token.is_none();
+    let by_beacon = evidence.beacon != Beacon::None
+        && (waits || (policy.asks_beacon && claim.kind == Kind::Kernel));
     if by_beacon {
         if evidence.beacon == Beacon::Lit {
             return Standing::Held(life);
         }
-        if claim.token.is_none() {
+        if waits {
             return Standing::Stale(StaleReason::BeaconOut);
         }
         // Out proves that the supervisor is gone, for it never lets go before its claim leaves
@@ -140,7 +140,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         };
     }
 
-    if let Some(rule) = policy.age {
+    // Waiting is no hold, so it does not age.
+    if let Some(rule) = policy.age.filter(|_| !waits) {
         let (age, limit) = match rule.limit {
             AgeLimit::SinceGrantMs(limit) => {
                 let since = claim.since.unwrap_or(claim.entered);
@@ -152,6 +153,12 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         if age > limit || (rule.inclusive && age == limit) {
             return Standing::Stale(StaleReason::Aged);
         }
+    }
+
+    // A profile that asks for the process of a run takes its beacon for a sign of life as well: it
+    // is lit while a command runs whose supervisor died before it could name it.
+    if evidence.beacon == Beacon::Lit && policy.unknown_life != UnknownLife::NotAsked {
+        return Standing::Held(life);
     }
 
     // Either of the two processes keeps the claim alive; only if neither does may it be stale.

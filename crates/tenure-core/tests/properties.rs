@@ -6,9 +6,11 @@
 
 use proptest::prelude::*;
 use tenure_core::{
-    Advance, Beacon, Claim, Death, Entering, Entry, Event, Evidence, Force, History, Holder, Host,
-    Kind, Lease, Left, Liveness, Now, Ownership, Patience, Policy, Process, RETRY_CEILING_MS,
-    RETRY_FLOOR_MS, Released, Renewal, Request, RequestId, Stamp, Standing, judge, retry_after_ms,
+    Advance, Attempt, Beacon, Claim, Death, Effect, Entering, Entry, Event, Evidence, Force,
+    History, Holder, Host, Input, Kind, Lease, Left, Liveness, Now, Outcome, Ownership, Patience,
+    Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Refusal,
+    ReleaseByOther, Released, Renewal, Request, RequestId, StaleReason, Stamp, Standing, Takeover,
+    judge, retry_after_ms,
 };
 
 /// The largest number that every JSON reader keeps exactly.
@@ -293,6 +295,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                     ttl_ms,
                     renewed: now.stamp(),
                 },
+                force: Force::No,
             });
         }
         entry
@@ -438,7 +441,7 @@ proptest! {
         prop_assert!(!matches!(entering, Entering::Queued { .. }), "queued: {entering:?}");
         let broke = events.iter().any(|event| matches!(
             event,
-            Event::Stolen { why: tenure_core::Takeover::Active, .. }
+            Event::Stolen { why: Takeover::Active, .. }
         ));
         let refused = matches!(entering, Entering::Refused(_));
         prop_assert!(!(broke && refused), "a live hold was broken for nothing");
@@ -459,19 +462,27 @@ proptest! {
         prop_assert_eq!(after, entry, "nothing was written");
     }
 
-    /// A claim that only waits has nothing to renew.
+    /// A claim that only waits has nothing to renew, and a holder hears that it was asked to stop.
     #[test]
-    fn a_renewal_never_grants(entry in entry(), now in now(), place in 0_u8..6) {
+    fn a_renewal_never_grants(
+        entry in entry(),
+        now in now(),
+        place in 0_u8..6,
+        asked in 0_u8..6,
+    ) {
         let ticket = ticket_at(&entry, place);
+        let mut entry = entry;
+        entry.ask_to_stop(ticket_at(&entry, asked), "somebody".into(), &now);
         let mut after = entry.clone();
         let renewal = after.renew(ticket, &now);
         let token = entry.claim(ticket).and_then(|claim| claim.token);
-        match (renewal, token) {
-            (Renewal::Renewed { token: renewed, .. }, Some(token)) => {
-                prop_assert_eq!(renewed, token);
-            }
-            (Renewal::Lost, None) => prop_assert_eq!(after, entry, "nothing was written"),
-            other => prop_assert!(false, "{other:?}"),
+        let expected = token.map_or(Renewal::Lost, |token| Renewal::Renewed {
+            token,
+            cancel_requested: entry.is_cancelled(ticket),
+        });
+        prop_assert_eq!(renewal, expected);
+        if token.is_none() {
+            prop_assert_eq!(after, entry, "nothing was written");
         }
     }
 
@@ -493,7 +504,7 @@ proptest! {
         prop_assert!(gone.len() <= 1, "a release ends one hold");
         prop_assert!(gone.iter().all(|claim| claim.token.is_some()), "and no waiter");
         let others = gone.iter().any(|claim| claim.holder.request_id != owner);
-        let by_other = policy.release_by_other == tenure_core::ReleaseByOther::WarnAndRelease;
+        let by_other = policy.release_by_other == ReleaseByOther::WarnAndRelease;
         prop_assert!(!others || by_other, "{:?} by another", policy.release_by_other);
         match released {
             Released::Done { claim, by_other, .. } => {
@@ -644,7 +655,11 @@ proptest! {
             match seen.beacon {
                 Beacon::Lit => prop_assert!(lives, "{}: {standing:?}, lit", policy.name),
                 Beacon::Out => prop_assert!(!lives, "{}: {standing:?}, out", policy.name),
-                Beacon::None => {}
+                // A store without beacons: its process speaks, its age does not.
+                Beacon::None => {
+                    let alive = seen.process == Liveness::Alive;
+                    prop_assert!(lives || !alive, "{}: {standing:?}, alive", policy.name);
+                }
             }
         }
     }
@@ -725,6 +740,72 @@ fn a_request_to_stop_survives_a_second_one_for_somebody_else() {
     for ticket in &tickets {
         assert!(entry.is_cancelled(*ticket), "{ticket} was asked to stop");
     }
+}
+
+/// The order of an attempt: it sleeps as soon as it is queued, looks whenever it wakes, and has left
+/// the list before it tells its caller that it gave up.
+#[test]
+fn an_attempt_leaves_before_it_tells() {
+    let behind = || Predecessor::Beacon { ticket: 1 };
+    let queued = || {
+        let (mut attempt, first) = Attempt::start();
+        assert_eq!(first, Effect::Enter);
+        let ticket = 3;
+        let sleep = Effect::Sleep { behind: behind() };
+        let entering = Entering::Queued {
+            ticket,
+            behind: behind(),
+        };
+        assert_eq!(attempt.on(Input::Entered(entering)), sleep, "queued");
+        assert_eq!(attempt.on(Input::Woken), Effect::Look, "woken");
+        attempt
+    };
+    let by = || "somebody".to_owned();
+    let refusal = || Refusal {
+        reason: Reason::StaleNeedsForce,
+        standing: Standing::Stale(StaleReason::Aged),
+        blocker: None,
+    };
+    let endings = [
+        (Input::Expired, Outcome::TimedOut),
+        (Input::Interrupted, Outcome::Interrupted),
+        (
+            Input::Advanced(Advance::Cancelled { by: by() }),
+            Outcome::Superseded { by: by() },
+        ),
+        (
+            Input::Advanced(Advance::Blocked(refusal())),
+            Outcome::Refused(refusal()),
+        ),
+    ];
+    for (input, outcome) in endings {
+        let mut attempt = queued();
+        assert_eq!(attempt.on(input.clone()), Effect::Leave, "{input:?}");
+        assert_eq!(
+            attempt.on(Input::Left),
+            Effect::Finish(outcome),
+            "{input:?}, once it has left"
+        );
+    }
+    let mut attempt = queued();
+    let still = attempt.on(Input::Advanced(Advance::Behind(behind())));
+    assert_eq!(
+        still,
+        Effect::Sleep { behind: behind() },
+        "still behind somebody"
+    );
+    assert_eq!(
+        attempt.on(Input::Advanced(Advance::Granted { token: 5 })),
+        Effect::Finish(Outcome::Granted {
+            ticket: 3,
+            token: 5
+        })
+    );
+    assert_eq!(
+        queued().on(Input::Advanced(Advance::Gone)),
+        Effect::Enter,
+        "the place is gone, so it queues again"
+    );
 }
 
 /// Stamps are compared by the boot clock on one boot and by the wall clock across boots, so a

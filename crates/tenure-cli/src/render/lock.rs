@@ -236,10 +236,7 @@ impl LockView {
             Reason::Unreadable => Failure::new(
                 Exit::Precondition,
                 "LOCK_UNREADABLE",
-                format!(
-                    "{} cannot be read; --force --yes replaces it",
-                    self.lock_file
-                ),
+                format!("{} cannot be read; --force replaces it", self.lock_file),
             ),
             Reason::Unknown => Failure::new(
                 Exit::StoreUnavailable,

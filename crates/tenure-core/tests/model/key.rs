@@ -218,6 +218,7 @@ impl Writer {
             Answer::Advance(Advance::Cancelled { .. }) => self.byte(6),
             Answer::Advance(Advance::Blocked(_)) => self.byte(7),
             Answer::Advance(Advance::Gone) => self.byte(8),
+            Answer::Advance(Advance::Yours { .. }) => self.byte(15),
             Answer::Renewal(tenure_core::Renewal::Lost) => self.byte(9),
             Answer::Renewal(tenure_core::Renewal::Renewed {
                 cancel_requested, ..

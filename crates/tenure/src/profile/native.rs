@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use tenure_core::{
-    Cancel, Claim, Entry, History, Holder, Host, Kind, Lease, Policy, Process, RequestId, Stamp,
+    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Policy, Process, RequestId,
+    Stamp,
 };
 
 /// The row.
@@ -78,6 +79,8 @@ struct ClaimLine<'a> {
     renewed_ms: u64,
     renewed_boot_ms: u64,
     ttl_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    force: Option<Cow<'a, str>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -141,6 +144,11 @@ fn line(claim: &Claim) -> ClaimLine<'_> {
         renewed_ms: claim.lease.renewed.wall_ms,
         renewed_boot_ms: claim.lease.renewed.boot_ms,
         ttl_ms: claim.lease.ttl_ms,
+        force: match claim.force {
+            Force::No => None,
+            Force::Asked => Some(Cow::Borrowed("asked")),
+            Force::Confirmed => Some(Cow::Borrowed("confirmed")),
+        },
     }
 }
 
@@ -227,6 +235,11 @@ fn claim(line: ClaimLine<'_>) -> Result<Claim, String> {
             ttl_ms: line.ttl_ms,
             renewed: stamp(line.renewed_ms, line.renewed_boot_ms),
         },
+        force: match line.force.as_deref() {
+            Some("confirmed") => Force::Confirmed,
+            Some("asked") => Force::Asked,
+            _ => Force::No,
+        },
     })
 }
 
@@ -306,7 +319,7 @@ mod tests {
     #[test]
     fn a_newline_in_a_field_cannot_begin_a_line_of_its_own() {
         let body = encode(&sample()).expect("a body");
-        let lines = body.iter().filter(|byte| **byte == b'\n').count();
+        let lines = body.split_inclusive(|byte| *byte == b'\n').count();
         assert_eq!(lines, 2, "the header and one claim");
     }
 

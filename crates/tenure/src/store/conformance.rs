@@ -5,8 +5,9 @@
 //! it in `tests/conformance.rs`. Each promise uses names of its own, so all of them can share one
 //! place and run beside each other.
 //!
-//! The suite is written for [`Policy::NATIVE`]. A waiter gets ten seconds to be woken up: far
-//! more than any store needs, and a lost wake-up takes longer than that.
+//! The suite is written for [`tenure_core::Policy::NATIVE`]. A waiter gets ten seconds to be
+//! woken up ([`Harness::patience`]): far more than any store needs, and a lost wake-up takes
+//! longer than that.
 //!
 //! # Examples
 //! ```
@@ -50,22 +51,20 @@
 //! What it leaves to others: what happens to a store when a process is killed in the middle of a
 //! change, and what only one kind of store promises (`tests/file_store.rs` for files).
 
-use super::{Content, Entered, Reading, RenewedOwned, Store, Wake};
-use crate::clock::{Clock, SystemClock, instant};
-use crate::engine::{self, Silent, Wait};
-use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
-use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Holder, Host, Kind, Left,
-    Life, LockName, Now, Ownership, Patience, Policy, Predecessor, Process, Reason, Refusal,
-    Released, Renewal, Request, RequestId, Standing, Takeover,
-};
+mod scene;
 
-/// How long a waiter may take to notice that it is its turn.
-const WAKE_BOUND: Duration = Duration::from_secs(10);
+use super::{Reading, RenewedOwned, Store, Wake};
+use crate::clock::instant;
+use crate::engine::{self, Silent, Wait};
+use scene::{Countdown, Scene, later, locked, owned_by, tickets};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+use tenure_core::{
+    Beacon, Claim, Entering, Entry, Event, Force, Host, Left, Life, LockName, Ownership, Patience,
+    Predecessor, Process, Reason, Released, Renewal, Request, Standing, Takeover,
+};
 
 /// How long a wait lasts that is meant to expire.
 const SHORT_WAIT: Duration = Duration::from_millis(60);
@@ -97,6 +96,11 @@ pub trait Harness: Sync {
 
     /// A process that cannot be judged from here, and where it was recorded.
     fn stranger(&self) -> (Host, Process);
+
+    /// How long a waiter may take to notice that it is its turn, before that counts as never.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(10)
+    }
 }
 
 /// A promise that was not kept.
@@ -452,14 +456,15 @@ pub fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
         let began = instant();
         let until = began + SHORT_WAIT;
         while scene.sleep(two, &second, until)? != Wake::Expired {
-            scene.holds(instant() < began + WAKE_BOUND, || {
+            scene.holds(instant() < began + harness.patience(), || {
                 "a sleep does not expire".to_owned()
             })?;
         }
         let took = instant().saturating_duration_since(began);
-        scene.holds(took >= SHORT_WAIT && took < WAKE_BOUND, || {
-            format!("a sleep of {SHORT_WAIT:?} expired after {took:?}")
-        })?;
+        scene.holds(
+            took >= SHORT_WAIT && took < SHORT_WAIT + harness.patience(),
+            || format!("a sleep of {SHORT_WAIT:?} expired after {took:?}"),
+        )?;
     }
     scene.leave(two, &second.seat, &Left::Withdrawn)?;
     scene.same(
@@ -503,7 +508,7 @@ pub fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
                 let store = harness.store();
                 let mut reading = scene.reading(&store)?;
                 let _ = watching.send(());
-                let end = instant() + WAKE_BOUND;
+                let end = instant() + harness.patience();
                 let free = |reading: &Reading| {
                     let now = scene.now();
                     !matches!(reading.standing(store.policy(), &now).0, Standing::Held(_))
@@ -635,7 +640,7 @@ pub fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), B
         }
         let dead = second.ticket;
         drop(second);
-        let end = instant() + WAKE_BOUND;
+        let end = instant() + harness.patience();
         let woken = scene.sleep(&three, &third, end)?;
         scene.same(
             "how the sleep behind a dead waiter ended",
@@ -1307,7 +1312,7 @@ pub fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
                     let store = harness.store();
                     let request = scene.request(&format!("caller-{caller}"))?;
                     for _ in 0..ROUNDS {
-                        let wait = Wait::For(6 * WAKE_BOUND);
+                        let wait = Wait::For(6 * harness.patience());
                         let clock = &scene.clock;
                         let name = &scene.name;
                         let acquired =
@@ -1340,342 +1345,4 @@ pub fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
         &counter.load(Ordering::Relaxed),
         &(CALLERS * ROUNDS),
     )
-}
-
-/// One promise in the making: its name for the report, a lock of its own, and the steps that the
-/// promises are told in.
-struct Scene<'a, H> {
-    harness: &'a H,
-    promise: &'static str,
-    name: LockName,
-    clock: SystemClock,
-}
-
-/// A claim that waits.
-struct Waiting<Seat> {
-    seat: Seat,
-    ticket: u64,
-    behind: Predecessor,
-}
-
-/// A claim that holds.
-struct Held<Seat> {
-    seat: Seat,
-    ticket: u64,
-    token: u64,
-    events: Vec<Event>,
-}
-
-impl<Seat> Held<Seat> {
-    /// The ticket of the claim that this one was taken over from.
-    fn stolen(&self) -> Option<u64> {
-        self.events.iter().find_map(|event| match event {
-            Event::Stolen { previous, .. } => previous.as_ref().map(|claim| claim.ticket),
-            Event::Acquired { .. } | Event::CancelRequested { .. } | Event::Released { .. } => None,
-        })
-    }
-}
-
-/// Says that a thread has ended, however it does.
-struct Countdown<'a>(&'a AtomicU64);
-
-impl Drop for Countdown<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn tickets(entry: &Entry) -> Vec<u64> {
-    entry.claims.iter().map(|claim| claim.ticket).collect()
-}
-
-fn later(now: &Now, milliseconds: u64) -> Now {
-    Now {
-        wall_us: now.wall_us + milliseconds * 1_000,
-        boot_ms: now.boot_ms + milliseconds,
-        boot_id: now.boot_id.clone(),
-    }
-}
-
-fn owned_by(id: &str) -> impl Fn(&Claim) -> Ownership + '_ {
-    move |claim| {
-        if claim.holder.request_id.as_str() == id {
-            Ownership::Shown
-        } else {
-            Ownership::Missing
-        }
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-type SeatOf<H> = <<H as Harness>::Store as Store>::Seat;
-
-impl<'a, H: Harness> Scene<'a, H> {
-    fn new(harness: &'a H, promise: &'static str) -> Result<Self, Broken> {
-        let scene = Self {
-            harness,
-            promise,
-            name: harness.name(),
-            clock: SystemClock::new(harness.host().boot_id.as_deref()),
-        };
-        let policy = *harness.store().policy();
-        scene.same("the policy of the store", &policy, &Policy::NATIVE)?;
-        Ok(scene)
-    }
-
-    fn broken(&self, what: impl Into<String>) -> Broken {
-        Broken {
-            promise: self.promise,
-            what: what.into(),
-        }
-    }
-
-    fn holds(&self, holds: bool, what: impl FnOnce() -> String) -> Result<(), Broken> {
-        if holds {
-            Ok(())
-        } else {
-            Err(self.broken(what()))
-        }
-    }
-
-    fn same<T: PartialEq + fmt::Debug>(
-        &self,
-        what: &str,
-        seen: &T,
-        expected: &T,
-    ) -> Result<(), Broken> {
-        self.holds(seen == expected, || {
-            format!("{what}: expected {expected:?}, saw {seen:?}")
-        })
-    }
-
-    /// The answer of a call that must not fail.
-    fn done<T, E: fmt::Display>(&self, doing: &str, answer: Result<T, E>) -> Result<T, Broken> {
-        answer.map_err(|error| self.broken(format!("{doing} failed: {error}")))
-    }
-
-    fn joined(&self, ended: thread::Result<Result<(), Broken>>) -> Result<(), Broken> {
-        ended.unwrap_or_else(|_| Err(self.broken("a caller panicked")))
-    }
-
-    fn now(&self) -> Now {
-        self.clock.now()
-    }
-
-    /// A supervised claim that queues.
-    fn request(&self, id: &str) -> Result<Request, Broken> {
-        Ok(Request {
-            holder: Holder {
-                request_id: self.done("naming a request", RequestId::new(id))?,
-                actor: "conformance".to_owned(),
-                process: None,
-                command: None,
-                host: self.harness.host(),
-                why: self.promise.to_owned(),
-            },
-            kind: Kind::Kernel,
-            ttl_ms: TTL_MS,
-            force: Force::No,
-            patience: Patience::Queue,
-        })
-    }
-
-    fn detached(&self, id: &str, owner: Option<Process>) -> Result<Request, Broken> {
-        let mut request = self.request(id)?;
-        request.kind = Kind::Detached;
-        request.holder.process = owner;
-        Ok(request)
-    }
-
-    fn enter(
-        &self,
-        store: &H::Store,
-        request: Request,
-        now: &Now,
-    ) -> Result<Entered<SeatOf<H>>, Broken> {
-        self.done("entering", store.enter(&self.name, request, now))
-    }
-
-    fn seat(&self, seat: Option<SeatOf<H>>) -> Result<SeatOf<H>, Broken> {
-        seat.ok_or_else(|| self.broken("a claim came without a seat"))
-    }
-
-    fn granted(&self, store: &H::Store, request: Request) -> Result<Held<SeatOf<H>>, Broken> {
-        self.granted_at(store, request, &self.now())
-    }
-
-    fn granted_at(
-        &self,
-        store: &H::Store,
-        request: Request,
-        now: &Now,
-    ) -> Result<Held<SeatOf<H>>, Broken> {
-        self.holding(self.enter(store, request, now)?)
-    }
-
-    fn holding(&self, entered: Entered<SeatOf<H>>) -> Result<Held<SeatOf<H>>, Broken> {
-        match entered.entering {
-            Entering::Granted { ticket, token } => {
-                let written = entered.entry.claim(ticket).and_then(|claim| claim.token);
-                self.same("the token in the list", &written, &Some(token))?;
-                Ok(Held {
-                    seat: self.seat(entered.seat)?,
-                    ticket,
-                    token,
-                    events: entered.events,
-                })
-            }
-            other => Err(self.broken(format!("expected a grant, saw {other:?}"))),
-        }
-    }
-
-    fn queued(&self, store: &H::Store, request: Request) -> Result<Waiting<SeatOf<H>>, Broken> {
-        self.placed(self.enter(store, request, &self.now())?)
-    }
-
-    fn placed(&self, entered: Entered<SeatOf<H>>) -> Result<Waiting<SeatOf<H>>, Broken> {
-        match entered.entering {
-            Entering::Queued { ticket, behind } => Ok(Waiting {
-                seat: self.seat(entered.seat)?,
-                ticket,
-                behind,
-            }),
-            other => Err(self.broken(format!("expected a place in the queue, saw {other:?}"))),
-        }
-    }
-
-    fn refused(&self, store: &H::Store, request: Request) -> Result<Refusal, Broken> {
-        let entered = self.enter(store, request, &self.now())?;
-        self.holds(entered.seat.is_none(), || {
-            "a refused claim has a seat".to_owned()
-        })?;
-        match entered.entering {
-            Entering::Refused(refusal) => Ok(refusal),
-            other => Err(self.broken(format!("expected a refusal, saw {other:?}"))),
-        }
-    }
-
-    fn sleep(
-        &self,
-        store: &H::Store,
-        waiting: &Waiting<SeatOf<H>>,
-        until: Instant,
-    ) -> Result<Wake, Broken> {
-        let woken = store.sleep(&waiting.seat, &waiting.behind, &self.now(), Some(until));
-        self.done("sleeping", woken)
-    }
-
-    /// Looks once; the claim has to stand behind another one still.
-    fn advances(
-        &self,
-        store: &H::Store,
-        waiting: Waiting<SeatOf<H>>,
-    ) -> Result<Waiting<SeatOf<H>>, Broken> {
-        let advanced = store.advance(&waiting.seat, &self.now());
-        match self.done("looking", advanced)?.advance {
-            Advance::Behind(behind) => Ok(Waiting { behind, ..waiting }),
-            other => Err(self.broken(format!("expected to wait on, saw {other:?}"))),
-        }
-    }
-
-    /// Sleeps and looks until the claim holds.
-    fn wait(
-        &self,
-        store: &H::Store,
-        mut waiting: Waiting<SeatOf<H>>,
-    ) -> Result<Held<SeatOf<H>>, Broken> {
-        let mut events = Vec::new();
-        let end = instant() + WAKE_BOUND;
-        loop {
-            let woken = self.sleep(store, &waiting, end)?;
-            self.holds(woken == Wake::Ready && instant() < end, || {
-                format!("a waiter was not woken within {WAKE_BOUND:?} ({woken:?})")
-            })?;
-            let advanced = store.advance(&waiting.seat, &self.now());
-            let advanced = self.done("looking", advanced)?;
-            events.extend(advanced.events);
-            match advanced.advance {
-                Advance::Granted { token } => {
-                    let written = advanced.entry.claim(waiting.ticket);
-                    let written = written.and_then(|claim| claim.token);
-                    self.same("the token in the list", &written, &Some(token))?;
-                    return Ok(Held {
-                        seat: waiting.seat,
-                        ticket: waiting.ticket,
-                        token,
-                        events,
-                    });
-                }
-                Advance::Behind(behind) => waiting.behind = behind,
-                other => return Err(self.broken(format!("expected a grant, saw {other:?}"))),
-            }
-        }
-    }
-
-    fn leave(&self, store: &H::Store, seat: &SeatOf<H>, expected: &Left) -> Result<(), Broken> {
-        let left = self.done("leaving", store.leave(seat, &self.now()))?;
-        self.same("what leaving did", &left, expected)
-    }
-
-    fn release(&self, store: &H::Store, held: &Held<SeatOf<H>>) -> Result<(), Broken> {
-        self.leave_hold(store, &held.seat)
-    }
-
-    fn leave_hold(&self, store: &H::Store, seat: &SeatOf<H>) -> Result<(), Broken> {
-        match self.done("leaving", store.leave(seat, &self.now()))? {
-            Left::Released { .. } => Ok(()),
-            other => Err(self.broken(format!("leaving a hold answered {other:?}"))),
-        }
-    }
-
-    fn named(&self, store: &H::Store, seat: &SeatOf<H>, command: Process) -> Result<(), Broken> {
-        let named = self.done("naming the command", store.name_command(seat, command))?;
-        self.same("whether the command was named", &named, &true)
-    }
-
-    fn reading(&self, store: &H::Store) -> Result<Reading, Broken> {
-        self.done("reading", store.read(&self.name))
-    }
-
-    fn content(&self, store: &H::Store) -> Result<(Entry, Vec<Evidence>), Broken> {
-        match self.reading(store)?.content {
-            Content::Whole { entry, evidence } => {
-                self.same(
-                    "how many claims come with evidence",
-                    &evidence.len(),
-                    &entry.claims.len(),
-                )?;
-                Ok((entry, evidence))
-            }
-            Content::Unreadable { why } => Err(self.broken(format!("unreadable: {why}"))),
-        }
-    }
-
-    fn list(&self, store: &H::Store) -> Result<Entry, Broken> {
-        Ok(self.content(store)?.0)
-    }
-
-    fn is_listed(&self, store: &H::Store) -> Result<bool, Broken> {
-        let mut listed = false;
-        let names = store.names(&mut |name| listed |= name == self.name);
-        self.done("listing", names)?;
-        Ok(listed)
-    }
-
-    /// A claim may leave between the reading of the list and the look at its beacon; it is gone
-    /// from the next reading then.
-    fn no_live_claim_looks_dead(&self, store: &H::Store) -> Result<(), Broken> {
-        let (entry, evidence) = self.content(store)?;
-        let mut out = entry.claims.iter().zip(&evidence);
-        let Some((claim, _)) = out.find(|(_, seen)| seen.beacon != Beacon::Lit) else {
-            return Ok(());
-        };
-        let after = self.list(store)?;
-        self.holds(after.claim(claim.ticket).is_none(), || {
-            format!("the live claim {} looks dead", claim.ticket)
-        })
-    }
 }
