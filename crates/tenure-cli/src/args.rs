@@ -11,6 +11,8 @@
     reason = "the comments are the help text that people read, and the flags are what they typed"
 )]
 
+mod run;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Output;
@@ -131,6 +133,9 @@ pub(crate) struct Claiming {
     pub(crate) why: Option<String>,
 }
 
+/// The default of `--grace`.
+const GRACE: &str = "10s";
+
 /// `run`.
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -156,7 +161,7 @@ pub(crate) struct RunArgs {
     #[arg(short = 'x', long)]
     pub(crate) exclusive: bool,
     /// How long the command may take to end after it was asked to
-    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    #[arg(long, value_name = "DURATION", default_value = GRACE)]
     pub(crate) grace: String,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -292,6 +297,9 @@ const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allo
 
 /// Reads the words of a call.
 pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
+    if let Some(args) = run::plain(words) {
+        return Ok(Verb::Run(args));
+    }
     parse_quick(words)
         .unwrap_or_else(|| Tree::try_parse_from(words).map(|tree| tree.verb))
         .map_err(|error| refuse(&error, words))
@@ -458,6 +466,10 @@ mod tests {
         ] {
             let quick = parse_quick(&words(line)).expect("a verb");
             let whole = Tree::try_parse_from(words(line)).map(|tree| tree.verb);
+            if let Some(plain) = run::plain(&words(line)) {
+                let quick = quick.as_ref().expect("what is plain is a good call");
+                assert_eq!(format!("{:?}", Verb::Run(plain)), format!("{quick:?}"));
+            }
             match (quick, whole) {
                 (Ok(quick), Ok(whole)) => {
                     assert_eq!(format!("{quick:?}"), format!("{whole:?}"), "{line}");

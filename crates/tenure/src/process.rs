@@ -22,7 +22,7 @@ pub struct Identity {
     pub host: Host,
     /// The process itself.
     pub process: Process,
-    /// Its user: `$USER`, `$LOGNAME`, else the name or number of its user id.
+    /// Its user: `$USER`, `$LOGNAME`, else its number; see [`actor_name`].
     pub actor: String,
 }
 
@@ -63,21 +63,25 @@ fn actor() -> String {
     };
     named("USER")
         .or_else(|| named("LOGNAME"))
-        .unwrap_or_else(|| {
-            let uid = rustix::process::getuid().as_raw();
-            user_name(uid).unwrap_or_else(|| format!("uid {uid}"))
-        })
+        .unwrap_or_else(|| format!("{UID}{}", rustix::process::getuid().as_raw()))
 }
 
-/// The name of a user in the local table. Only for display, and only where the environment names
-/// none, so no directory service is asked.
-fn user_name(uid: u32) -> Option<String> {
-    let table = fs::read_to_string("/etc/passwd").ok()?;
-    table.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    })
+/// What an actor begins with that is known by its number only.
+const UID: &str = "uid ";
+
+/// An actor's name for people: a number that the local table knows gets its name. Not done when a
+/// claim is made, where it would cost every run, but when somebody looks.
+pub fn actor_name(actor: &str) -> String {
+    let name = || {
+        let uid: u32 = actor.strip_prefix(UID)?.parse().ok()?;
+        let table = fs::read_to_string("/etc/passwd").ok()?;
+        table.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+        })
+    };
+    name().unwrap_or_else(|| actor.to_owned())
 }
 
 /// The trimmed content of a small file; `None` if it cannot be read or is empty.

@@ -12,6 +12,7 @@ use tenure::core::{
     Claim, Entry, Kind, Life, LockName, Now, Policy, Reason, Refusal, StaleReason, Standing,
     decide, retry_after_ms,
 };
+use tenure::process::actor_name;
 use tenure::store::{Content, Reading};
 
 /// A lock.
@@ -339,7 +340,7 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: claim.holder.request_id.to_string(),
         token: claim.token,
-        actor: claim.holder.actor.clone(),
+        actor: actor_name(&claim.holder.actor),
         host: claim.holder.host.name.clone(),
         why: claim.holder.why.clone(),
         since: timestamp(since.wall_ms),
@@ -356,7 +357,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         position,
         pid: claim.holder.process.map(|process| process.pid),
         request_id: claim.holder.request_id.to_string(),
-        actor: claim.holder.actor.clone(),
+        actor: actor_name(&claim.holder.actor),
         host: claim.holder.host.name.clone(),
         why: claim.holder.why.clone(),
         since: timestamp(claim.entered.wall_ms),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::core::LockName;
 use tenure::engine::{Observer, Wait, Waiting};
+use tenure::process::actor_name;
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);
@@ -32,6 +33,8 @@ pub(crate) struct Progress<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
+    /// Not looked at before there is something to show.
+    Unknown,
     Nothing,
     Lines,
     Terminal,
@@ -41,8 +44,8 @@ impl<'a> Progress<'a> {
     pub(crate) fn new(surface: &Surface, name: &'a LockName, wait: Wait) -> Self {
         let mode = if surface.is_quiet() {
             Mode::Nothing
-        } else if surface.is_text() && std::io::stderr().is_terminal() {
-            Mode::Terminal
+        } else if surface.is_text() {
+            Mode::Unknown
         } else {
             Mode::Lines
         };
@@ -89,7 +92,7 @@ impl<'a> Progress<'a> {
                 format!(
                     "{} {held} {who} ({}@{}) since {} ({} ago): {}",
                     self.name,
-                    clean(&holder.actor),
+                    clean(&actor_name(&holder.actor)),
                     clean(&holder.host.name),
                     timestamp(since.wall_ms),
                     age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now)),
@@ -143,6 +146,13 @@ impl<'a> Progress<'a> {
 impl Observer for Progress<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
         let now = instant();
+        if self.mode == Mode::Unknown {
+            self.mode = if std::io::stderr().is_terminal() {
+                Mode::Terminal
+            } else {
+                Mode::Lines
+            };
+        }
         if self.mode == Mode::Nothing {
             return None;
         }

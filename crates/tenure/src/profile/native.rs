@@ -305,6 +305,7 @@ mod tests {
                     ttl_ms: 30_000,
                     renewed: stamp,
                 },
+                force: Force::Asked,
             }],
         }
     }

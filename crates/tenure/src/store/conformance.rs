@@ -62,8 +62,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tenure_core::{
-    Beacon, Claim, Entering, Entry, Event, Force, Host, Left, Life, LockName, Ownership, Patience,
-    Predecessor, Process, Reason, Released, Renewal, Request, Standing, Takeover,
+    Advance, Beacon, Claim, Entering, Entry, Event, Force, Host, Left, Life, LockName, Ownership,
+    Patience, Predecessor, Process, Reason, Released, Renewal, Request, Standing, Takeover,
 };
 
 /// How long a wait lasts that is meant to expire.
@@ -993,7 +993,8 @@ pub fn a_detached_waiter_dies_with_its_seat<H: Harness>(harness: &H) -> Result<(
 }
 
 /// Whoever lost the answer to its request asks again under the same request id, and finds that
-/// it has the lock, with the same token; nothing is written.
+/// it has the lock, with the same token; nothing is written. If it waits twice, the second place
+/// is told so once the first holds.
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
@@ -1026,6 +1027,20 @@ pub fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
         ..scene.detached("other", Some(owner))?
     };
     scene.refused(&two, other)?;
+    let first = scene.queued(&one, scene.detached("twice", Some(owner))?)?;
+    let second = scene.queued(&two, scene.detached("twice", Some(owner))?)?;
+    scene.release(&one, &held)?;
+    let held = scene.wait(&one, first)?;
+    let advanced = scene.done("looking", two.advance(&second.seat, &scene.now()))?;
+    scene.same(
+        "what the second place is told",
+        &advanced.advance,
+        &Advance::Yours {
+            ticket: held.ticket,
+            token: held.token,
+        },
+    )?;
+    scene.leave(&two, &second.seat, &Left::Withdrawn)?;
     scene.release(&one, &held)?;
     harness.end_process(owner);
     Ok(())

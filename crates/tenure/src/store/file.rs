@@ -921,7 +921,7 @@ impl FileStore {
         // count while a process is seen to live, whose end shows by itself.
         let nap = if pidfds.is_empty() {
             let boot = claim.holder.host.boot_id.as_deref();
-            let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now) + 1);
+            let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now).saturating_add(1));
             RECORD_NAP_MAX.min(rest.max(RECORD_NAP_MIN))
         } else {
             RECORD_NAP_MAX

@@ -1,0 +1,123 @@
+//! Reads the plainest calls of `run` without building a parser, which would cost a fifth of the
+//! whole run. Whatever is not certainly a good call, written in the plainest way, is left to the
+//! parser: it alone decides what is an error and says so.
+//!
+//! Tests hold every call that is read here equal to what the parser makes of it.
+
+use super::{Claiming, Common, GRACE, RunArgs};
+use crate::render::Output;
+use std::ffi::OsString;
+
+/// The arguments, if the call is a plain one.
+pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
+    let mut words = words.iter().skip(1);
+    let mut args = RunArgs {
+        name: String::new(),
+        claiming: Claiming::default(),
+        exclusive: false,
+        grace: String::new(),
+        common: Common::default(),
+        command: Vec::new(),
+    };
+    if words.next()? != "run" {
+        return None;
+    }
+    loop {
+        let word = words.next()?.to_str()?;
+        if word == "--" {
+            break;
+        }
+        let mut value = || words.next()?.to_str().filter(|value| is_plain(value));
+        match word {
+            "-n" => once(&mut args.claiming.patience.nonblock)?,
+            "-x" => once(&mut args.exclusive)?,
+            "-q" => once(&mut args.common.quiet)?,
+            "-v" => once(&mut args.common.verbose)?,
+            "-w" | "--wait" => fill(&mut args.claiming.patience.wait, value()?.to_owned())?,
+            "--ttl" => fill(&mut args.claiming.ttl, value()?.to_owned())?,
+            "--request-id" => fill(&mut args.claiming.request_id, value()?.to_owned())?,
+            "--dir" => fill(&mut args.common.dir, value()?.into())?,
+            "--output" => fill(&mut args.common.output, Output::from_word(value()?)?)?,
+            name if is_plain(name) && args.name.is_empty() => name.clone_into(&mut args.name),
+            _ => return None,
+        }
+    }
+    args.command = words.cloned().collect();
+    let contradictory = (args.common.quiet && args.common.verbose)
+        || (args.claiming.patience.nonblock && args.claiming.patience.wait.is_some());
+    if args.name.is_empty() || args.command.is_empty() || contradictory {
+        return None;
+    }
+    GRACE.clone_into(&mut args.grace);
+    Some(args)
+}
+
+/// Whether a word can only be a value.
+fn is_plain(word: &str) -> bool {
+    !word.is_empty() && !word.starts_with('-')
+}
+
+fn once(flag: &mut bool) -> Option<()> {
+    (!std::mem::replace(flag, true)).then_some(())
+}
+
+fn fill<T>(place: &mut Option<T>, value: T) -> Option<()> {
+    place.replace(value).is_none().then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Verb, parse_quick};
+    use super::plain;
+    use std::ffi::OsString;
+
+    /// Every sequence of up to four of these words between `run` and the command.
+    const WORDS: [&str; 13] = [
+        "a", "b", "-n", "-x", "-q", "-v", "-w", "5s", "--wait=1", "--ttl", "--dir", "--output",
+        "json",
+    ];
+
+    #[test]
+    fn what_is_plain_means_the_same_to_the_parser() {
+        let mut plain_calls = 0;
+        for number in 0..WORDS.len().pow(4) {
+            let mut words: Vec<OsString> = vec!["tenure".into(), "run".into()];
+            let mut rest = number;
+            for _ in 0..4 {
+                words.extend(WORDS.get(rest % WORDS.len()).map(OsString::from));
+                rest /= WORDS.len();
+            }
+            words.extend(["--", "cmd", "-n", "--"].map(OsString::from));
+            let Some(read) = plain(&words) else { continue };
+            plain_calls += 1;
+            let parsed = parse_quick(&words).and_then(Result::ok);
+            assert_eq!(
+                parsed.map(|verb| format!("{verb:?}")),
+                Some(format!("{:?}", Verb::Run(read))),
+                "{words:?}"
+            );
+        }
+        assert!(plain_calls > 500, "the words make plain calls");
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_the_parser() {
+        for line in [
+            "tenure",
+            "tenure run",
+            "tenure run a",
+            "tenure run a --",
+            "tenure run -- b",
+            "tenure run a b -- c",
+            "tenure run a -nq -- c",
+            "tenure run a --wait -- c",
+            "tenure run a -w -1 -- c",
+            "tenure run a --help -- c",
+            "tenure --dir d run a -- c",
+            "tenure acquire a",
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert!(plain(&words).is_none(), "{line}");
+        }
+    }
+}
