@@ -1,21 +1,23 @@
 //! The stores of this crate keep what [`tenure::store`] promises; and the suite that says so is
 //! itself put to the test: a store with a defect must not pass it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test says what it expects by failing"
-)]
+#![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+#![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Death, Host, Liveness, LockName, Policy, Process};
+use tenure::core::{
+    Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Now,
+    Ownership, Patience, Policy, Predecessor, Process, Released, Renewal, Request, RequestId,
+};
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
 use tenure::store::file::{FileStore, ThreadSleeper};
-use tenure::store::memory::MemoryStore;
+use tenure::store::memory::{self, MemoryStore};
+use tenure::store::{Advanced, Cleaned, Entered, Reading, RenewedOwned, Store, StoreError, Wake};
 
 fn fresh_name(number: &AtomicU32) -> LockName {
     let number = number.fetch_add(1, Ordering::Relaxed);
@@ -177,4 +179,365 @@ fn the_memory_store_keeps_every_promise() {
 #[test]
 fn the_file_store_keeps_every_promise() {
     keeps_every_promise(&Files::new());
+}
+
+// --- The suite itself --------------------------------------------------------------------------
+
+/// What is wrong with a store, as its author might get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    None,
+    AskingAgainQueues,
+    CleaningForgetsTheLastNumber,
+    DroppingIsNotDying,
+    DryRunsRemove,
+    ForceNeedsNoYes,
+    ImpatientOnesQueue,
+    LookingSaysHeld,
+    NamesAreForgotten,
+    NobodyIsWoken,
+    ReadingCreates,
+    ReleasesAskForNothing,
+    RenewingCreates,
+    RequestsToStopReachEverybody,
+    WaitersAreGrantedAtOnce,
+}
+
+/// Each defect, and the promise that such a store breaks.
+const DEFECTS: [(Defect, &str); 14] = [
+    (
+        Defect::AskingAgainQueues,
+        "asking_again_under_the_same_request_id_finds_the_own_hold",
+    ),
+    (
+        Defect::CleaningForgetsTheLastNumber,
+        "tokens_rise_over_cleaning_and_a_clock_that_went_back",
+    ),
+    (
+        Defect::DroppingIsNotDying,
+        "a_holder_that_dies_is_followed_by_the_next",
+    ),
+    (
+        Defect::DryRunsRemove,
+        "cleaning_removes_what_is_dead_and_nothing_else",
+    ),
+    (
+        Defect::ForceNeedsNoYes,
+        "force_overrides_a_detached_hold_only_when_confirmed",
+    ),
+    (
+        Defect::ImpatientOnesQueue,
+        "asking_at_once_refuses_and_writes_nothing",
+    ),
+    (
+        Defect::LookingSaysHeld,
+        "a_hold_is_renewed_by_its_seat_and_never_created_by_it",
+    ),
+    (Defect::NamesAreForgotten, "names_shows_every_lock_once"),
+    (Defect::NobodyIsWoken, "a_waiter_sleeps_until_the_release"),
+    (
+        Defect::ReadingCreates,
+        "reading_an_absent_lock_finds_it_free_and_creates_nothing",
+    ),
+    (Defect::ReleasesAskForNothing, "a_release_wants_ownership"),
+    (
+        Defect::RenewingCreates,
+        "a_hold_is_renewed_by_its_seat_and_never_created_by_it",
+    ),
+    (
+        Defect::RequestsToStopReachEverybody,
+        "a_request_to_stop_reaches_its_target_and_nobody_else",
+    ),
+    (Defect::WaitersAreGrantedAtOnce, "two_never_hold_at_once"),
+];
+
+/// A store that is right but for one defect.
+struct Defective {
+    inner: Arc<Mutex<MemoryStore>>,
+    defect: Defect,
+    policy: Policy,
+}
+
+/// A seat that, with one of the defects, goes on living after it was dropped.
+struct Place {
+    seat: Option<memory::Seat>,
+    immortal: bool,
+}
+
+impl Place {
+    fn seat(&self) -> &memory::Seat {
+        self.seat.as_ref().expect("a seat until it is dropped")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.immortal {
+            std::mem::forget(self.seat.take());
+        }
+    }
+}
+
+impl Defective {
+    fn has(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    fn inner(&self) -> MemoryStore {
+        self.inner.lock().expect("no panic").clone()
+    }
+
+    /// Leaves a place in the list for which nobody asked.
+    fn intrude(&self, name: &LockName, now: &Now) -> Result<(), StoreError> {
+        let entered = self.inner().enter(name, intruder(), now)?;
+        std::mem::forget(entered.seat);
+        Ok(())
+    }
+}
+
+fn intruder() -> Request {
+    Request {
+        holder: Holder {
+            request_id: RequestId::new("intruder").expect("an accepted id"),
+            actor: String::new(),
+            process: None,
+            command: None,
+            host: Host::default(),
+            why: String::new(),
+        },
+        kind: Kind::Kernel,
+        ttl_ms: 1,
+        force: Force::No,
+        patience: Patience::Queue,
+    }
+}
+
+impl Store for Defective {
+    type Seat = Place;
+
+    fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    fn place(&self, name: &LockName) -> String {
+        self.inner().place(name)
+    }
+
+    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
+        if self.has(Defect::ReadingCreates) {
+            self.intrude(name, &Now::default())?;
+        }
+        self.inner().read(name)
+    }
+
+    fn enter(
+        &self,
+        name: &LockName,
+        mut request: Request,
+        now: &Now,
+    ) -> Result<Entered<Place>, StoreError> {
+        if self.has(Defect::ImpatientOnesQueue) {
+            request.patience = Patience::Queue;
+        }
+        if self.has(Defect::ForceNeedsNoYes) && request.force == Force::Asked {
+            request.force = Force::Confirmed;
+        }
+        if self.has(Defect::AskingAgainQueues) {
+            // Every request becomes somebody else's.
+            let id = format!("{}-{}", request.holder.request_id, now.wall_us);
+            request.holder.request_id = RequestId::new(id).expect("an accepted id");
+        }
+        let mut entered = self.inner().enter(name, request, now)?;
+        if let Entering::Queued { ticket, .. } = entered.entering
+            && self.has(Defect::WaitersAreGrantedAtOnce)
+        {
+            let token = ticket + 1;
+            entered.entering = Entering::Granted { ticket, token };
+        }
+        let immortal = self.has(Defect::DroppingIsNotDying);
+        Ok(Entered {
+            entering: entered.entering,
+            entry: entered.entry,
+            events: entered.events,
+            seat: entered.seat.map(|seat| Place {
+                seat: Some(seat),
+                immortal,
+            }),
+        })
+    }
+
+    fn sleep(
+        &self,
+        seat: &Place,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        if self.has(Defect::NobodyIsWoken) {
+            let rest = until.map(|until| until.saturating_duration_since(instant()));
+            std::thread::sleep(rest.unwrap_or_default());
+            return Ok(Wake::Expired);
+        }
+        self.inner().sleep(seat.seat(), behind, now, until)
+    }
+
+    fn advance(&self, seat: &Place, now: &Now) -> Result<Advanced, StoreError> {
+        self.inner().advance(seat.seat(), now)
+    }
+
+    fn name_command(&self, seat: &Place, command: Process) -> Result<bool, StoreError> {
+        self.inner().name_command(seat.seat(), command)
+    }
+
+    fn renew(&self, seat: &Place, now: &Now) -> Result<Renewal, StoreError> {
+        let renewal = self.inner().renew(seat.seat(), now)?;
+        match renewal {
+            Renewal::Renewed { token, .. } if self.has(Defect::RequestsToStopReachEverybody) => {
+                Ok(Renewal::Renewed {
+                    token,
+                    cancel_requested: true,
+                })
+            }
+            Renewal::Lost if self.has(Defect::RenewingCreates) => {
+                self.intrude(seat.seat().name(), now)?;
+                Ok(renewal)
+            }
+            _ => Ok(renewal),
+        }
+    }
+
+    fn verify(&self, seat: &Place) -> Result<Renewal, StoreError> {
+        if self.has(Defect::LookingSaysHeld) {
+            return Ok(Renewal::Renewed {
+                token: seat.seat().ticket() + 1,
+                cancel_requested: false,
+            });
+        }
+        self.inner().verify(seat.seat())
+    }
+
+    fn leave(&self, seat: &Place, now: &Now) -> Result<Left, StoreError> {
+        self.inner().leave(seat.seat(), now)
+    }
+
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError> {
+        self.inner().renew_owned(name, owns, now)
+    }
+
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError> {
+        if self.has(Defect::ReleasesAskForNothing) {
+            let anybody = |_: &Claim| Ownership::Shown;
+            return self.inner().release_owned(name, &anybody, now);
+        }
+        self.inner().release_owned(name, owns, now)
+    }
+
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Entry,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        self.inner().watch(name, seen, now, until)
+    }
+
+    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        if self.has(Defect::NamesAreForgotten) {
+            return Ok(());
+        }
+        self.inner().names(each)
+    }
+
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
+        let dry_run = dry_run && !self.has(Defect::DryRunsRemove);
+        let cleaned = self.inner().clean(name, now, dry_run)?;
+        if self.has(Defect::CleaningForgetsTheLastNumber) && cleaned.removed {
+            *self.inner.lock().expect("no panic") = MemoryStore::new(self.policy);
+        }
+        Ok(cleaned)
+    }
+}
+
+/// Callers on a defective store.
+struct Unsound {
+    memory: Memory,
+    shared: Arc<Mutex<MemoryStore>>,
+    defect: Defect,
+}
+
+impl Harness for Unsound {
+    type Store = Defective;
+
+    fn store(&self) -> Defective {
+        Defective {
+            inner: Arc::clone(&self.shared),
+            defect: self.defect,
+            policy: Policy::NATIVE,
+        }
+    }
+
+    fn name(&self) -> LockName {
+        self.memory.name()
+    }
+
+    fn host(&self) -> Host {
+        self.memory.host()
+    }
+
+    fn start_process(&self) -> Process {
+        self.memory.start_process()
+    }
+
+    fn end_process(&self, process: Process) {
+        self.memory.end_process(process);
+    }
+
+    fn stranger(&self) -> (Host, Process) {
+        self.memory.stranger()
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+}
+
+#[test]
+fn a_store_with_a_defect_breaks_the_promise_that_names_it() {
+    for (defect, promise) in DEFECTS {
+        let memory = Memory::new();
+        let unsound = Unsound {
+            shared: Arc::new(Mutex::new(memory.store.clone())),
+            memory,
+            defect,
+        };
+        let (_, kept) = conformance::promises::<Unsound>()
+            .into_iter()
+            .find(|(name, _)| *name == promise)
+            .expect("a promise of the suite");
+        let broken = kept(&unsound).err().map(|broken| broken.promise);
+        assert_eq!(broken, Some(promise), "{defect:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn a_store_behind_the_defective_one_is_right_in_all_else() {
+    let memory = Memory::new();
+    let unsound = Unsound {
+        shared: Arc::new(Mutex::new(memory.store.clone())),
+        memory,
+        defect: Defect::None,
+    };
+    let kept = conformance::all(&unsound);
+    assert_eq!(kept, Ok(()), "the defects above are the wrapper's own");
 }

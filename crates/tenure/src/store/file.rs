@@ -2,7 +2,7 @@
 //!
 //! # How a change is made
 //! 1. Open the file, lock its *guard* byte, make sure that the name still leads to this file.
-//! 2. Read the list ([`record`]), run the core's transition on it.
+//! 2. Read the list (`record`), run the core's transition on it.
 //! 3. A new claim locks its own *ticket* byte, its beacon. **Then** the list is written.
 //! 4. Let go of the guard.
 //!
