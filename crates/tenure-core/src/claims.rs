@@ -299,13 +299,18 @@ impl Entry {
             return Entering::Yours { ticket, token };
         }
         let end = self.claims.len();
-        let nearest =
+        let (nearest, near) =
             match self.nearest_before(end, policy, request.force, now, &mut evidence, events) {
                 Before::Nobody => return self.admit(request, now, None, events),
                 Before::Stale(refusal) => return Entering::Refused(refusal),
-                Before::Live(nearest) => nearest,
+                Before::Live(nearest, near) => (nearest, near),
             };
-        let holder = self.first_live(policy, now, &mut evidence);
+        let holder = match self.first_live(policy, now, &mut evidence) {
+            holder if matches!(holder.standing, Standing::Held(_)) => holder,
+            // It ended between the two looks. What was seen first is what is decided on; the
+            // kernel tells a waiter of the end.
+            _ => near,
+        };
         let decided = |force| {
             decide(
                 policy,
@@ -356,7 +361,7 @@ impl Entry {
         }
     }
 
-    fn refuse(&self, reason: Reason, holder: &FirstLive) -> Entering {
+    fn refuse(&self, reason: Reason, holder: &Live) -> Entering {
         Entering::Refused(Refusal {
             reason,
             standing: holder.standing,
@@ -401,7 +406,7 @@ impl Entry {
             return Advance::Yours { ticket, token };
         }
         match self.nearest_before(index, policy, force, now, &mut evidence, events) {
-            Before::Live(behind) => Advance::Behind(behind),
+            Before::Live(behind, _) => Advance::Behind(behind),
             Before::Stale(refusal) => Advance::Blocked(refusal),
             Before::Nobody => {
                 let token = self.draw(now);
@@ -545,12 +550,21 @@ impl Entry {
                 }
                 // A lit beacon is worth sleeping on only where it is what keeps a hold alive;
                 // elsewhere a hold may end while its beacon is lit, and nobody would wake up.
-                None if policy.asks_beacon && seen.beacon == Beacon::Lit => {
-                    return Before::Live(Predecessor::Beacon {
+                None => {
+                    let behind = if policy.asks_beacon && seen.beacon == Beacon::Lit {
+                        Predecessor::Beacon {
+                            ticket: claim.ticket,
+                        }
+                    } else {
+                        Predecessor::Record(Box::new(claim.clone()))
+                    };
+                    let near = Live {
                         ticket: claim.ticket,
-                    });
+                        granted: claim.token.is_some(),
+                        standing,
+                    };
+                    return Before::Live(behind, near);
                 }
-                None => return Before::Live(Predecessor::Record(Box::new(claim.clone()))),
             }
         }
         Before::Nobody
@@ -562,9 +576,9 @@ impl Entry {
         policy: &Policy,
         now: &Now,
         evidence: &mut impl FnMut(&Claim) -> Evidence,
-    ) -> FirstLive {
+    ) -> Live {
         let (standing, claim) = self.standing(policy, now, evidence);
-        FirstLive {
+        Live {
             ticket: claim.map_or(0, |claim| claim.ticket),
             granted: claim.is_some_and(|claim| claim.token.is_some()),
             standing,
@@ -633,7 +647,7 @@ impl Claim {
     }
 }
 
-struct FirstLive {
+struct Live {
     ticket: u64,
     granted: bool,
     standing: Standing,
@@ -641,6 +655,6 @@ struct FirstLive {
 
 enum Before {
     Nobody,
-    Live(Predecessor),
+    Live(Predecessor, Live),
     Stale(Refusal),
 }

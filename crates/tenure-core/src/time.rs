@@ -18,11 +18,25 @@ pub struct Now {
 }
 
 impl Now {
-    /// The same instant as a record keeps it.
+    /// The same instant as a record keeps it that was made on this boot.
     pub fn stamp(&self) -> Stamp {
         Stamp {
             wall_ms: self.wall_us / 1_000,
             boot_ms: self.boot_ms,
+        }
+    }
+
+    /// The same instant in a record that was made on `recorded_boot`. From another boot only the
+    /// wall clock can be written down, for the boot clock would be read as that boot's own.
+    pub fn stamp_for(&self, recorded_boot: Option<&str>) -> Stamp {
+        let same = recorded_boot.is_some_and(|boot| boot == self.boot_id);
+        Stamp {
+            boot_ms: if same {
+                self.boot_ms
+            } else {
+                Stamp::OTHER_BOOT
+            },
+            ..self.stamp()
         }
     }
 }
@@ -33,11 +47,15 @@ impl Now {
 pub struct Stamp {
     /// Milliseconds since the Unix epoch.
     pub wall_ms: u64,
-    /// Milliseconds since the recording machine's start.
+    /// Milliseconds since the start of the machine whose boot id the record carries, or
+    /// [`Stamp::OTHER_BOOT`].
     pub boot_ms: u64,
 }
 
 impl Stamp {
+    /// Stands for the boot clock of an instant that was taken on another boot than the record's.
+    pub const OTHER_BOOT: u64 = u64::MAX;
+
     /// Milliseconds from this instant until `now`, never negative.
     ///
     /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the
@@ -45,7 +63,9 @@ impl Stamp {
     /// clock can be compared, and an instant in the future counts as age 0.
     pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
         match recorded_boot {
-            Some(boot) if !boot.is_empty() && boot == now.boot_id => {
+            Some(boot)
+                if !boot.is_empty() && boot == now.boot_id && self.boot_ms != Self::OTHER_BOOT =>
+            {
                 now.boot_ms.saturating_sub(self.boot_ms)
             }
             _ => (now.wall_us / 1_000).saturating_sub(self.wall_ms),
@@ -78,6 +98,16 @@ mod tests {
                 "the boot clock decides, whatever the wall clock says"
             );
         }
+    }
+
+    #[test]
+    fn a_renewal_from_another_boot_is_as_old_as_the_wall_clock_says() {
+        let renewed = now(1_100_000, 5_000, "boot-b").stamp_for(Some("boot-a"));
+        assert_eq!(
+            renewed.age_ms(Some("boot-a"), &now(1_101_000, 201_000, "boot-a")),
+            1_000,
+            "the other boot's clock is not read as this one's"
+        );
     }
 
     #[test]

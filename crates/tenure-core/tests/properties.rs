@@ -842,8 +842,9 @@ fn a_renewal_after_a_restart_counts() {
         claim.lease.renewed,
         Stamp {
             wall_ms: 1_600_000,
-            boot_ms: 5_000
-        }
+            boot_ms: Stamp::OTHER_BOOT
+        },
+        "the other boot's clock is never read as this one's"
     );
     assert_eq!(
         claim.lease.silent_ms(Some(BOOT), &restarted),

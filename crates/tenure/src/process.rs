@@ -61,10 +61,15 @@ fn actor() -> String {
             .ok()
             .filter(|user: &String| !user.is_empty())
     };
-    named("USER")
-        .or_else(|| named("LOGNAME"))
-        .unwrap_or_else(|| format!("{UID}{}", rustix::process::getuid().as_raw()))
+    named("USER").or_else(|| named("LOGNAME")).map_or_else(
+        || format!("{UID}{}", rustix::process::getuid().as_raw()),
+        |user| user.chars().take(ACTOR_CHARS_MAX).collect(),
+    )
 }
+
+/// How much of a user's name is kept; the longest that Linux systems allow is 256, and no record
+/// is to grow by what somebody put into the environment.
+const ACTOR_CHARS_MAX: usize = 64;
 
 /// What an actor begins with that is known by its number only.
 const UID: &str = "uid ";
@@ -116,7 +121,16 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    pub(crate) threads: u64,
     pub(crate) started: u64,
+}
+
+impl Stat {
+    /// Whether it has ended and waits to be collected. A process whose first thread has ended
+    /// while others go on looks like that too, but for their number.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
 }
 
 /// Reads `/proc/PID/stat`. The command name in it may contain anything, so fields are counted
@@ -133,12 +147,14 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // Field 22 of the whole line; state is field 3.
-    let started = fields.nth(16)?.parse().ok()?;
+    // Fields 20 and 22 of the whole line; the group is field 5.
+    let threads = fields.nth(14)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
     Some(Stat {
         state,
         parent,
         group,
+        threads,
         started,
     })
 }
@@ -158,7 +174,7 @@ pub fn group_is_alive(group: u32) -> bool {
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
         .filter_map(stat)
-        .any(|stat| stat.group == group && !matches!(stat.state, b'Z' | b'X'))
+        .any(|stat| stat.group == group && !stat.has_ended())
 }
 
 /// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
@@ -201,7 +217,7 @@ fn probe(process: &Process) -> Liveness {
     };
     match process.started {
         Some(started) if started != stat.started => Liveness::Dead(Death::Replaced),
-        _ if matches!(stat.state, b'Z' | b'X') => Liveness::Dead(Death::Zombie),
+        _ if stat.has_ended() => Liveness::Dead(Death::Zombie),
         _ => Liveness::Alive,
     }
 }
@@ -219,6 +235,7 @@ mod tests {
                 state: b'S',
                 parent: 7,
                 group: 42,
+                threads: 1,
                 started: 98_765
             })
         );

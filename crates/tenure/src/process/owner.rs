@@ -62,7 +62,7 @@ const ANCESTORS_MAX: usize = 64;
 pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
     if let Some(pid) = pid {
         return stat(pid)
-            .filter(|stat| !matches!(stat.state, b'Z' | b'X'))
+            .filter(|stat| !stat.has_ended())
             .map(|stat| chosen(pid, &stat))
             .ok_or(OwnerError::NoSuchProcess { pid });
     }

@@ -21,6 +21,9 @@ pub const SUFFIX: &str = ".tenure";
 /// a thousand waiters fit.
 pub const WHY_CHARS_MAX: usize = 200;
 
+/// The largest number that every JSON reader keeps exactly.
+const NUMBER_MAX: u64 = 1 << 53;
+
 #[derive(Serialize, Deserialize)]
 struct Header<'a> {
     last: u64,
@@ -30,6 +33,22 @@ struct Header<'a> {
     mean_hold_ms: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     cancel: Option<CancelLine<'a>>,
+    /// The hosts of the claims; each claim names its own by number, for a thousand waiters on
+    /// one machine need not say its ids a thousand times.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<HostLine<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HostLine<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    machine_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    boot_id: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid_namespace: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,14 +79,8 @@ struct ClaimLine<'a> {
     command_started: Option<u64>,
     #[serde(borrow)]
     actor: Cow<'a, str>,
-    #[serde(borrow)]
-    host: Cow<'a, str>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    machine_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    boot_id: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pid_namespace: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_first")]
+    host: usize,
     #[serde(borrow)]
     why: Cow<'a, str>,
     entered_ms: u64,
@@ -76,8 +89,10 @@ struct ClaimLine<'a> {
     since_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since_boot_ms: Option<u64>,
-    renewed_ms: u64,
-    renewed_boot_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed_boot_ms: Option<u64>,
     ttl_ms: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     force: Option<Cow<'a, str>>,
@@ -85,6 +100,11 @@ struct ClaimLine<'a> {
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(number: &usize) -> bool {
     *number == 0
 }
 
@@ -99,6 +119,12 @@ fn is_false(flag: &bool) -> bool {
 /// - Never in practice: every field is text or a number. The error is serde's.
 pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
     let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
+    let mut hosts: Vec<&Host> = Vec::new();
+    for claim in &entry.claims {
+        if !hosts.contains(&&claim.holder.host) {
+            hosts.push(&claim.holder.host);
+        }
+    }
     let header = Header {
         last: entry.last,
         holds: entry.history.holds,
@@ -109,19 +135,32 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
             at_ms: cancel.at.wall_ms,
             at_boot_ms: cancel.at.boot_ms,
         }),
+        hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
     serde_json::to_writer(&mut body, &header)?;
     body.push(b'\n');
     for claim in &entry.claims {
-        serde_json::to_writer(&mut body, &line(claim))?;
+        let host = hosts.iter().position(|host| **host == claim.holder.host);
+        serde_json::to_writer(&mut body, &line(claim, host.unwrap_or(0)))?;
         body.push(b'\n');
     }
     Ok(body)
 }
 
-fn line(claim: &Claim) -> ClaimLine<'_> {
+fn host_line(host: &Host) -> HostLine<'_> {
+    HostLine {
+        name: Cow::Borrowed(&host.name),
+        machine_id: host.machine_id.as_deref().map(Cow::Borrowed),
+        boot_id: host.boot_id.as_deref().map(Cow::Borrowed),
+        pid_namespace: host.pid_namespace,
+    }
+}
+
+fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
     let holder = &claim.holder;
-    let host = &holder.host;
+    // Until a claim is renewed, its last sign of life is the last thing that happened to it.
+    let last = claim.since.unwrap_or(claim.entered);
+    let renewed = Some(claim.lease.renewed).filter(|renewed| *renewed != last);
     ClaimLine {
         ticket: claim.ticket,
         token: claim.token,
@@ -132,17 +171,16 @@ fn line(claim: &Claim) -> ClaimLine<'_> {
         command_pid: holder.command.map(|command| command.pid),
         command_started: holder.command.and_then(|command| command.started),
         actor: Cow::Borrowed(&holder.actor),
-        host: Cow::Borrowed(&host.name),
-        machine_id: host.machine_id.as_deref().map(Cow::Borrowed),
-        boot_id: host.boot_id.as_deref().map(Cow::Borrowed),
-        pid_namespace: host.pid_namespace,
+        host,
         why: Cow::Borrowed(&holder.why),
         entered_ms: claim.entered.wall_ms,
         entered_boot_ms: claim.entered.boot_ms,
         since_ms: claim.since.map(|since| since.wall_ms),
         since_boot_ms: claim.since.map(|since| since.boot_ms),
-        renewed_ms: claim.lease.renewed.wall_ms,
-        renewed_boot_ms: claim.lease.renewed.boot_ms,
+        renewed_ms: renewed.map(|renewed| renewed.wall_ms),
+        renewed_boot_ms: renewed
+            .map(|renewed| renewed.boot_ms)
+            .filter(|boot_ms| *boot_ms != Stamp::OTHER_BOOT),
         ttl_ms: claim.lease.ttl_ms,
         force: match claim.force {
             Force::No => None,
@@ -166,11 +204,19 @@ pub fn decode(body: &[u8]) -> Result<Entry, String> {
     let first = lines.next().ok_or("it has no header")?;
     let header: Header<'_> =
         serde_json::from_slice(first).map_err(|error| format!("its header: {error}"))?;
+    if header.last > NUMBER_MAX {
+        return Err("its counter is out of range".to_owned());
+    }
+    let hosts: Vec<Host> = header.hosts.into_iter().map(host).collect();
     let mut claims: Vec<Claim> = Vec::new();
     for line in lines {
         let line: ClaimLine<'_> =
             serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
-        let claim = claim(line)?;
+        let host = hosts.get(line.host).ok_or("a claim names no host")?;
+        let claim = claim(line, host.clone())?;
+        if claim.ticket == 0 || claim.ticket > header.last {
+            return Err("a ticket was never drawn".to_owned());
+        }
         if claims
             .last()
             .is_some_and(|last| last.ticket >= claim.ticket)
@@ -197,8 +243,21 @@ pub fn decode(body: &[u8]) -> Result<Entry, String> {
     })
 }
 
-fn claim(line: ClaimLine<'_>) -> Result<Claim, String> {
+fn host(line: HostLine<'_>) -> Host {
+    Host {
+        name: line.name.into_owned(),
+        machine_id: line.machine_id.map(Cow::into_owned),
+        boot_id: line.boot_id.map(Cow::into_owned),
+        pid_namespace: line.pid_namespace,
+    }
+}
+
+fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
     let stamp = |wall_ms, boot_ms| Stamp { wall_ms, boot_ms };
+    let entered = stamp(line.entered_ms, line.entered_boot_ms);
+    let since = line
+        .since_ms
+        .map(|wall| stamp(wall, line.since_boot_ms.unwrap_or(Stamp::OTHER_BOOT)));
     Ok(Claim {
         ticket: line.ticket,
         token: line.token,
@@ -219,21 +278,17 @@ fn claim(line: ClaimLine<'_>) -> Result<Claim, String> {
                 pid,
                 started: line.command_started,
             }),
-            host: Host {
-                name: line.host.into_owned(),
-                machine_id: line.machine_id.map(Cow::into_owned),
-                boot_id: line.boot_id.map(Cow::into_owned),
-                pid_namespace: line.pid_namespace,
-            },
+            host,
             why: line.why.into_owned(),
         },
-        entered: stamp(line.entered_ms, line.entered_boot_ms),
-        since: line
-            .since_ms
-            .map(|wall| stamp(wall, line.since_boot_ms.unwrap_or(0))),
+        entered,
+        since,
         lease: Lease {
             ttl_ms: line.ttl_ms,
-            renewed: stamp(line.renewed_ms, line.renewed_boot_ms),
+            renewed: line.renewed_ms.map_or_else(
+                || since.unwrap_or(entered),
+                |wall| stamp(wall, line.renewed_boot_ms.unwrap_or(Stamp::OTHER_BOOT)),
+            ),
         },
         force: match line.force.as_deref() {
             Some("confirmed") => Force::Confirmed,
