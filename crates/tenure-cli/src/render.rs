@@ -201,6 +201,26 @@ pub(crate) fn say(message: &str) {
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
+/// Whether stdout shows colours: a terminal that can, and nobody who asked for none
+/// (`NO_COLOR`, see no-color.org).
+pub(crate) fn shows_colours() -> bool {
+    use std::io::IsTerminal;
+    std::io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// A word in the colour of the standing that it names: what is free is green, what is held red,
+/// what wants attention yellow.
+pub(crate) fn paint(padded: &str, standing: &str) -> String {
+    let colour = match standing {
+        "free" => 32,
+        "held" => 31,
+        _ => 33,
+    };
+    format!("\x1b[{colour}m{padded}\x1b[0m")
+}
+
 /// Text from a record or a command line, safe for a terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()

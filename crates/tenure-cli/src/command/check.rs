@@ -4,11 +4,10 @@ use super::{Session, finish, shown};
 use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::clean;
 use crate::render::lock::{LockView, age};
+use crate::render::{clean, paint, shows_colours};
 use crate::request;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use tenure::core::Reason;
 use tenure::store::Store;
 
@@ -67,6 +66,9 @@ fn all(session: &Session, id: Option<&str>) -> Result<Vec<LockView>, Failure> {
     names.iter().map(|name| session.view(name, id)).collect()
 }
 
+/// Where the standing stands.
+const STANDING_COLUMN: usize = 1;
+
 /// One line per lock, in columns that fit their content.
 fn table(views: &[LockView]) -> (String, Value) {
     let mut rows =
@@ -105,11 +107,20 @@ fn table(views: &[LockView]) -> (String, Value) {
                 .unwrap_or(0)
         })
         .collect();
+    let colours = shows_colours();
     let mut text = String::new();
-    for row in &rows {
+    for (row, view) in rows
+        .iter()
+        .zip(std::iter::once(None).chain(views.iter().map(Some)))
+    {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padded = format!("{cell:<width$}");
+            match view.filter(|_| colours && column == STANDING_COLUMN) {
+                Some(view) => line.push_str(&paint(&padded, view.standing)),
+                None => line.push_str(&padded),
+            }
+            line.push_str("  ");
         }
         text.push_str(line.trim_end());
         text.push('\n');
