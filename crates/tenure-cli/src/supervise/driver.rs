@@ -331,9 +331,15 @@ impl Running<'_> {
             .map(|number| Event::Ended(End::Signal(number)))
     }
 
-    /// A stop that came only because the terminal was not handed over yet is undone at once.
+    /// A stop that came only because the terminal was not handed over yet is undone at once. And
+    /// only a terminal's stop is ours to share: whoever stops the command alone, by SIGSTOP or
+    /// where there is no terminal, would go on with it alone, and leave us stopped with the lock.
     fn stopped(&mut self, number: i32) -> Option<Event> {
-        if matches!(number, libc::SIGTTIN | libc::SIGTTOU) && self.placement.has_it(self.pid) {
+        let by_terminal = matches!(number, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
+        if !by_terminal || !self.placement.has_terminal() {
+            return None;
+        }
+        if number != libc::SIGTSTP && self.placement.has_it(self.pid) {
             self.send(libc::SIGCONT);
             return None;
         }

@@ -47,6 +47,11 @@ impl Placement {
         !matches!(self, Self::Shared)
     }
 
+    /// Whether there is a terminal that can stop and continue us.
+    pub(super) fn has_terminal(&self) -> bool {
+        !matches!(self, Self::Own)
+    }
+
     /// Gives the terminal to the command's group.
     pub(super) fn give(&self, group: Pid) {
         if let Self::Foreground(terminal) = self {
