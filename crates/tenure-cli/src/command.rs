@@ -158,7 +158,11 @@ impl Session {
 
 /// The answer of a call that a signal ended.
 fn cancelled(phase: &'static str) -> Failure {
-    let number = signals::stop_asked().unwrap_or(libc::SIGTERM);
+    cancelled_by(signals::stop_asked().unwrap_or(libc::SIGTERM), phase)
+}
+
+/// The same for a signal that is known.
+fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     let signal = match number {
         libc::SIGINT => "SIGINT",
         libc::SIGHUP => "SIGHUP",

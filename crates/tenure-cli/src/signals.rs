@@ -30,7 +30,7 @@ use tenure::store::file::{ByteLock, Sleeper, poll_readable};
 /// The two ends of the pipe; -1 until there is one. They are never closed.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 static PIPE_OUT: AtomicI32 = AtomicI32::new(-1);
-/// The last signal that asks this process to end; 0 for none.
+/// The first signal that asked this process to end; 0 for none.
 static STOP: AtomicI32 = AtomicI32::new(0);
 /// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt.
 static SLEEPING: AtomicBool = AtomicBool::new(false);
@@ -40,13 +40,7 @@ static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 /// Signals that end this process, in an orderly way.
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Signals that are passed on to the command.
-const PASSED_ON: [c_int; 5] = [
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGWINCH,
-    libc::SIGTSTP,
-    libc::SIGCONT,
-];
+const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
 
 /// The timer's first and further beats once a signal came while sleeping.
 const BEAT_FIRST: Duration = Duration::from_millis(1);
@@ -75,7 +69,8 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
         let from_kernel = !info.is_null() && unsafe { (*info).si_code } > 0;
         let bytes = [u8::try_from(number).unwrap_or(0), u8::from(from_kernel)];
         if ENDING.contains(&number) {
-            STOP.store(number, Ordering::SeqCst);
+            // The first one is the one that is told.
+            let _ = STOP.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
         }
         // SAFETY: write is async-signal-safe; a full or closed pipe only returns an error, and
         // the bytes live until it returns.
@@ -143,13 +138,17 @@ impl Signals {
         Ok(Self)
     }
 
-    /// Collects also what a command is to be told. Called once there is one.
+    /// Collects also what a command is to be told. Called once there is one. A command in our own
+    /// group is stopped by the terminal together with us, so there the stop keeps its meaning.
     #[allow(
         clippy::unused_self,
         reason = "a value of this type proves that the pipe is there"
     )]
-    pub(crate) fn pass_on(self) {
+    pub(crate) fn pass_on(self, own_group: bool) {
         install_all(&PASSED_ON);
+        if own_group {
+            install_all(&[libc::SIGTSTP]);
+        }
     }
 
     /// The next signal, if one has arrived.
@@ -178,7 +177,7 @@ impl Signals {
     }
 }
 
-/// The last signal that asked this process to end.
+/// The first signal that asked this process to end.
 pub(crate) fn stop_asked() -> Option<c_int> {
     Some(STOP.load(Ordering::SeqCst)).filter(|number| *number != 0)
 }

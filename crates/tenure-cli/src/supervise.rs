@@ -143,10 +143,10 @@ impl Supervision {
     }
 
     fn on_signal(&mut self, number: i32, shared: bool, now: Duration) -> Vec<Action> {
-        if number == libc::SIGINT {
+        // Keys on a shared terminal reach the command by themselves; it decides.
+        if number == libc::SIGINT && !shared {
             self.interrupts += 1;
-            // Keys on a shared terminal reach the command by themselves; it decides.
-            if self.interrupts > 1 && !shared {
+            if self.interrupts > 1 {
                 return vec![Action::Abandon(number)];
             }
         }

@@ -1,6 +1,6 @@
 //! `run`: holds a lock while a command runs.
 
-use super::{Session, cancelled, collect_signals, report_events, superseded, why};
+use super::{Session, cancelled, cancelled_by, collect_signals, report_events, superseded, why};
 use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -125,11 +125,7 @@ fn answer(
     match verdict {
         Ok(Verdict::Command(End::Code(code))) => Ok(Exit::Command(code)),
         Ok(Verdict::Command(End::Signal(number))) => Ok(Exit::DieBy(number)),
-        Ok(Verdict::Signalled(number)) => {
-            let mut failure = cancelled("run");
-            failure.exit = Exit::Signalled(number);
-            Err(failure)
-        }
+        Ok(Verdict::Signalled(number)) => Err(cancelled_by(number, "run")),
         Ok(Verdict::Superseded { by }) => Err(superseded(name, &by)),
         Ok(Verdict::Lost) => Err(Failure::new(
             Exit::LockLost,
@@ -166,8 +162,16 @@ fn find_program(command: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
         .filter(|program| !program.is_empty())
         .ok_or_else(not_found)?;
     if program.as_bytes().contains(&b'/') {
-        // What is wrong with it, the kernel says best.
-        return Ok(PathBuf::from(program));
+        let path = PathBuf::from(program);
+        return match rustix::fs::access(&path, rustix::fs::Access::EXEC_OK) {
+            Ok(()) if path.is_file() => Ok(path),
+            Ok(()) => Err(not_runnable(
+                command,
+                &std::io::ErrorKind::IsADirectory.into(),
+            )),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => Err(not_found()),
+            Err(errno) => Err(not_runnable(command, &errno.into())),
+        };
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     let mut denied = None;
@@ -213,6 +217,8 @@ fn prepare(
         .env("TENURE_TOKEN", token.to_string())
         .env("TENURE_REQUEST_ID", claim.holder.request_id.as_str())
         .env("TENURE_DIR", folder)
+        // The folder is what this run uses, whatever named it.
+        .env_remove("TENURE_STORE")
         .env(holds::VARIABLE, holds::extended(token, folder, name));
     command
 }

@@ -128,7 +128,7 @@ impl<'a> Progress<'a> {
             .map_or(80, |size| usize::from(size.ws_col))
             .max(20);
         let room = width
-            .saturating_sub(3 + place.chars().count())
+            .saturating_sub(6 + place.chars().count())
             .max(width / 3);
         let mut line: String = holder.chars().take(room).collect();
         if line.len() < holder.len() {
@@ -136,18 +136,25 @@ impl<'a> Progress<'a> {
             line.push('…');
         }
         line.push_str(place);
-        let line: String = line.chars().take(width - 3).collect();
+        // Room for the two characters that Ctrl-C leaves.
+        let line: String = line.chars().take(width - 6).collect();
         let _ = std::io::stderr()
             .lock()
             .write_all(format!("\r\x1b[K{spinner} {line}").as_bytes());
     }
 }
 
+/// Whether the terminal is ours to draw on: a job in the background leaves the prompt alone.
+fn in_foreground() -> bool {
+    rustix::termios::tcgetpgrp(std::io::stderr())
+        .is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
 impl Observer for Progress<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
         let now = instant();
         if self.mode == Mode::Unknown {
-            self.mode = if std::io::stderr().is_terminal() {
+            self.mode = if std::io::stderr().is_terminal() && in_foreground() {
                 Mode::Terminal
             } else {
                 Mode::Lines

@@ -32,6 +32,9 @@ use tenure::store::file::{FileStore, Seat, poll_readable};
 /// themselves, and within the 64 descriptors that a process has without growing its table.
 const BEACON_FD_MIN: i32 = 57;
 
+/// The lowest number where that is not to be had.
+const BEACON_FD_LOW: i32 = 3;
+
 /// How long work lasts before news of the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
 
@@ -63,6 +66,8 @@ struct Running<'a> {
     supervision: Supervision,
     began: Instant,
     news: Option<OwnedFd>,
+    /// News was opened, or there is none to be had.
+    watches: bool,
     next_renewal: Instant,
     /// The leader is gone and its group is looked at again and again.
     watching_group: bool,
@@ -78,6 +83,8 @@ impl Driver<'_> {
         }
         let child = {
             let beacon = fcntl_dupfd_cloexec(self.seat.beacon(), BEACON_FD_MIN)
+                // A process that may open only a few files has no such numbers.
+                .or_else(|_| fcntl_dupfd_cloexec(self.seat.beacon(), BEACON_FD_LOW))
                 .map_err(|errno| SpawnError(errno.into()))?;
             fcntl_setfd(&beacon, FdFlags::empty()).map_err(|errno| SpawnError(errno.into()))?;
             command.spawn().map_err(SpawnError)?
@@ -90,7 +97,7 @@ impl Driver<'_> {
         placement.give(pid);
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
-        self.signals.pass_on();
+        self.signals.pass_on(placement.own_group());
         let named = self.store.name_command(
             self.seat,
             Process {
@@ -105,6 +112,7 @@ impl Driver<'_> {
             placement,
             began,
             news: None,
+            watches: false,
             next_renewal: began + self.interval(),
             watching_group: false,
         };
@@ -166,12 +174,13 @@ impl Running<'_> {
         if self.watching_group {
             until = until.min(now + GROUP_LOOK);
         }
-        if self.news.is_none() && !self.supervision.is_ending() {
-            if since < NEWS_AFTER {
-                until = until.min(self.began + NEWS_AFTER);
-            } else {
+        if !self.watches && !self.supervision.is_ending() {
+            if since >= NEWS_AFTER {
+                // Looking may begin an end, with times of its own; so the loop begins anew.
                 self.open_news();
+                return None;
             }
+            until = until.min(self.began + NEWS_AFTER);
         }
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
         fds.extend(self.news.as_ref().map(AsFd::as_fd));
@@ -207,6 +216,7 @@ impl Running<'_> {
     fn open_news(&mut self) {
         // Without it a cancel is noticed at the next renewal.
         self.news = self.driver.store.news(self.driver.seat).ok();
+        self.watches = true;
         // What came before it was opened is looked at now. A look may begin an end; it is never
         // an end itself, so there is no verdict to miss.
         let _ = self.look_at_lock();
@@ -331,17 +341,25 @@ impl Running<'_> {
             .map(|number| Event::Ended(End::Signal(number)))
     }
 
-    /// A stop that came only because the terminal was not handed over yet is undone at once. And
-    /// only a terminal's stop is ours to share: whoever stops the command alone, by SIGSTOP or
-    /// where there is no terminal, would go on with it alone, and leave us stopped with the lock.
+    /// Only a stop that reached the command's own foreground group is passed on to us. In a group
+    /// that we share, the terminal has stopped us as well; and whoever stops the command alone, by
+    /// SIGSTOP or where there is no terminal, will go on with it alone, and would leave us stopped
+    /// with the lock.
     fn stopped(&mut self, number: i32) -> Option<Event> {
-        let by_terminal = matches!(number, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-        if !by_terminal || !self.placement.has_terminal() {
+        let reads_or_writes = matches!(number, libc::SIGTTIN | libc::SIGTTOU);
+        if !(number == libc::SIGTSTP || reads_or_writes) || !self.placement.hands_over() {
             return None;
         }
-        if number != libc::SIGTSTP && self.placement.has_it(self.pid) {
-            self.send(libc::SIGCONT);
-            return None;
+        // It wanted the terminal before it was handed over, or after `fg` of a job that was
+        // running, of which nobody tells us: now it has it.
+        if reads_or_writes {
+            if self.placement.has_it(getpgrp()) {
+                self.placement.give(self.pid);
+            }
+            if self.placement.has_it(self.pid) {
+                self.send(libc::SIGCONT);
+                return None;
+            }
         }
         Some(Event::Stopped(number))
     }

@@ -8,6 +8,7 @@
 //! - No terminal: a group of its own, so that all of it can be ended together.
 
 use crate::signals;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, getpgrp, getpid};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use std::io::{stderr, stdin, stdout};
@@ -32,7 +33,7 @@ impl Placement {
         let terminals: Vec<BorrowedFd<'_>> = all.into_iter().filter(|fd| isatty(fd)).collect();
         // A terminal that is not our session's own cannot send us anything.
         let Some(foreground) = terminals.iter().find_map(|fd| tcgetpgrp(fd).ok()) else {
-            return Self::Own;
+            return Self::without_descriptors();
         };
         let same = terminals.len() == all.len() && same_terminal(&all);
         let leads = getpgrp() == getpid() && foreground == getpgrp();
@@ -42,14 +43,24 @@ impl Placement {
         }
     }
 
+    /// None of the three is our terminal. There may be one all the same, and the command may open
+    /// it by name; in a group of its own it would be stopped for that.
+    fn without_descriptors() -> Self {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        match rustix::fs::open("/dev/tty", flags, Mode::empty()) {
+            Ok(_) => Self::Shared,
+            Err(_) => Self::Own,
+        }
+    }
+
     /// Whether the command leads a group.
     pub(super) fn own_group(&self) -> bool {
         !matches!(self, Self::Shared)
     }
 
-    /// Whether there is a terminal that can stop and continue us.
-    pub(super) fn has_terminal(&self) -> bool {
-        !matches!(self, Self::Own)
+    /// Whether the terminal is handed to the command.
+    pub(super) fn hands_over(&self) -> bool {
+        matches!(self, Self::Foreground(_))
     }
 
     /// Gives the terminal to the command's group.

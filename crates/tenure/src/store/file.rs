@@ -96,6 +96,10 @@ pub struct Seat {
     name: LockName,
     ticket: u64,
     opened: Opened,
+    /// The beacon's own open file. A command inherits this one, and locks belong to the open
+    /// file: were the guard taken on it too, a supervisor killed in the middle of a change would
+    /// leave the guard with its command.
+    beacon: Option<Opened>,
     file: String,
     /// Taken for the length of a change. The guard byte belongs to the open file, and so keeps
     /// out every other caller, but not a second thread with this same seat.
@@ -113,9 +117,10 @@ impl Seat {
         &self.name
     }
 
-    /// The descriptor that carries the beacon. A command that inherits a copy keeps it lit.
+    /// The descriptor that carries the beacon. A command that inherits a copy keeps it lit, and
+    /// gets nothing else by it.
     pub fn beacon(&self) -> BorrowedFd<'_> {
-        self.opened.fd.as_fd()
+        self.beacon.as_ref().unwrap_or(&self.opened).fd.as_fd()
     }
 }
 
@@ -463,6 +468,25 @@ fn somebody_is_lit(opened: &Opened) -> bool {
     bytes::probe_tickets(opened.fd.as_fd()) == Ok(true)
 }
 
+/// Lights the beacon of a new ticket, on an open file of its own. Called with the guard held.
+fn light(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<Opened, StoreError> {
+    let failed = |source| StoreError::Io {
+        place: folder.path_of(file).display().to_string(),
+        doing: "lighting the beacon of a new claim",
+        source,
+    };
+    let beacon = folder
+        .open_file(file, Access::Write)?
+        .filter(|beacon| beacon.is_same(opened))
+        .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+    let byte = Byte::of_ticket(ticket);
+    match bytes::try_lock(beacon.fd.as_fd(), byte, Mode::Exclusive) {
+        Ok(true) => Ok(beacon),
+        Ok(false) => Err(failed(std::io::ErrorKind::AddrInUse.into())),
+        Err(errno) => Err(failed(errno.into())),
+    }
+}
+
 /// Lets go of the guard.
 fn release(opened: &Opened) {
     // Letting go of a byte of an open file cannot fail, and if it did, closing would do it.
@@ -571,19 +595,17 @@ impl Store for FileStore {
             &mut events,
         );
         let place_made = NewPlace::of(&entering, kind);
-        if let Some(made) = place_made.as_ref().filter(|made| made.beacon) {
+        let beacon = match place_made.as_ref().filter(|made| made.beacon) {
             // Before the write: from its first visible instant on, a claim's beacon is lit.
-            let byte = Byte::of_ticket(made.ticket);
-            let taken = bytes::try_lock(opened.fd.as_fd(), byte, Mode::Exclusive);
-            if taken != Ok(true) {
-                release(&opened);
-                return Err(StoreError::Io {
-                    place: place(),
-                    doing: "locking the byte of a new ticket",
-                    source: taken.map_or_else(Into::into, |_| std::io::ErrorKind::AddrInUse.into()),
-                });
-            }
-        }
+            Some(made) => match light(guarded.folder, &file, &opened, made.ticket) {
+                Ok(beacon) => Some(beacon),
+                Err(error) => {
+                    release(&opened);
+                    return Err(error);
+                }
+            },
+            None => None,
+        };
         if place_made.is_some() || !events.is_empty() {
             guarded.commit(&file, &opened, &snapshot, &entry)?;
         }
@@ -596,6 +618,7 @@ impl Store for FileStore {
                 name: name.clone(),
                 ticket: made.ticket,
                 opened,
+                beacon,
                 file,
                 turn: Mutex::default(),
             }),
@@ -681,7 +704,7 @@ impl Store for FileStore {
         // Explicitly, for a daemon that the command left behind may keep a copy of the
         // descriptor. Also after an error: the claim then stands in the list as a dead one, which
         // the next caller sweeps.
-        let _ = bytes::unlock(seat.opened.fd.as_fd(), Byte::of_ticket(seat.ticket));
+        let _ = bytes::unlock(seat.beacon(), Byte::of_ticket(seat.ticket));
         left.map(|(left, _)| left)
     }
 

@@ -43,6 +43,13 @@ pub(super) struct Opened {
     inode: (u64, u64),
 }
 
+impl Opened {
+    /// Whether both are the same file.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.inode == other.inode
+    }
+}
+
 impl Folder {
     /// Opens the folder; makes it (0700, parents too) if `create` says so. `None` if it is not
     /// there and need not be.

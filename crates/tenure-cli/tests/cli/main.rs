@@ -1,0 +1,21 @@
+//! The binary as its callers meet it: every verb, flag and exit code, driven as a process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod arguments;
+mod configuration;
+mod detached;
+mod environment;
+mod force;
+mod passing_on;
+mod reading;
+mod signals;
+mod streams;
+mod waiting;

@@ -1,0 +1,445 @@
+//! `check`, `list` and `clean`: they say how things are, create nothing, and need no rights that
+//! looking does not need.
+
+use crate::support::{Answer, Scene, answer, is_root};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Every file below a folder with its content and time of change.
+fn inventory(folder: &Path) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
+    let mut found: Vec<_> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|item| {
+            let item = item.unwrap();
+            let changed = item.metadata().unwrap().modified().unwrap();
+            let name = item.file_name().to_string_lossy().into_owned();
+            (name, fs::read(item.path()).unwrap_or_default(), changed)
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// The program as another user, who may look and not write.
+fn as_nobody(scene: &Scene, words: &[&str]) -> Answer {
+    // The program itself may lie where nobody else can go.
+    let copy = scene.path("tenure-copy");
+    if !copy.exists() {
+        fs::copy(crate::support::TENURE, &copy).unwrap();
+    }
+    for (path, mode) in [(scene.root(), 0o755), (copy.as_path(), 0o755)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = scene.program("setpriv");
+    command
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(copy)
+        .args(words)
+        .current_dir("/");
+    answer(&mut command)
+}
+
+#[test]
+fn looking_at_what_nobody_uses_creates_nothing() {
+    let scene = Scene::new();
+    let before = inventory(scene.root());
+    for words in [
+        &["check", "x"][..],
+        &["check"],
+        &["list"],
+        &["wait", "x"],
+        &["clean"],
+        &["clean", "--dry-run"],
+        &["release", "x"],
+    ] {
+        let _ = scene.run(words).expect(0, &format!("{words:?}"));
+    }
+    let _ = scene.run(["heartbeat", "x"]).expect(80, "nothing to renew");
+    assert_eq!(inventory(scene.root()), before, "not even the folder");
+}
+
+#[test]
+fn looking_at_a_held_lock_changes_nothing() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    let before = inventory(&scene.locks());
+    for words in [
+        &["check", "x"][..],
+        &["check"],
+        &["list"],
+        &["wait", "x", "-n"],
+        &["clean", "--dry-run"],
+        &["check", "x", "--output", "yaml"],
+    ] {
+        let _ = scene.run(words);
+    }
+    assert_eq!(inventory(&scene.locks()), before, "the record is as it was");
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn check_answers_by_its_code() {
+    let scene = Scene::new();
+    let answer = scene
+        .run(["check", "x"])
+        .expect(0, "a name that nobody uses is free");
+    assert_eq!(answer.stdout(), "x is free\n");
+    let holder = scene.hold("x", ["--why", "moving the data"]);
+    let answer = scene.run(["check", "x"]).expect(4, "held");
+    for fact in [
+        &format!("PID {}", holder.pid()),
+        "tester@",
+        "moving the data",
+        "ago",
+    ] {
+        assert!(
+            answer.stderr().contains(fact),
+            "`{fact}`: {}",
+            answer.said()
+        );
+    }
+    let _ = scene.run(["check"]).expect(4, "one of all is held");
+    let _ = scene.run(["check", "y"]).expect(0, "another one is not");
+    let _ = holder.open().expect(0, "the holder");
+    let _ = scene.run(["check"]).expect(0, "all of them are free");
+    fs::write(scene.locks().join("bad.tenure"), "no record\n").unwrap();
+    let answer = scene
+        .run(["check", "bad"])
+        .expect(4, "unreadable is not free");
+    assert!(
+        answer.stderr().contains("bad.tenure"),
+        "the file is named: {}",
+        answer.said()
+    );
+}
+
+#[test]
+fn check_knows_its_own_by_the_request_id() {
+    let scene = Scene::new();
+    let words = ["acquire", "x", "--owner", "none", "--request-id", "r"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let _ = scene.run(["check", "x"]).expect(4, "somebody's");
+    let _ = scene
+        .run(["check", "x", "--request-id", "other"])
+        .expect(4, "somebody else's");
+    let answer = scene
+        .run(["check", "x", "--request-id", "r"])
+        .expect(0, "mine");
+    assert!(answer.stdout().contains("held by you"), "{}", answer.said());
+}
+
+#[test]
+fn a_lock_that_a_dead_holder_left_is_free_and_says_who_it_was() {
+    let scene = Scene::new();
+    let owner = crate::support::Started::new(scene.program("sleep").arg("600"));
+    let pid = owner.pid().to_string();
+    let _ = scene
+        .run(["acquire", "x", "--owner", &pid])
+        .expect(0, "acquired");
+    drop(owner);
+    let answer = scene
+        .run(["check", "x"])
+        .expect(0, "free for whoever comes");
+    assert!(
+        answer.stdout().contains("free") && answer.stdout().contains(&pid),
+        "{}",
+        answer.said()
+    );
+    assert_eq!(scene.standing("x"), "stale", "programs see the difference");
+    let answer = scene
+        .run(["run", "-n", "x", "--", "true"])
+        .expect(0, "taken over");
+    assert!(
+        answer.stderr().contains("took over") && answer.stderr().contains(&pid),
+        "the next one is told: {}",
+        answer.said()
+    );
+}
+
+#[test]
+fn list_shows_every_lock_in_columns() {
+    let scene = Scene::new();
+    assert_eq!(scene.run(["list"]).stdout(), "no locks\n");
+    let _ = scene
+        .run(["run", "free-one", "--", "true"])
+        .expect(0, "a lock that was used");
+    let holder = scene.hold("held-one", ["--why", "moving the data"]);
+    let words = ["acquire", "detached-one", "--owner", "none", "--ttl", "2h"];
+    let _ = scene.run(words).expect(0, "a detached hold");
+    let text = scene.run(["list"]).expect(0, "a list").stdout();
+    let lines: Vec<_> = text.lines().collect();
+    let names: Vec<_> = lines
+        .iter()
+        .map(|line| line.split_whitespace().next().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["NAME", "detached-one", "free-one", "held-one"],
+        "sorted: {text}"
+    );
+    let standing = lines[0].find("STANDING").unwrap();
+    for line in &lines[1..] {
+        assert_ne!(
+            line.as_bytes()[standing],
+            b' ',
+            "the columns are in line: {text}"
+        );
+        assert_eq!(
+            line.as_bytes()[standing - 1],
+            b' ',
+            "the columns are in line: {text}"
+        );
+    }
+    assert!(lines[1].contains("2h"), "the ttl: {text}");
+    assert!(lines[3].contains("moving the data"), "why: {text}");
+    let _ = holder.open().expect(0, "the holder");
+}
+
+/// The header stands at the left edge like every other line, and on the same stream.
+#[test]
+fn check_of_all_locks_shows_the_same_table_whatever_its_code() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    let answer = scene.run(["check"]).expect(4, "one is held");
+    let said = answer.stderr() + &answer.stdout();
+    let header = said
+        .lines()
+        .find(|line| line.contains("STANDING"))
+        .expect("a header");
+    assert!(
+        header.starts_with("NAME"),
+        "the columns are in line: {said}"
+    );
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn a_broken_lock_does_not_hide_the_others() {
+    let scene = Scene::new();
+    let _ = scene.run(["run", "good", "--", "true"]).expect(0, "a lock");
+    fs::write(scene.locks().join("torn.tenure"), "no record\n").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", scene.locks().join("planted.tenure")).unwrap();
+    fs::create_dir(scene.locks().join("folder.tenure")).unwrap();
+    for name in [
+        "not a name.tenure",
+        "README",
+        ".hidden.tenure",
+        "good.tenure.bak",
+    ] {
+        fs::write(scene.locks().join(name), "").unwrap();
+    }
+    let answer = scene.run(["list"]);
+    let text = answer.stdout();
+    assert!(
+        text.contains("good"),
+        "the good one is listed: {}",
+        answer.said()
+    );
+    assert!(text.contains("torn"), "the torn one too: {}", answer.said());
+    assert!(
+        !text.contains("hidden") && !text.contains("README"),
+        "strangers are not: {text}"
+    );
+    assert!(
+        !text.contains("root:"),
+        "and a planted link is not followed: {text}"
+    );
+}
+
+#[test]
+fn clean_says_what_it_would_remove_and_then_removes_it() {
+    let scene = Scene::new();
+    let _ = scene
+        .run(["run", "unused", "--", "true"])
+        .expect(0, "a lock that was used");
+    let token = |scene: &Scene| -> u64 {
+        let answer = scene.run(["run", "unused", "--", "sh", "-c", "echo $TENURE_TOKEN"]);
+        answer.stdout().trim().parse().expect("a token")
+    };
+    let before = token(&scene);
+    let words = ["acquire", "silent", "--owner", "none", "--ttl", "1ms"];
+    let _ = scene.run(words).expect(0, "a hold that runs out");
+    let holder = scene.hold("busy", ["-q"]);
+    crate::support::eventually("the hold to run out", || {
+        scene.standing("silent") == "stale"
+    });
+    let files = inventory(&scene.locks());
+    let dry = scene.run(["clean", "--dry-run"]).expect(0, "a dry run");
+    assert_eq!(
+        inventory(&scene.locks()),
+        files,
+        "a dry run removes nothing"
+    );
+    let wet = scene.run(["clean"]).expect(0, "a real one");
+    assert_eq!(
+        dry.stdout().replace("would remove", "removed"),
+        wet.stdout(),
+        "it was announced as it came"
+    );
+    let names: Vec<_> = inventory(&scene.locks())
+        .into_iter()
+        .map(|file| file.0)
+        .collect();
+    assert!(
+        names.contains(&"busy.tenure".to_owned()),
+        "what is held stays: {names:?}"
+    );
+    for gone in ["unused.tenure", "silent.tenure"] {
+        assert!(
+            !names.contains(&gone.to_owned()),
+            "{gone} is gone: {names:?}"
+        );
+    }
+    assert!(token(&scene) > before, "tokens go on rising");
+    let _ = holder.open().expect(0, "the holder was not disturbed");
+}
+
+#[test]
+fn looking_needs_no_right_to_write() {
+    let scene = Scene::new();
+    let _ = scene
+        .run(["run", "free", "--", "true"])
+        .expect(0, "a lock that was used");
+    let holder = scene.hold("held", ["-q"]);
+    let file = |name: &str| scene.locks().join(format!("{name}.tenure"));
+    for (path, mode) in [
+        (file("free"), 0o444),
+        (file("held"), 0o444),
+        (scene.locks(), 0o555),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let look = |words: &[&str]| {
+        if is_root() {
+            as_nobody(&scene, words)
+        } else {
+            scene.run(words)
+        }
+    };
+    let _ = look(&["check", "free"]).expect(0, "free");
+    let _ = look(&["check", "held"]).expect(4, "held, and a stranger sees by whom");
+    let list = look(&["list"]).expect(0, "a list");
+    assert!(
+        list.stdout().contains(&holder.pid().to_string()),
+        "{}",
+        list.said()
+    );
+    let _ = look(&["wait", "held", "-w", "100ms"]).expect(4, "held");
+    let waits = look(&["wait", "free"]).expect(0, "free");
+    assert_eq!(waits.stdout(), "free is free\n");
+    // A folder that cannot be written to is no folder to take a lock in.
+    let _ = look(&["run", "new", "--", "echo", "ran"]).expect(7, "no right to write");
+    fs::set_permissions(scene.locks(), fs::Permissions::from_mode(0o755)).unwrap();
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn what_may_not_be_read_is_an_error_and_not_free() {
+    if !is_root() {
+        // Everybody else is the owner of what the test makes.
+        return;
+    }
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    fs::set_permissions(scene.locks(), fs::Permissions::from_mode(0o755)).unwrap();
+    for words in [
+        &["check", "x"][..],
+        &["wait", "x", "-n"],
+        &["run", "-n", "x", "--", "true"],
+    ] {
+        let answer = as_nobody(&scene, words).expect(7, &format!("{words:?}"));
+        assert_eq!(answer.stdout(), "", "nothing is promised");
+    }
+    let answer = as_nobody(&scene, &["clean", "--output", "json"]);
+    assert_ne!(
+        answer.status().code(),
+        Some(0),
+        "a clean that could not look is no success: {}",
+        answer.said()
+    );
+    fs::set_permissions(scene.locks(), fs::Permissions::from_mode(0o700)).unwrap();
+    let _ = as_nobody(&scene, &["check", "x"]).expect(7, "a folder that is closed to us");
+    let _ = as_nobody(&scene, &["list"]).expect(7, "a folder that is closed to us");
+    let _ = holder.open().expect(0, "the holder");
+}
+
+/// Text that comes from somebody else's record is shown, and does nothing to the terminal.
+#[test]
+fn hostile_text_in_a_record_is_cleaned() {
+    let scene = Scene::new();
+    let nasty = "\u{1b}[31mred\u{1b}]0;title\u{7}\nfree: nothing is held\r\u{8}\u{9b}2J\ttab";
+    let mut command = scene.tenure(["acquire", "x", "--owner", "none", "--why", nasty]);
+    let answer = answer(command.env("USER", nasty)).expect(0, "acquired");
+    let texts = [
+        answer.stdout(),
+        scene.run(["check", "x"]).stderr(),
+        scene.run(["list"]).stdout(),
+        scene.run(["run", "-n", "x", "--", "true"]).stderr(),
+        scene
+            .run(["run", "-w", "100ms", "x", "--", "true"])
+            .stderr(),
+        scene.run(["wait", "-w", "100ms", "x"]).stderr(),
+        scene.run(["release", "x"]).stderr(),
+        scene.run(["heartbeat", "x"]).stderr(),
+    ];
+    for text in &texts {
+        let bad: Vec<_> = text
+            .chars()
+            .filter(|c| c.is_control() && *c != '\n')
+            .collect();
+        assert_eq!(bad, [], "no control character is left in: {text:?}");
+        assert!(
+            !text.lines().any(|line| line.starts_with("free:")),
+            "and no line that the record made up: {text}"
+        );
+    }
+    for words in [
+        ["check", "x", "--output", "json"],
+        ["list", "--output", "json", "-q"],
+    ] {
+        let text = scene.run(words).stdout();
+        assert!(
+            !text.contains('\u{1b}'),
+            "documents carry it as text: {text}"
+        );
+    }
+}
+
+/// A right-to-left override makes a terminal show other words than are there.
+#[test]
+fn text_that_would_be_shown_in_another_order_is_cleaned() {
+    let scene = Scene::new();
+    let nasty = "a\u{202e}b\u{2066}c\u{200e}d\u{2028}e";
+    let words = ["acquire", "x", "--owner", "none", "--why", nasty];
+    let _ = scene.run(words).expect(0, "acquired");
+    let shown = scene.run(["check", "x"]).stderr() + &scene.run(["list"]).stdout();
+    for bad in ['\u{202e}', '\u{2066}', '\u{2028}'] {
+        assert!(!shown.contains(bad), "{bad:?} is not shown: {shown:?}");
+    }
+}
+
+#[test]
+fn long_reasons_are_cut() {
+    let scene = Scene::new();
+    let long = "word ".repeat(10_000);
+    let words = ["acquire", "x", "--owner", "none", "--why", &long];
+    let _ = scene.run(words).expect(0, "acquired");
+    let said = scene.run(["check", "x"]).stderr();
+    assert!(said.len() < 1_000, "{} bytes", said.len());
+    assert!(said.contains('…'), "and it shows: {said}");
+}
+
+#[test]
+fn people_without_a_name_are_named_by_their_user() {
+    let scene = Scene::new();
+    let mut command: Command = scene.tenure(["acquire", "x", "--owner", "none"]);
+    let _ = answer(command.env_remove("USER")).expect(0, "acquired");
+    let actor = scene.check("x")["holder"]["actor"].clone();
+    assert!(
+        actor.as_str().is_some_and(|actor| !actor.is_empty()),
+        "{actor}"
+    );
+}

@@ -1,0 +1,1265 @@
+//! The real binary is killed at each of its system calls in turn, and the next caller has to go
+//! on alone.
+//!
+//! # How the points are found
+//! Each transition runs once under `strace`, and the calls of that trace are the points: the
+//! third `fcntl`, the second `pwrite64`. Then it runs again for each of them on a fresh copy of
+//! the same state, and `strace` sends SIGKILL as the call is entered, so that it is not carried
+//! out any more. What is seen afterwards is the state between two calls, for all pairs of them.
+//!
+//! # Which points are left out
+//! - A call that nobody else can notice (memory, signal dispositions: [`is_private`]) leaves the
+//!   state as it was, so being killed after it is being killed before it; of a row of such calls
+//!   one point is kept. Calls that only read are not left out.
+//! - Before the folder of locks is opened nothing can have happened to it; of those points (the
+//!   loader, the arguments) every [`SAMPLE`]th is kept. From that call to the last one of the
+//!   process all are tried.
+//!
+//! `strace` runs without `-f`: it counts the calls of each process by itself, and with `-f` the
+//! third `openat` of the command would be struck as well as that of the program. The one instant
+//! that this leaves out, between fork and exec, has a test of its own.
+//!
+//! # What holds afterwards
+//! The command keeps a file locked with flock(2), of which the program knows nothing, and lives
+//! until the test lets it end. So a supervisor that was killed after the spawn always leaves a
+//! command at work, and whoever comes next must neither start beside it nor be kept from learning
+//! that the lock is held. Once nobody is left, the next caller gets the lock, with a higher
+//! token than any before, and nothing stays in the folder but what belongs there.
+//!
+//! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
+//! go of the highest one first, and the witness has to be gone before the copy of the beacon is.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what it expects by failing, and its figures are for reading"
+)]
+
+mod support_crash;
+
+use crate::support_crash::{
+    Answer, Fault, NAME, OVERLAP, Process, SOON, Site, Started, children_of, eventually, need,
+    was_killed, word,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ChildStdin, Command};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tenure::clock::instant;
+
+/// Of the points before the folder of locks is opened, one in so many is tried.
+const SAMPLE: usize = 10;
+
+/// How many points are tried at once.
+const WORKERS: usize = 2;
+
+/// How long a supervisor that is to be killed with its command at work may take to get there.
+const STRIKE: Duration = Duration::from_secs(3);
+
+/// How soon somebody who does not wait has to know that the lock is held. The program's own
+/// patience with a change under way is 5 s.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// The request ids of the detached hold that stands in the way, and of the call that is killed.
+const FIRST: &str = "first-1";
+const STRUCK: &str = "struck-1";
+
+/// Works under the witness until its input ends: says its token, who started it, and who it is.
+const WORK: &str = r#"exec 200>>"$0"; flock -n 200 || { echo refused; exit 97; }
+echo "$TENURE_TOKEN $PPID $$"; exec cat >/dev/null 2>&1"#;
+
+/// Works under the witness for a moment.
+const MOMENT: &str = r#"exec 200>>"$0"; flock -n 200 || { echo refused; exit 97; }
+echo "$TENURE_TOKEN""#;
+
+/// A transition.
+struct Transition {
+    name: &'static str,
+    /// What stands in the folder before.
+    before: Before,
+    /// Who stands in the way, alive.
+    behind: Behind,
+    verb: Verb,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// There is no folder.
+    Nothing,
+    /// The lock was used and is free.
+    Free,
+    /// A holder and a waiter were killed.
+    Dead,
+    /// The test holds it by `acquire`.
+    Held,
+    /// The same, with so much said about it that two claims do not fit into a small slot.
+    HeldAtLength,
+    /// It was used and cleaned away, and used again.
+    Cleaned,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Nobody,
+    /// A run, which ends once the transition waits.
+    Run,
+    /// A detached hold, which is released once the transition waits.
+    Detached,
+    /// A detached hold, which stays.
+    DetachedForGood,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Run,
+    /// With a lease so short that it is renewed all the time.
+    RunRenewing,
+    /// With a reason so long that the list outgrows its slot.
+    RunAtLength,
+    /// `--wait 50ms` behind somebody who stays.
+    RunGivingUp,
+    /// `--force`: asks the holder to stop.
+    RunForcing,
+    Acquire,
+    AcquireForcing,
+    Release,
+    Heartbeat,
+    Clean,
+}
+
+impl Verb {
+    fn is_run(self) -> bool {
+        matches!(
+            self,
+            Self::Run
+                | Self::RunRenewing
+                | Self::RunAtLength
+                | Self::RunGivingUp
+                | Self::RunForcing
+        )
+    }
+
+    fn words(self, site: &Site) -> Vec<String> {
+        let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let me = std::process::id().to_string();
+        let mut words: Vec<String> = match self {
+            Self::Run => own(&["run", NAME, "--wait", "10s"]),
+            Self::RunRenewing => own(&["run", NAME, "--wait", "10s", "--ttl", "60ms"]),
+            Self::RunAtLength => own(&["run", NAME, "--wait", "50ms", "--why", &long()]),
+            Self::RunGivingUp => own(&["run", NAME, "--wait", "50ms"]),
+            Self::RunForcing => own(&["run", NAME, "--wait", "10s", "--force"]),
+            Self::Acquire => {
+                let by = ["--owner", &me, "--request-id", STRUCK, "--wait", "10s"];
+                own(&[&["acquire", NAME, "--output", "json"], &by[..]].concat())
+            }
+            Self::AcquireForcing => {
+                let by = ["--owner", &me, "--request-id", STRUCK, "--force", "--yes"];
+                own(&[&["acquire", NAME, "--output", "json"], &by[..]].concat())
+            }
+            Self::Release => own(&["release", NAME, "--request-id", FIRST, "--output", "json"]),
+            Self::Heartbeat => own(&["heartbeat", NAME, "--request-id", FIRST]),
+            Self::Clean => own(&["clean"]),
+        };
+        if self.is_run() {
+            words.extend(working(WORK, site));
+        }
+        words
+    }
+}
+
+/// The command behind `--`.
+fn working(script: &str, site: &Site) -> Vec<String> {
+    let witness = site.witness();
+    ["--", "bash", "-c", script, word(&witness)]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// As much as is kept of a reason, in the widest letters.
+fn long() -> String {
+    "\u{1f512}".repeat(200)
+}
+
+/// The state that a transition begins with.
+struct Prepared {
+    site: Site,
+    /// The highest token that anybody was shown.
+    token: u64,
+}
+
+impl Before {
+    fn prepare(self) -> Result<Prepared, Fault> {
+        let site = Site::new();
+        let mut token = 0;
+        match self {
+            Self::Nothing => {}
+            Self::Free => token = next(&site, 0)?,
+            Self::Dead => token = leave_dead_claims(&site)?,
+            Self::Held => token = hold(&site, "held by the test")?,
+            Self::HeldAtLength => token = hold(&site, &long())?,
+            Self::Cleaned => {
+                next(&site, 0)?;
+                let answer = site.call(["clean"])?;
+                crate::ensure!(answer.is(0), "clean failed: {answer}");
+                token = next(&site, 0)?;
+            }
+        }
+        Ok(Prepared { site, token })
+    }
+}
+
+/// Takes the lock in the test's own name.
+fn hold(site: &Site, why: &str) -> Result<u64, Fault> {
+    let me = std::process::id().to_string();
+    let words = ["acquire", NAME, "--owner", &me, "--request-id", FIRST];
+    let more = ["--why", why, "--output", "json"];
+    let answer = site.call(words.into_iter().chain(more))?;
+    crate::ensure!(answer.is(0), "the test did not get the lock: {answer}");
+    token_in(&answer)
+}
+
+/// A run and one that waits behind it, both killed with all that belongs to them.
+fn leave_dead_claims(site: &Site) -> Result<u64, Fault> {
+    let words = Verb::Run.words(site);
+    let mut holder = Process::start_with_input(site.tenure(words.iter().map(String::as_str)));
+    let started = Started::of(holder.line()?)?;
+    let mut waiter = Process::start(site.tenure(words.iter().map(String::as_str)));
+    crate::ensure!(waiter.says("waiting up to")?, "the second run did not wait");
+    waiter.kill(rustix::process::Signal::KILL);
+    waiter.wait()?;
+    holder.kill(rustix::process::Signal::KILL);
+    holder.wait()?;
+    // The command ends with its input, and is gone once its output is closed.
+    holder.end_input();
+    eventually("the end of the command", || {
+        !std::path::Path::new(&format!("/proc/{}", started.command)).exists()
+    })?;
+    Ok(started.token)
+}
+
+fn token_in(answer: &Answer) -> Result<u64, Fault> {
+    serde_json::from_str::<serde_json::Value>(&answer.out)
+        .ok()
+        .and_then(|document| document["data"]["token"].as_u64())
+        .ok_or_else(|| format!("no token in the answer: {answer}"))
+}
+
+/// The caller who comes next. It waits for 5 s at most.
+struct Next(Process);
+
+impl Next {
+    fn start(site: &Site) -> Self {
+        let words = ["run", NAME, "--wait", "5s"].map(str::to_owned);
+        let command = working(MOMENT, site);
+        let words = words.iter().chain(&command).map(String::as_str);
+        Self(Process::start(site.tenure(words)))
+    }
+
+    /// It stands in the queue, for there is somebody it has to wait for.
+    fn waits(&mut self, whom: &str) -> Result<(), Fault> {
+        if self.0.says("waiting up to")? {
+            return Ok(());
+        }
+        let line = self.0.line()?;
+        let status = self.0.wait()?;
+        Err(format!(
+            "the next caller did not wait for {whom}: it said {line:?} and ended with {status}"
+        ))
+    }
+
+    /// It gets the lock, with a token above `above`.
+    fn works(self, above: u64) -> Result<u64, Fault> {
+        let answer = self.0.answer()?;
+        crate::ensure!(
+            !answer.is(OVERLAP),
+            "the next caller's command started beside another one: {answer}"
+        );
+        crate::ensure!(
+            answer.is(0),
+            "the next caller did not get the lock: {answer}"
+        );
+        let token = answer
+            .out
+            .trim()
+            .parse()
+            .map_err(|_| format!("the next caller had no token: {answer}"))?;
+        crate::ensure!(
+            token > above,
+            "the next caller's token {token} is not above {above}, which was shown before"
+        );
+        Ok(token)
+    }
+}
+
+/// Lets the next caller work on a lock that nobody is said to have, and looks around afterwards.
+fn next(site: &Site, above: u64) -> Result<u64, Fault> {
+    let token = Next::start(site).works(above)?;
+    all_is_quiet(site)?;
+    Ok(token)
+}
+
+/// Nobody has the lock, and nothing lies about.
+fn all_is_quiet(site: &Site) -> Result<(), Fault> {
+    let standing = site.check()?;
+    crate::ensure!(
+        standing.code == 0 && standing.word == "free" && standing.queue.is_empty(),
+        "the lock is not free after all have left: {standing:?}"
+    );
+    let lock = format!("{NAME}.tenure");
+    let strange: Vec<String> = site
+        .files()
+        .into_iter()
+        // The second kind remembers the numbers of locks that were cleaned away.
+        .filter(|file| *file != lock && !file.starts_with(".floor."))
+        .collect();
+    crate::ensure!(
+        strange.is_empty(),
+        "something was left behind in the folder: {strange:?}"
+    );
+    Ok(())
+}
+
+/// Who stands in the way.
+struct Blocker {
+    run: Option<Process>,
+    detached: bool,
+}
+
+impl Blocker {
+    fn start(behind: Behind, site: &Site, seen: &mut u64) -> Result<Self, Fault> {
+        let mut run = None;
+        if behind == Behind::Run {
+            let words = Verb::Run.words(site);
+            let words = words.iter().map(String::as_str);
+            let mut holder = Process::start_with_input(site.tenure(words));
+            *seen = (*seen).max(Started::of(holder.line()?)?.token);
+            run = Some(holder);
+        }
+        Ok(Self {
+            run,
+            detached: matches!(behind, Behind::Detached | Behind::DetachedForGood),
+        })
+    }
+
+    fn is_there(&self) -> bool {
+        self.run.is_some() || self.detached
+    }
+
+    fn end(&mut self, site: &Site) -> Result<(), Fault> {
+        if let Some(mut run) = self.run.take() {
+            run.end_input();
+            let status = run.wait()?;
+            // Asked to stop, it answers so (79).
+            crate::ensure!(
+                matches!(status.code(), Some(0 | 79)),
+                "the holder before ended with {status}"
+            );
+        }
+        if std::mem::take(&mut self.detached) {
+            let answer = site.call(["release", NAME, "--request-id", FIRST])?;
+            crate::ensure!(answer.is(0), "the hold before was not released: {answer}");
+        }
+        Ok(())
+    }
+}
+
+/// When a call is made in the life of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// Before the folder of locks is opened.
+    Early,
+    /// Until the command has ended, where there is one.
+    Middle,
+    /// Afterwards.
+    Late,
+}
+
+/// One call of the trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Point {
+    call: String,
+    /// Which one of its name.
+    nth: usize,
+    phase: Phase,
+    /// As the trace shows it.
+    shown: String,
+}
+
+/// What is done to the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Injection {
+    /// Nothing; the trace goes to this file.
+    Trace(std::path::PathBuf),
+    /// SIGKILL as the call is entered.
+    Kill(Point),
+    /// The call is not carried out and answers with this error, once.
+    Fail(Point, &'static str),
+}
+
+impl Injection {
+    fn strace(&self) -> Command {
+        let mut strace = Command::new("strace");
+        strace.args(["-qq", "-e", "signal=none"]);
+        match self {
+            Self::Trace(file) => strace.args(["-e", "signal=SIGCHLD", "-o", word(file)]),
+            Self::Kill(point) => strace.args(["-o", "/dev/null"]).args([
+                format!("--trace={}", point.call),
+                format!("--inject={}:signal=KILL:when={}", point.call, point.nth),
+            ]),
+            Self::Fail(point, error) => strace.args(["-o", "/dev/null"]).args([
+                format!("--trace={}", point.call),
+                format!("--inject={}:error={error}:when={}", point.call, point.nth),
+            ]),
+        };
+        strace
+    }
+
+    /// Whether the process is to die with its command at work.
+    fn strikes_at_work(&self) -> bool {
+        matches!(self, Self::Kill(point) if point.phase != Phase::Late)
+    }
+}
+
+/// Whether a call changes nothing that anybody else could notice.
+fn is_private(shown: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "brk",
+        "getgid",
+        "getpid",
+        "gettid",
+        "getuid",
+        "geteuid",
+        "mmap",
+        "mprotect",
+        "munmap",
+        "rt_sigaction",
+        "rt_sigprocmask",
+        "sigaltstack",
+        "sched_getaffinity",
+    ];
+    let name = shown.split('(').next().unwrap_or_default();
+    // A debug build looks before it closes whether the descriptor is still its own.
+    NAMES.contains(&name) || (name == "fcntl" && shown.contains("F_GETFD"))
+}
+
+/// Reads a trace. The first line that names the folder of locks ends the early phase; the first
+/// SIGCHLD begins the late one.
+fn points(trace: &str, locks: &str) -> Vec<Point> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut phase = Phase::Early;
+    let mut found = Vec::new();
+    let mut after_private = false;
+    for shown in trace.lines() {
+        if shown.starts_with("--- SIGCHLD") {
+            phase = phase.max(Phase::Late);
+        }
+        let Some((call, _)) = shown.split_once('(') else {
+            continue;
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        // Strace begins to count after the call that starts the program.
+        if call.is_empty() || !call.chars().all(is_name) || call == "execve" {
+            continue;
+        }
+        if phase == Phase::Early && shown.contains(locks) {
+            phase = Phase::Middle;
+        }
+        let nth = counts.entry(call).or_default();
+        *nth += 1;
+        let kept =
+            phase == Phase::Early || !std::mem::replace(&mut after_private, is_private(shown));
+        if kept {
+            found.push(Point {
+                call: call.to_owned(),
+                nth: *nth,
+                phase,
+                shown: shown.chars().take(110).collect(),
+            });
+        }
+    }
+    found
+}
+
+/// How one try went.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// The process was killed by us.
+    struck: bool,
+    /// Its command was at work then.
+    at_work: bool,
+    /// The process failed, as it should where it was made to.
+    failed: bool,
+}
+
+impl Transition {
+    /// The points of this transition.
+    fn trace(&self, prepared: &Prepared) -> Result<Vec<Point>, Fault> {
+        let file = prepared.site.path("trace");
+        let outcome = self.try_once(prepared, &Injection::Trace(file.clone()))?;
+        crate::ensure!(!outcome.struck, "{}: killed by nobody", self.name);
+        let trace = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+        let found = points(&trace, "/locks");
+        crate::ensure!(
+            found.iter().any(|point| point.phase == Phase::Middle),
+            "{}: the folder of locks is not seen in the trace:\n{trace}",
+            self.name
+        );
+        Ok(found)
+    }
+
+    /// Runs the transition on a copy of its state, does what is to be done to it, and looks what
+    /// the next caller finds.
+    fn try_once(&self, prepared: &Prepared, injection: &Injection) -> Result<Outcome, Fault> {
+        let site = prepared.site.copy();
+        let mut seen = prepared.token;
+        let mut blocker = Blocker::start(self.behind, &site, &mut seen)?;
+        let words = self.verb.words(&site);
+        let words = words.iter().map(String::as_str);
+        let mut struck = Process::start_with_input(site.tenure_under(injection.strace(), words));
+        let waits = matches!(self.behind, Behind::Run | Behind::Detached);
+        if waits && struck.says("waiting up to")? {
+            blocker.end(&site)?;
+        }
+        if self.verb.is_run() {
+            self.after_run(&site, struck, injection, blocker, seen)
+        } else {
+            let struck = struck.answer()?;
+            self.after_others(&site, &struck, injection, blocker, seen)
+        }
+    }
+
+    fn after_run(
+        &self,
+        site: &Site,
+        mut struck: Process,
+        injection: &Injection,
+        mut blocker: Blocker,
+        mut seen: u64,
+    ) -> Result<Outcome, Fault> {
+        let mut input = struck.take_input();
+        if matches!(injection, Injection::Fail(..)) {
+            input = None;
+        }
+        let started = match struck.line()? {
+            None => None,
+            some => Some(Started::of(some)?),
+        };
+        if let Some(started) = &started {
+            crate::ensure!(
+                started.token > seen,
+                "the token {} is not above {seen}",
+                started.token
+            );
+            seen = started.token;
+            let dies = injection.strikes_at_work() && struck.ends_within(STRIKE);
+            if !dies {
+                self.settle(&struck, started.supervisor, injection)?;
+                input = None;
+            }
+        } else {
+            input = None;
+        }
+        let at_work = input.is_some();
+        let answer = if at_work {
+            let status = struck.wait()?;
+            crate::ensure!(
+                was_killed(status),
+                "the supervisor left its command behind and ended with {status}"
+            );
+            None
+        } else {
+            Some(struck.answer()?)
+        };
+        let outcome = Outcome {
+            struck: answer
+                .as_ref()
+                .is_none_or(|answer| was_killed(answer.status)),
+            at_work,
+            failed: answer
+                .as_ref()
+                .is_some_and(|answer| !answer.is(0) && !was_killed(answer.status)),
+        };
+        if let Some(answer) = &answer {
+            self.judge(answer, injection, started.is_some())?;
+        }
+        if let Some(input) = input {
+            passes_on_when_work_ends(site, input, seen)?;
+        } else if blocker.is_there() {
+            let mut next = Next::start(site);
+            if self.verb == Verb::RunForcing {
+                // The holder may have been asked to stop, and be gone by now.
+                blocker.end(site)?;
+            } else {
+                next.waits("the holder before")?;
+                blocker.end(site)?;
+            }
+            next.works(seen)?;
+        } else {
+            let standing = site.check()?;
+            crate::ensure!(
+                standing.is_free(),
+                "nobody is at work and the lock is not free: {standing:?}"
+            );
+            Next::start(site).works(seen)?;
+        }
+        all_is_quiet(site)?;
+        Ok(outcome)
+    }
+
+    /// Waits until a supervisor has done all that comes before its command's end, so that what
+    /// comes after stands at the same place in every trace.
+    fn settle(
+        &self,
+        process: &Process,
+        supervisor: u32,
+        injection: &Injection,
+    ) -> Result<(), Fault> {
+        if matches!(injection, Injection::Fail(..)) {
+            return Ok(());
+        }
+        eventually("the watch of the supervisor", || {
+            process.ends_within(Duration::ZERO) || watches(supervisor)
+        })?;
+        if self.verb == Verb::RunRenewing {
+            // Some renewals go into the trace.
+            process.ends_within(Duration::from_millis(80));
+        }
+        Ok(())
+    }
+
+    /// Whether a run that was not killed ended as it has to.
+    fn judge(&self, answer: &Answer, injection: &Injection, worked: bool) -> Result<(), Fault> {
+        if was_killed(answer.status) {
+            return Ok(());
+        }
+        if let Injection::Fail(point, error) = injection {
+            return self.judge_failure(answer, point, error, worked);
+        }
+        let gives_up = self.behind == Behind::DetachedForGood;
+        crate::ensure!(
+            answer.is(if gives_up { 4 } else { 0 }) && worked != gives_up,
+            "not killed, and yet not as usual: {answer}"
+        );
+        Ok(())
+    }
+
+    /// A call that was made to fail is told loudly, or overcome. Success is never claimed for
+    /// work that was not done.
+    fn judge_failure(
+        &self,
+        answer: &Answer,
+        point: &Point,
+        error: &str,
+        worked: bool,
+    ) -> Result<(), Fault> {
+        let gives_up = self.behind == Behind::DetachedForGood;
+        if worked {
+            crate::ensure!(
+                answer.is(0),
+                "the command was done and its code is not passed on: {answer}"
+            );
+            return Ok(());
+        }
+        let allowed: &[i32] = match (gives_up, point.call.as_str()) {
+            (true, _) => &[4, 7, 12],
+            // The beacon's copy for the command could not be made.
+            (false, "fcntl") if point.shown.contains("57") => &[7, 12, 126],
+            (false, _) => &[7, 12],
+        };
+        crate::ensure!(
+            answer
+                .status
+                .code()
+                .is_some_and(|code| allowed.contains(&code)),
+            "{error} was not told by one of {allowed:?}: {answer}"
+        );
+        crate::ensure!(
+            !answer.errors.is_empty(),
+            "{error} was not said aloud: {answer}"
+        );
+        Ok(())
+    }
+
+    fn after_others(
+        &self,
+        site: &Site,
+        struck: &Answer,
+        injection: &Injection,
+        mut blocker: Blocker,
+        mut seen: u64,
+    ) -> Result<Outcome, Fault> {
+        let outcome = Outcome {
+            struck: was_killed(struck.status),
+            at_work: false,
+            failed: !struck.is(0) && !was_killed(struck.status),
+        };
+        if outcome.failed {
+            crate::ensure!(
+                matches!(injection, Injection::Fail(..))
+                    && (struck.is(7) || struck.is(12))
+                    && !(struck.errors.is_empty() && struck.out.is_empty()),
+                "it failed in an unexpected way: {struck}"
+            );
+        }
+        let standing = site.check()?;
+        match self.verb {
+            Verb::Acquire => seen = self.after_acquire(site, struck, &mut blocker, seen)?,
+            Verb::AcquireForcing => {
+                let ours = standing.is_held_by(STRUCK);
+                crate::ensure!(
+                    ours || standing.is_held_by(FIRST),
+                    "held by neither the old holder nor the new one: {standing:?}"
+                );
+                if ours {
+                    let token = standing.token.unwrap_or(0);
+                    crate::ensure!(token > seen, "{token} is not above {seen}");
+                    seen = token;
+                }
+                held_then_released(site, if ours { STRUCK } else { FIRST })?;
+            }
+            Verb::Release => {
+                let held = standing.is_held_by(FIRST);
+                crate::ensure!(
+                    held || standing.is_free(),
+                    "held by neither its owner nor nobody: {standing:?}"
+                );
+                let lied = (struck.is(0) && held) || (outcome.failed && !held);
+                crate::ensure!(
+                    !lied,
+                    "release did not do what it answered: {struck}, {standing:?}"
+                );
+                if held {
+                    held_then_released(site, FIRST)?;
+                } else {
+                    let again = site.call(["release", NAME, "--request-id", FIRST])?;
+                    crate::ensure!(again.is(0), "releasing again did not succeed: {again}");
+                }
+            }
+            Verb::Heartbeat => {
+                crate::ensure!(standing.is_held_by(FIRST), "the hold is gone: {standing:?}");
+                let again = site.call(["heartbeat", NAME, "--request-id", FIRST])?;
+                crate::ensure!(again.is(0), "renewing again did not succeed: {again}");
+                held_then_released(site, FIRST)?;
+            }
+            Verb::Clean => {
+                crate::ensure!(standing.is_free(), "it is not free: {standing:?}");
+                let again = site.call(["clean"])?;
+                crate::ensure!(again.is(0), "cleaning again did not succeed: {again}");
+            }
+            Verb::Run
+            | Verb::RunRenewing
+            | Verb::RunAtLength
+            | Verb::RunGivingUp
+            | Verb::RunForcing => return Err("a run is judged elsewhere".to_owned()),
+        }
+        blocker.end(site)?;
+        next(site, seen)?;
+        Ok(outcome)
+    }
+
+    /// The owner has the lock or nobody has, and the owner gets it by asking again.
+    fn after_acquire(
+        &self,
+        site: &Site,
+        struck: &Answer,
+        blocker: &mut Blocker,
+        seen: u64,
+    ) -> Result<u64, Fault> {
+        let standing = site.check()?;
+        let ours = standing.is_held_by(STRUCK);
+        crate::ensure!(
+            ours || standing.is_free() || (blocker.is_there() && standing.is_held()),
+            "held by neither its owner nor nobody: {standing:?}"
+        );
+        crate::ensure!(
+            !struck.is(0) || ours,
+            "acquire said yes and the lock is not held: {standing:?}"
+        );
+        let again = self.verb.words(site);
+        let mut again = Process::start(site.tenure(again.iter().map(String::as_str)));
+        if blocker.is_there() {
+            crate::ensure!(
+                again.says("waiting up to")?,
+                "asking again did not wait for the holder before"
+            );
+            blocker.end(site)?;
+        }
+        let again = again.answer()?;
+        crate::ensure!(
+            again.is(0),
+            "asking again with the same request id did not succeed: {again}"
+        );
+        let token = token_in(&again)?;
+        crate::ensure!(
+            token > seen && (!ours || Some(token) == standing.token),
+            "the token {token} is not above {seen}, or not that of {standing:?}"
+        );
+        held_then_released(site, STRUCK)?;
+        Ok(token)
+    }
+}
+
+/// The command of a dead supervisor is still at work: nobody gets in, everybody is told why, and
+/// whoever waits gets in once the work has ended.
+fn passes_on_when_work_ends(site: &Site, input: ChildStdin, seen: u64) -> Result<(), Fault> {
+    let standing = site.check()?;
+    crate::ensure!(
+        standing.code == 4,
+        "the command of the dead supervisor is at work and the lock is not held: {standing:?}"
+    );
+    let refused = site.call(["run", NAME, "-n", "--", "true"])?;
+    crate::ensure!(
+        refused.is(4) && refused.took < AT_ONCE,
+        "whoever does not wait has to be told at once that the command of the dead supervisor \
+         holds the lock (exit 4): {refused}"
+    );
+    let mut next = Next::start(site);
+    next.waits("the command of the dead supervisor")?;
+    drop(input);
+    next.works(seen)?;
+    Ok(())
+}
+
+/// The lock is held, for everybody else, and its owner can release it.
+fn held_then_released(site: &Site, id: &str) -> Result<(), Fault> {
+    let refused = site.call(["run", NAME, "-n", "--", "true"])?;
+    crate::ensure!(
+        refused.is(4),
+        "the lock of {id} was not kept from others: {refused}"
+    );
+    let released = site.call(["release", NAME, "--request-id", id])?;
+    crate::ensure!(
+        released.is(0) && released.out.contains("released"),
+        "{id} could not release its lock: {released}"
+    );
+    Ok(())
+}
+
+/// Whether a supervisor has begun to watch for news of its lock.
+fn watches(supervisor: u32) -> bool {
+    std::fs::read_dir(format!("/proc/{supervisor}/fd")).is_ok_and(|entries| {
+        entries.filter_map(Result::ok).any(|entry| {
+            std::fs::read_link(entry.path())
+                .is_ok_and(|target| target.to_string_lossy().contains("inotify"))
+        })
+    })
+}
+
+/// Tries all `injections` on the transition, some at once, and fails with all that went wrong.
+fn try_all(transition: &Transition, prepared: &Prepared, injections: &[Injection], what: &str) {
+    let began = instant();
+    let index = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    let faults = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(injection) = injections.get(index.fetch_add(1, Ordering::Relaxed)) {
+                    match transition.try_once(prepared, injection) {
+                        Ok(outcome) => outcomes.lock().expect("no panic").push(outcome),
+                        Err(fault) => faults
+                            .lock()
+                            .expect("no panic")
+                            .push(format!("{injection:?}\n    {fault}")),
+                    }
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("no panic");
+    let faults = faults.into_inner().expect("no panic");
+    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let struck = count(|outcome| outcome.struck);
+    println!(
+        "{what} {}: {} points tried, {struck} killed ({} with the command at work), {} said no, {} \
+         wrong, {:.1} s",
+        transition.name,
+        injections.len(),
+        count(|outcome| outcome.at_work),
+        count(|outcome| outcome.failed),
+        faults.len(),
+        instant().saturating_duration_since(began).as_secs_f64(),
+    );
+    let mut told = String::new();
+    for fault in faults.iter().take(12) {
+        let _ = write!(told, "\n- {fault}");
+    }
+    assert!(
+        faults.is_empty(),
+        "{}: {} of {} points went wrong:{told}",
+        transition.name,
+        faults.len(),
+        injections.len()
+    );
+    if what == "crash" {
+        // The trace of a process that was woken or interrupted differs a little from run to run.
+        assert!(
+            struck * 10 >= injections.len() * 9,
+            "{}: only {struck} of {} kills struck; the trace does not describe what runs",
+            transition.name,
+            injections.len()
+        );
+    }
+}
+
+/// Kills the transition at all of its points.
+fn crash(transition: &Transition) {
+    for tool in ["strace", "flock", "bash"] {
+        need(tool);
+    }
+    let prepared = transition.before.prepare().expect("a state to begin with");
+    let found = transition.trace(&prepared).expect("a trace");
+    let (early, rest): (Vec<Point>, Vec<Point>) = found
+        .into_iter()
+        .partition(|point| point.phase == Phase::Early);
+    let injections: Vec<Injection> = early
+        .into_iter()
+        .step_by(SAMPLE)
+        .chain(rest)
+        .map(Injection::Kill)
+        .collect();
+    try_all(transition, &prepared, &injections, "crash");
+}
+
+/// Makes every call of some kinds fail once, in some ways.
+fn fail(transition: &Transition) {
+    for tool in ["strace", "flock", "bash"] {
+        need(tool);
+    }
+    let prepared = transition.before.prepare().expect("a state to begin with");
+    let found = transition.trace(&prepared).expect("a trace");
+    let errors = |call: &str| -> &'static [&'static str] {
+        match call {
+            "pwrite64" => &["ENOSPC", "EIO"],
+            "pread64" => &["EIO", "EINTR"],
+            "fcntl" => &["ENOLCK", "EINTR"],
+            "open" | "openat" => &["EACCES", "EMFILE"],
+            "ppoll" => &["EINTR"],
+            "mkdir" | "mkdirat" | "unlinkat" | "ftruncate" => &["EACCES"],
+            _ => &[],
+        }
+    };
+    let injections: Vec<Injection> = found
+        .into_iter()
+        .filter(|point| point.phase != Phase::Early)
+        .flat_map(|point| {
+            errors(&point.call)
+                .iter()
+                .map(move |error| Injection::Fail(point.clone(), error))
+        })
+        .collect();
+    try_all(transition, &prepared, &injections, "failure");
+}
+
+const RUN_NEW: Transition = Transition {
+    name: "run on a new folder",
+    before: Before::Nothing,
+    behind: Behind::Nobody,
+    verb: Verb::Run,
+};
+const RUN_FREE: Transition = Transition {
+    name: "run on a free lock",
+    before: Before::Free,
+    ..RUN_NEW
+};
+const RUN_DEAD: Transition = Transition {
+    name: "run after a dead holder and a dead waiter",
+    before: Before::Dead,
+    ..RUN_NEW
+};
+const RUN_CLEANED: Transition = Transition {
+    name: "run on a lock that was cleaned away before",
+    before: Before::Cleaned,
+    ..RUN_NEW
+};
+const RUN_RENEWING: Transition = Transition {
+    name: "run that renews its lease",
+    verb: Verb::RunRenewing,
+    ..RUN_FREE
+};
+const RUN_BEHIND_RUN: Transition = Transition {
+    name: "run behind a run that ends",
+    behind: Behind::Run,
+    ..RUN_FREE
+};
+const RUN_BEHIND_HOLD: Transition = Transition {
+    name: "run behind a detached hold that is released",
+    before: Before::Held,
+    behind: Behind::Detached,
+    ..RUN_NEW
+};
+const RUN_GIVING_UP: Transition = Transition {
+    name: "run that gives up at its deadline",
+    before: Before::Held,
+    behind: Behind::DetachedForGood,
+    verb: Verb::RunGivingUp,
+};
+const RUN_AT_LENGTH: Transition = Transition {
+    name: "run that gives up in a list that outgrows its slot",
+    before: Before::HeldAtLength,
+    verb: Verb::RunAtLength,
+    ..RUN_GIVING_UP
+};
+const RUN_FORCING: Transition = Transition {
+    name: "run that asks a run to stop",
+    behind: Behind::Run,
+    verb: Verb::RunForcing,
+    ..RUN_FREE
+};
+const ACQUIRE_NEW: Transition = Transition {
+    name: "acquire on a new folder",
+    verb: Verb::Acquire,
+    ..RUN_NEW
+};
+const ACQUIRE_FREE: Transition = Transition {
+    name: "acquire on a free lock",
+    verb: Verb::Acquire,
+    ..RUN_FREE
+};
+const ACQUIRE_DEAD: Transition = Transition {
+    name: "acquire after a dead holder and a dead waiter",
+    verb: Verb::Acquire,
+    ..RUN_DEAD
+};
+const ACQUIRE_BEHIND_RUN: Transition = Transition {
+    name: "acquire behind a run that ends",
+    verb: Verb::Acquire,
+    ..RUN_BEHIND_RUN
+};
+const ACQUIRE_BEHIND_HOLD: Transition = Transition {
+    name: "acquire behind a detached hold that is released",
+    verb: Verb::Acquire,
+    ..RUN_BEHIND_HOLD
+};
+const ACQUIRE_FORCING: Transition = Transition {
+    name: "acquire that overrides a detached hold",
+    before: Before::Held,
+    behind: Behind::Nobody,
+    verb: Verb::AcquireForcing,
+};
+const RELEASE: Transition = Transition {
+    name: "release",
+    verb: Verb::Release,
+    ..ACQUIRE_FORCING
+};
+const HEARTBEAT: Transition = Transition {
+    name: "heartbeat",
+    verb: Verb::Heartbeat,
+    ..ACQUIRE_FORCING
+};
+const CLEAN_FREE: Transition = Transition {
+    name: "clean of a free lock",
+    verb: Verb::Clean,
+    ..RUN_FREE
+};
+const CLEAN_DEAD: Transition = Transition {
+    name: "clean after a dead holder and a dead waiter",
+    verb: Verb::Clean,
+    ..RUN_DEAD
+};
+const CLEAN_AGAIN: Transition = Transition {
+    name: "clean of a lock that was cleaned away before",
+    verb: Verb::Clean,
+    ..RUN_CLEANED
+};
+
+mod crash_points {
+    use super::*;
+
+    macro_rules! killed {
+        ($($test:ident: $transition:ident,)+) => {
+            $(
+                #[test]
+                fn $test() {
+                    crash(&$transition);
+                }
+            )+
+        };
+    }
+
+    killed! {
+        run_on_a_new_folder: RUN_NEW,
+        run_on_a_free_lock: RUN_FREE,
+        run_after_dead_claims: RUN_DEAD,
+        run_after_a_cleaning: RUN_CLEANED,
+        run_that_renews: RUN_RENEWING,
+        run_behind_a_run: RUN_BEHIND_RUN,
+        run_behind_a_detached_hold: RUN_BEHIND_HOLD,
+        run_that_gives_up: RUN_GIVING_UP,
+        run_in_a_list_that_grows_and_shrinks: RUN_AT_LENGTH,
+        run_that_asks_another_to_stop: RUN_FORCING,
+        acquire_on_a_new_folder: ACQUIRE_NEW,
+        acquire_on_a_free_lock: ACQUIRE_FREE,
+        acquire_after_dead_claims: ACQUIRE_DEAD,
+        acquire_behind_a_run: ACQUIRE_BEHIND_RUN,
+        acquire_behind_a_detached_hold: ACQUIRE_BEHIND_HOLD,
+        acquire_by_force: ACQUIRE_FORCING,
+        release_of_a_detached_hold: RELEASE,
+        heartbeat_of_a_detached_hold: HEARTBEAT,
+        clean_of_a_free_lock: CLEAN_FREE,
+        clean_of_dead_claims: CLEAN_DEAD,
+        clean_after_a_cleaning: CLEAN_AGAIN,
+    }
+
+    /// The instant that a trace of the program alone does not show: its child exists and is not
+    /// the command yet. The child's first own call is made to last, and the program killed then.
+    #[test]
+    fn run_between_fork_and_exec() {
+        for tool in ["strace", "flock", "bash"] {
+            need(tool);
+        }
+        let prepared = Before::Free.prepare().expect("a state to begin with");
+        let site = prepared.site.copy();
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-f", "-qq", "-o", "/dev/null", "--trace=setpgid"])
+            .arg("--inject=setpgid:delay_enter=300000");
+        let words = Verb::Run.words(&site);
+        let words = words.iter().map(String::as_str);
+        let mut struck = Process::start_with_input(site.tenure_under(strace, words));
+        let tracer = struck.pid().as_raw_nonzero().get().unsigned_abs();
+        let binary = std::fs::canonicalize(env!("CARGO_BIN_EXE_tenure")).expect("the binary");
+        let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let mut found = None;
+        eventually("the child of the program", || {
+            found = children_of(tracer).into_iter().find_map(|program| {
+                let child = *children_of(program).first()?;
+                Some((program, child))
+            });
+            found.is_some()
+        })
+        .expect("a program with a child");
+        let (program, child) = found.expect("found above");
+        assert_eq!(
+            runs(child).as_ref(),
+            Some(&binary),
+            "the child is the command already, so this shows nothing"
+        );
+        let program = i32::try_from(program)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(
+            program.expect("the number of the program"),
+            rustix::process::Signal::KILL,
+        )
+        .expect("the program can be killed, it is a descendant of the test");
+        let standing = site.check().expect("an answer");
+        assert_eq!(
+            standing.code, 4,
+            "the child is about to become the command and nobody may get in: {standing:?}"
+        );
+        let input = struck.take_input().expect("the input of the command");
+        let started = Started::of(struck.line().expect("a line")).expect("a command");
+        assert!(started.token > prepared.token, "the token has risen");
+        passes_on_when_work_ends(&site, input, started.token).expect("the next caller goes on");
+        all_is_quiet(&site).expect("nothing is left behind");
+    }
+
+    /// A write that was cut off at any byte. The file may not grow beyond a limit, so the kernel
+    /// writes what fits and ends the process by a signal as it asks for the rest.
+    #[test]
+    fn run_in_the_middle_of_a_write() {
+        for tool in ["prlimit", "flock", "bash"] {
+            need(tool);
+        }
+        let began = instant();
+        let (mut tried, mut struck) = (0, 0);
+        for before in [Before::Nothing, Before::Free, Before::Dead] {
+            let prepared = before.prepare().expect("a state to begin with");
+            // Each byte of a frame and the first words of a body, and then some.
+            let slot = (0..64).chain((64..2048).step_by(97));
+            for limit in slot.flat_map(|byte| [byte, 2048 + byte]) {
+                let site = prepared.site.copy();
+                let mut prlimit = Command::new("prlimit");
+                prlimit.args([format!("--fsize={limit}"), "--core=0".to_owned()]);
+                let words = ["run", NAME, "--", "true"];
+                let answer = Process::start(site.tenure_under(prlimit, words))
+                    .answer()
+                    .expect("an end");
+                let by_limit = answer.status.signal() == Some(libc::SIGXFSZ);
+                assert!(
+                    by_limit || answer.is(0),
+                    "{before:?}, cut off at {limit}: neither ended by the limit nor unharmed: \
+                     {answer}"
+                );
+                tried += 1;
+                struck += usize::from(by_limit);
+                let standing = site.check().expect("an answer");
+                assert!(
+                    standing.is_free(),
+                    "{before:?}, cut off at {limit}: not free: {standing:?}"
+                );
+                next(&site, prepared.token).unwrap_or_else(|fault| {
+                    panic!("{before:?}, cut off at {limit}: {fault}");
+                });
+            }
+        }
+        println!(
+            "torn writes: {tried} limits tried, {struck} struck, {:.1} s",
+            instant().saturating_duration_since(began).as_secs_f64()
+        );
+        assert!(struck > tried / 2, "most limits cut something off");
+    }
+
+    macro_rules! made_to_fail {
+        ($($test:ident: $transition:ident,)+) => {
+            $(
+                #[test]
+                fn $test() {
+                    fail(&$transition);
+                }
+            )+
+        };
+    }
+
+    made_to_fail! {
+        failing_run_on_a_new_folder: RUN_NEW,
+        failing_run_on_a_free_lock: RUN_FREE,
+        failing_run_after_dead_claims: RUN_DEAD,
+        failing_run_behind_a_run: RUN_BEHIND_RUN,
+        failing_run_behind_a_detached_hold: RUN_BEHIND_HOLD,
+        failing_run_that_gives_up: RUN_GIVING_UP,
+        failing_acquire_on_a_new_folder: ACQUIRE_NEW,
+        failing_acquire_behind_a_run: ACQUIRE_BEHIND_RUN,
+        failing_release: RELEASE,
+        failing_heartbeat: HEARTBEAT,
+        failing_clean: CLEAN_DEAD,
+    }
+
+    #[test]
+    fn a_trace_is_read_as_it_is_meant() {
+        let trace = "execve(\"tenure\", [\"/x/locks\"]) = 0\n\
+                     brk(NULL) = 0x1\n\
+                     open(\"/x/locks\", O_RDONLY) = 5\n\
+                     mmap(NULL, 1) = 0x2\n\
+                     munmap(0x2) = 0\n\
+                     fcntl(6, F_OFD_SETLK) = 0\n\
+                     --- SIGCHLD {si_signo=SIGCHLD} ---\n\
+                     fcntl(6, F_OFD_SETLK) = 0\n\
+                     exit_group(0) = ?\n";
+        let found: Vec<_> = points(trace, "/locks")
+            .into_iter()
+            .map(|point| (point.call, point.nth, point.phase))
+            .collect();
+        let expected = [
+            ("brk", 1, Phase::Early),
+            ("open", 1, Phase::Middle),
+            ("mmap", 1, Phase::Middle),
+            ("fcntl", 2, Phase::Late),
+            ("exit_group", 1, Phase::Late),
+        ]
+        .map(|(call, nth, phase)| (call.to_owned(), nth, phase));
+        assert_eq!(
+            found, expected,
+            "`munmap` and the first `fcntl` show the same as `mmap`, after nothing but private calls"
+        );
+    }
+
+    const _: () = assert!(
+        SOON.as_secs() > 5,
+        "the program's own patience is seen to its end"
+    );
+}

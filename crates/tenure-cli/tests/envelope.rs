@@ -1,0 +1,907 @@
+//! `--output json`: every answer of every verb, success and failure, against the published
+//! schemas, and what else programs rely on.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+mod support;
+
+use jsonschema::{Registry, Validator};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use support::{Answer, Gate, Scene, Started, answer, eventually};
+
+const VERBS: [&str; 8] = [
+    "run",
+    "acquire",
+    "release",
+    "heartbeat",
+    "check",
+    "list",
+    "wait",
+    "clean",
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas")
+}
+
+/// Every schema with the name of its file.
+fn schemas() -> Vec<(String, Value)> {
+    std::fs::read_dir(folder())
+        .expect("the folder of the schemas")
+        .map(|item| {
+            let path = item.expect("a file").path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).expect("a schema");
+            let schema = serde_json::from_str(&text)
+                .unwrap_or_else(|error| panic!("{name} is no JSON: {error}"));
+            (name, schema)
+        })
+        .collect()
+}
+
+/// Fails the test unless a document satisfies a schema. Nothing is fetched: the schemas refer to
+/// each other by file name, and all of them are at hand.
+#[track_caller]
+fn satisfies(name: &str, document: &Value) {
+    let mut registry = Registry::new();
+    let mut wanted = None;
+    for (file, schema) in schemas() {
+        if file == format!("{name}.schema.json") {
+            wanted = Some(schema.clone());
+        }
+        registry = registry
+            .add(format!("json-schema:///{file}"), schema)
+            .expect("a schema's place");
+    }
+    let registry = registry
+        .prepare()
+        .expect("schemas that refer to each other");
+    let schema = wanted.unwrap_or_else(|| panic!("there is no schema for {name}"));
+    let validator: Validator = jsonschema::options()
+        .with_registry(&registry)
+        .build(&schema)
+        .unwrap_or_else(|error| panic!("{name} is no schema: {error}"));
+    let errors: Vec<_> = validator
+        .iter_errors(document)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(
+        errors.is_empty(),
+        "the answer of {name} breaks its schema:\n{}\n{document:#}",
+        errors.join("\n")
+    );
+}
+
+/// Runs a verb in JSON mode; answers with its document, which satisfies the verb's schema and
+/// agrees with the exit code.
+#[track_caller]
+fn document(scene: &Scene, words: &[&str], code: i32) -> Value {
+    let answer = scene.run(words.iter().copied().chain(after_name(words)));
+    judged(words[0], answer, code)
+}
+
+/// `--output json` before the command's own words begin.
+fn after_name<'a>(words: &[&str]) -> impl Iterator<Item = &'a str> {
+    assert!(!words.contains(&"--"), "use `run_document` for a command");
+    ["--output", "json"].into_iter()
+}
+
+/// The same for `run`.
+#[track_caller]
+fn run_document(scene: &Scene, flags: &[&str], command: &[&str], code: i32) -> Value {
+    let words = ["run", "--output", "json"].iter().chain(flags);
+    let answer = scene.run(words.chain(&["--"]).chain(command));
+    judged("run", answer, code)
+}
+
+#[track_caller]
+fn judged(verb: &str, answer: Answer, code: i32) -> Value {
+    let answer = answer.expect(code, verb);
+    let document = answer.json();
+    satisfies("envelope", &document);
+    satisfies(verb, &document);
+    assert_eq!(
+        document["ok"],
+        code == 0,
+        "ok is true only with exit 0: {document}"
+    );
+    let keys: BTreeSet<_> = document
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let expected = ["data", "error", "meta", "ok", "warnings"];
+    assert!(
+        keys.iter().copied().eq(expected),
+        "exactly five keys: {keys:?}"
+    );
+    document
+}
+
+#[track_caller]
+fn has_code(document: &Value, code: &str) {
+    assert_eq!(document["error"]["code"], code, "{document:#}");
+}
+
+fn acquire(scene: &Scene, words: &[&str]) -> Value {
+    let all: Vec<_> = ["acquire"].iter().chain(words).copied().collect();
+    document(scene, &all, 0)
+}
+
+#[test]
+fn the_schemas_are_schemas_and_every_verb_has_one() {
+    let names: BTreeSet<_> = schemas().into_iter().map(|(name, _)| name).collect();
+    for verb in VERBS.iter().chain(&["envelope", "lock"]) {
+        assert!(
+            names.contains(&format!("{verb}.schema.json")),
+            "{verb} has a schema"
+        );
+    }
+    for (name, schema) in schemas() {
+        assert!(
+            jsonschema::meta::is_valid(&schema),
+            "{name} is a schema of its draft"
+        );
+        assert_eq!(
+            schema["$schema"], "https://json-schema.org/draft/2020-12/schema",
+            "{name} names its draft"
+        );
+    }
+}
+
+/// A schema that accepts everything would pass every other test here.
+#[test]
+fn the_schema_refuses_what_the_contract_refuses() {
+    let scene = Scene::new();
+    let good = document(&scene, &["list"], 0);
+    let broken = |change: &dyn Fn(&mut Value)| {
+        let mut document = good.clone();
+        change(&mut document);
+        std::panic::catch_unwind(|| satisfies("envelope", &document)).is_err()
+    };
+    let failure = |error: Value| {
+        broken(&|document| {
+            document["ok"] = json!(false);
+            document["data"] = Value::Null;
+            document["error"] = error.clone();
+        })
+    };
+    assert!(broken(&|d| d["more"] = json!(1)), "a sixth key");
+    assert!(
+        broken(&|d| d["warnings"] = Value::Null),
+        "warnings that are no list"
+    );
+    assert!(broken(&|d| d["data"] = Value::Null), "success without data");
+    assert!(broken(&|d| d["data"] = json!("text")), "data that is text");
+    assert!(broken(&|d| d["error"] = json!({})), "success with an error");
+    assert!(broken(&|d| d["ok"] = json!(false)), "failure with data");
+    assert!(
+        broken(&|d| d["meta"]["more"] = json!(1)),
+        "a further key in meta"
+    );
+    assert!(
+        broken(&|d| d["meta"]["duration_ms"] = json!(1.5)),
+        "half a millisecond"
+    );
+    for missing in ["duration_ms", "request_id"] {
+        let without = broken(&|d| {
+            d["meta"].as_object_mut().unwrap().remove(missing);
+        });
+        assert!(without, "meta without {missing}");
+    }
+    let error = json!({"code": "SOME_CODE", "message": "It failed.", "retryable": false});
+    assert!(!failure(error.clone()), "a plain failure is good");
+    for (key, value) in [
+        ("more", json!(1)),
+        ("code", json!("lower_case")),
+        ("message", json!("")),
+        ("retryable", json!("no")),
+        ("retry_after_ms", json!(5)),
+        ("partial", json!("yes")),
+        ("context", json!([])),
+        ("detail", json!({})),
+        ("retry_strategy", json!("never")),
+    ] {
+        let mut bad = error.clone();
+        bad[key] = value.clone();
+        assert!(failure(bad), "an error with {key}: {value}");
+    }
+}
+
+#[test]
+fn success_of_every_verb() {
+    let scene = Scene::new();
+    let free = document(&scene, &["check", "x"], 0);
+    assert_eq!(free["data"]["standing"], "free", "{free}");
+    let _ = document(&scene, &["check"], 0);
+    let _ = document(&scene, &["list"], 0);
+    let _ = document(&scene, &["clean", "--dry-run"], 0);
+    let waited = document(&scene, &["wait", "x"], 0);
+    assert_eq!(waited["data"]["standing"], "free", "{waited}");
+
+    let words = [
+        "x",
+        "--owner",
+        "none",
+        "--ttl",
+        "1h",
+        "--request-id",
+        "r",
+        "--why",
+        "\"a\"\n\u{1b}é",
+    ];
+    let held = acquire(&scene, &words);
+    assert_eq!(held["meta"]["request_id"], "r", "{held}");
+    assert_eq!(held["data"]["already_held"], false, "{held}");
+    assert_eq!(acquire(&scene, &words)["data"]["already_held"], true);
+    let token = held["data"]["token"].clone();
+
+    let mine = document(&scene, &["check", "x", "--request-id", "r"], 0);
+    assert_eq!(mine["data"]["mine"], true, "{mine}");
+    assert_eq!(mine["data"]["holder"]["token"], token, "{mine}");
+    let list = document(&scene, &["list"], 0);
+    assert_eq!(list["data"]["locks"][0]["standing"], "held", "{list}");
+    let renewed = document(&scene, &["heartbeat", "x", "--request-id", "r"], 0);
+    assert_eq!(renewed["data"]["token"], token, "{renewed}");
+    assert_eq!(renewed["data"]["cancel_requested"], false, "{renewed}");
+    let released = document(&scene, &["release", "x", "--request-id", "r"], 0);
+    assert_eq!(released["data"]["token"], token, "{released}");
+    let absent = document(&scene, &["release", "x", "--request-id", "r"], 0);
+    assert_eq!(absent["warnings"].as_array().unwrap().len(), 1, "{absent}");
+    let cleaned = document(&scene, &["clean"], 0);
+    assert_eq!(cleaned["data"]["files_removed"], 1, "{cleaned}");
+    let owned = acquire(&scene, &["y"]);
+    assert_eq!(owned["data"]["owner_pid"], std::process::id(), "{owned}");
+}
+
+#[test]
+fn every_standing_of_a_lock() {
+    let scene = Scene::new();
+    let _ = scene
+        .run(["run", "free", "--", "true"])
+        .expect(0, "a lock that was used");
+    let _ = acquire(&scene, &["stale", "--owner", "none", "--ttl", "1ms"]);
+    let _ = acquire(&scene, &["detached", "--owner", "none"]);
+    let orphan = scene.hold("orphaned", ["-q"]);
+    orphan.signal(Signal::KILL);
+    eventually("the supervisor to be seen dead", || {
+        scene.check("orphaned")["holder"]["orphaned"] == true
+    });
+    let holder = scene.hold("held", ["-q"]);
+    let mut waiting = scene.tenure(["run", "held", "--wait", "forever", "--", "true"]);
+    let waiting = Started::new(waiting.stdout(Stdio::null()).stderr(Stdio::null()));
+    scene.until_queued("held", 1);
+    eventually("the ttl to run out", || scene.standing("stale") == "stale");
+    std::fs::write(scene.locks().join("torn.tenure"), "no record\n").unwrap();
+
+    let list = document(&scene, &["list"], 0);
+    let locks = list["data"]["locks"].as_array().unwrap();
+    let standings: Vec<_> = locks
+        .iter()
+        .map(|lock| {
+            (
+                lock["name"].as_str().unwrap(),
+                lock["standing"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        standings,
+        [
+            ("detached", "held"),
+            ("free", "free"),
+            ("held", "held"),
+            ("orphaned", "held"),
+            ("stale", "stale"),
+            ("torn", "unreadable"),
+        ]
+    );
+    assert_eq!(locks[2]["queue"][0]["pid"], waiting.pid(), "{list:#}");
+    for lock in locks {
+        let name = lock["name"].as_str().unwrap();
+        let code = if lock["available"] == true { 0 } else { 4 };
+        let alone = document(&scene, &["check", name], code);
+        let facts = if code == 0 {
+            &alone["data"]
+        } else {
+            &alone["error"]["context"]
+        };
+        for fact in ["name", "standing", "mine", "available", "lock_file"] {
+            assert_eq!(
+                facts[fact], lock[fact],
+                "check and list agree on {fact} of {name}"
+            );
+        }
+    }
+    let all = document(&scene, &["check"], 4);
+    assert_ne!(all["error"]["code"], Value::Null, "{all}");
+    orphan.gate.open();
+    let _ = holder.open().expect(0, "the holder");
+    let _ = waiting.finish().expect(0, "the waiter");
+}
+
+#[test]
+fn a_held_lock_is_answered_with_who_and_when_to_come_back() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["--why", "moving the data"]);
+    let pid = holder.pid();
+    let waited = [
+        run_document(&scene, &["x", "-w", "1"], &["true"], 4),
+        document(&scene, &["acquire", "x", "-w", "1"], 4),
+        document(&scene, &["wait", "x", "-w", "1"], 4),
+    ];
+    for document in &waited {
+        has_code(document, "LOCK_HELD");
+        let error = &document["error"];
+        let age = error["context"]["holder"]["age_ms"].as_u64().unwrap();
+        let message = error["message"].as_str().unwrap();
+        let seconds = age / 1_000;
+        assert_eq!(
+            message,
+            format!(
+                "Resource lock held by PID {pid} (age: {seconds}s) — acquisition timed out after 1s"
+            ),
+            "{document:#}"
+        );
+        let file = scene.locks().join("x.tenure");
+        assert_eq!(
+            error["detail"].as_str().unwrap(),
+            format!(
+                "lock_file={} holder_pid={pid} holder_age_ms={age}",
+                file.display()
+            )
+        );
+        assert_eq!(error["retryable"], true);
+        assert!(
+            error["retry_after_ms"].as_u64().unwrap() > 0,
+            "{document:#}"
+        );
+        let context = &error["context"];
+        assert_eq!(context["holder"]["pid"], pid);
+        assert_eq!(context["holder"]["why"], "moving the data");
+        assert!(
+            context["waited_ms"].as_u64().unwrap() >= 1_000,
+            "{document:#}"
+        );
+    }
+    for document in [
+        run_document(&scene, &["x", "-n"], &["true"], 4),
+        document(&scene, &["acquire", "x", "-n"], 4),
+        document(&scene, &["check", "x"], 4),
+        document(&scene, &["wait", "x", "--wait", "0"], 4),
+    ] {
+        has_code(&document, "LOCK_HELD");
+        let message = document["error"]["message"].as_str().unwrap();
+        assert!(
+            message.starts_with(&format!("Resource lock held by PID {pid} (age: ")),
+            "{message}"
+        );
+        assert!(!message.contains("timed out"), "nobody waited: {message}");
+        assert_eq!(document["error"]["context"]["waited_ms"], Value::Null);
+    }
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn a_hold_of_nobody_is_named_by_its_request_id() {
+    let scene = Scene::new();
+    let _ = acquire(&scene, &["x", "--owner", "none", "--request-id", "r"]);
+    let document = run_document(&scene, &["x", "-n"], &["true"], 4);
+    has_code(&document, "LOCK_HELD");
+    assert_eq!(
+        document["error"]["context"]["holder"]["pid"],
+        Value::Null,
+        "{document}"
+    );
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(message.contains("request r"), "{message}");
+}
+
+/// A mean of past holds is kept with the lock, and the hint follows it.
+#[test]
+fn the_hint_follows_what_is_known_of_the_lock() {
+    let scene = Scene::new();
+    for _ in 0..3 {
+        let _ = scene
+            .run(["run", "short", "--", "true"])
+            .expect(0, "a short hold");
+        let _ = scene
+            .run(["run", "long", "--", "sleep", "0.7"])
+            .expect(0, "a long hold");
+    }
+    let hint = |name: &str| {
+        let holder = scene.hold(name, ["-q"]);
+        let document = run_document(&scene, &[name, "-n"], &["true"], 4);
+        let _ = holder.open().expect(0, "the holder");
+        document["error"]["retry_after_ms"].as_u64().unwrap()
+    };
+    let long = hint("long");
+    assert!(
+        (50..=1_000).contains(&long),
+        "about what is left of 700 ms, not {long}"
+    );
+    let queued = {
+        let holder = scene.hold("long", ["-q"]);
+        let mut waiting = scene.tenure(["run", "long", "--wait", "forever", "--", "true"]);
+        let waiting = Started::new(waiting.stdout(Stdio::null()).stderr(Stdio::null()));
+        scene.until_queued("long", 1);
+        let document = run_document(&scene, &["long", "-n"], &["true"], 4);
+        let _ = holder.open().expect(0, "the holder");
+        let _ = waiting.finish().expect(0, "the waiter");
+        document["error"]["retry_after_ms"].as_u64().unwrap()
+    };
+    assert!(queued > 100, "whoever waits already comes first: {queued}");
+}
+
+#[test]
+fn other_refusals() {
+    let scene = Scene::new();
+    let _ = acquire(&scene, &["x", "--owner", "none", "--request-id", "r"]);
+    for force in [
+        document(&scene, &["acquire", "x", "--force"], 4),
+        run_document(&scene, &["x", "--force"], &["true"], 4),
+    ] {
+        has_code(&force, "CONFIRMATION_REQUIRED");
+        assert_eq!(
+            force["error"]["retryable"], false,
+            "the same call cannot succeed: {force}"
+        );
+    }
+    for verb in ["release", "heartbeat"] {
+        let document = document(&scene, &[verb, "x", "--request-id", "other"], 6);
+        has_code(&document, "NOT_OWNER");
+        assert_eq!(
+            document["error"]["context"]["holder"]["request_id"], "r",
+            "{document}"
+        );
+    }
+    let lost = document(&scene, &["heartbeat", "y", "--request-id", "r"], 80);
+    has_code(&lost, "LOCK_LOST");
+    assert_eq!(lost["error"]["context"]["lost"], true, "{lost}");
+
+    let words = [
+        "--output", "json", "acquire", "x", "--force", "--yes", "--owner", "none",
+    ];
+    let overridden = judged("acquire", scene.run(words), 0);
+    let warnings = overridden["warnings"].as_array().unwrap();
+    assert!(
+        warnings[0].as_str().unwrap().contains("OVERRODE"),
+        "{overridden}"
+    );
+
+    std::fs::write(scene.locks().join("torn.tenure"), "no record\n").unwrap();
+    for document in [
+        document(&scene, &["check", "torn"], 4),
+        document(&scene, &["acquire", "torn"], 4),
+        document(&scene, &["wait", "torn"], 4),
+        document(&scene, &["release", "torn"], 4),
+        document(&scene, &["heartbeat", "torn"], 4),
+        run_document(&scene, &["torn"], &["true"], 4),
+    ] {
+        has_code(&document, "LOCK_UNREADABLE");
+        let context = &document["error"]["context"];
+        assert!(
+            context["lock_file"]
+                .as_str()
+                .unwrap()
+                .ends_with("torn.tenure"),
+            "{document}"
+        );
+    }
+    for words in [
+        [
+            "run", "x", "--", "tenure", "run", "x", "--output", "json", "--", "true",
+        ],
+        [
+            "run", "x", "--force", "--yes", "--", "tenure", "acquire", "x", "--output", "json",
+        ],
+    ] {
+        let _ = scene.run([
+            "acquire",
+            "x",
+            "--force",
+            "--yes",
+            "--owner",
+            "none",
+            "--request-id",
+            "z",
+        ]);
+        let _ = scene.run(["release", "x", "--request-id", "z"]);
+        let verb = if words.contains(&"acquire") {
+            "acquire"
+        } else {
+            "run"
+        };
+        has_code(&judged(verb, scene.run(words), 81), "ALREADY_HELD");
+    }
+}
+
+#[test]
+fn places_and_commands_that_cannot_be_used() {
+    let scene = Scene::new();
+    let file = scene.write("file", "");
+    let file = file.to_str().unwrap();
+    for verb in ["check", "acquire", "release", "heartbeat", "wait"] {
+        let document = document(&scene, &[verb, "x", "--dir", file], 12);
+        has_code(&document, "STORE_UNAVAILABLE");
+    }
+    for verb in ["check", "list", "clean"] {
+        let document = document(&scene, &[verb, "--dir", file], 12);
+        has_code(&document, "STORE_UNAVAILABLE");
+    }
+    let linked = scene.path("linked");
+    std::fs::create_dir(&linked).unwrap();
+    std::os::unix::fs::symlink(file, linked.join("x.tenure")).unwrap();
+    let linked = linked.to_str().unwrap();
+    has_code(
+        &document(&scene, &["check", "x", "--dir", linked], 7),
+        "UNSAFE_PLACE",
+    );
+    let missing = run_document(&scene, &["x"], &["no-such-program-anywhere"], 127);
+    has_code(&missing, "COMMAND_NOT_FOUND");
+    has_code(
+        &run_document(&scene, &["x"], &["/"], 126),
+        "COMMAND_NOT_RUNNABLE",
+    );
+    scene.write("bad.toml", "dri = 1\n");
+    let bad = scene.path("bad.toml");
+    let bad = bad.to_str().unwrap();
+    has_code(
+        &document(&scene, &["list", "--config", bad], 2),
+        "BAD_CONFIGURATION",
+    );
+    has_code(
+        &document(&scene, &["acquire", "x", "--owner", "999999999"], 2),
+        "NO_OWNER",
+    );
+}
+
+/// One document with exit 2, whatever is wrong and wherever the format was asked for.
+#[test]
+fn bad_arguments_are_answered_with_one_document() {
+    let scene = Scene::new();
+    for words in [
+        &["run"][..],
+        &["run", "x"],
+        &["run", "x", "true"],
+        &["run", "x", "--wait", "soon", "--", "true"],
+        &["run", "a/b", "--", "true"],
+        &["run", "\u{1b}[31m", "--", "true"],
+        &["run", "x", "--nonsense", "--", "true"],
+        &["run", "x", "-E", "256", "--", "true"],
+        &["acquire"],
+        &["acquire", "x", "--owner", "nobody"],
+        &["release", "x", "--request-id", "a b"],
+        &["heartbeat"],
+        &["check", "x", "y"],
+        &["list", "x"],
+        &["wait", ".."],
+        &["clean", "--nonsense"],
+    ] {
+        let verb = words[0];
+        let before = scene.run(["--output", "json"].iter().chain(words));
+        let equals = scene.run(["--output=json"].iter().chain(words));
+        let environment = answer(scene.tenure(words).env("TENURE_OUTPUT", "json"));
+        for (answer, how) in [
+            (before, "before"),
+            (equals, "with ="),
+            (environment, "variable"),
+        ] {
+            assert_eq!(
+                answer.stderr(),
+                "",
+                "{words:?} {how}: prose has no place here"
+            );
+            let document = judged(verb, answer, 2);
+            has_code(&document, "BAD_ARGUMENTS");
+        }
+    }
+    for words in [&["frobnicate"][..], &[]] {
+        let mut command = scene.tenure(words);
+        let answer = answer(command.env("TENURE_OUTPUT", "json")).expect(2, "no verb");
+        let document = answer.json();
+        satisfies("envelope", &document);
+        has_code(&document, "BAD_ARGUMENTS");
+    }
+    assert!(!scene.locks().exists(), "nothing was created");
+}
+
+#[test]
+fn a_command_that_ran_owns_stdout_and_gets_no_document() {
+    let scene = Scene::new();
+    for (line, code) in [("exit 0", 0), ("exit 1", 1), ("exit 4", 4), ("exit 79", 79)] {
+        let words = ["run", "x", "--output", "json", "--", "sh", "-c", line];
+        let answer = scene.run(words).expect(code, "its own code");
+        assert_eq!(
+            (answer.stdout(), answer.stderr()),
+            (String::new(), String::new()),
+            "{line}"
+        );
+    }
+    let words = [
+        "run",
+        "x",
+        "--output",
+        "json",
+        "--",
+        "sh",
+        "-c",
+        "kill -9 $$",
+    ];
+    let answer = scene.run(words);
+    assert_eq!(answer.stdout(), "", "not for a death by signal either");
+    let words = ["run", "x", "--output", "json", "-v", "--", "echo", "mine"];
+    assert_eq!(
+        scene.run(words).stdout(),
+        "mine\n",
+        "and prose goes to stderr"
+    );
+}
+
+#[test]
+fn a_document_after_the_commands_own_output_is_the_last_line() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "x");
+    let holder = scene.hold_with("x", ["--output", "json"], &gate, "echo one; echo two");
+    holder.signal(Signal::TERM);
+    let answer = holder.finish().expect(143, "ended by SIGTERM");
+    let text = answer.stdout();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[..2], ["one", "two"], "{text}");
+    assert_eq!(lines.len(), 3, "{text}");
+    let document: Value = serde_json::from_str(lines[2]).expect("a document");
+    satisfies("run", &document);
+    has_code(&document, "CANCELLED");
+}
+
+const ENDING: [(Signal, &str, i32); 3] = [
+    (Signal::TERM, "SIGTERM", 143),
+    (Signal::INT, "SIGINT", 130),
+    (Signal::HUP, "SIGHUP", 129),
+];
+
+#[track_caller]
+fn is_cancelled(document: &Value, signal: &str, phase: &str) {
+    has_code(document, "CANCELLED");
+    let error = &document["error"];
+    assert_eq!(error["partial"], true, "{document}");
+    assert_eq!(error["signal"], signal, "{document}");
+    assert_eq!(error["phase"], phase, "{document}");
+    assert_eq!(error["retryable"], false, "{document}");
+    assert!(
+        error["message"].as_str().unwrap().contains(signal),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_signal_while_the_command_runs_is_answered_with_cancelled() {
+    for (signal, name, code) in ENDING {
+        let scene = Scene::new();
+        let holder = scene.hold("x", ["--output", "json"]);
+        holder.signal(signal);
+        let document = judged("run", holder.finish(), code);
+        is_cancelled(&document, name, "run");
+        assert!(scene.is_free("x"), "the lock is free");
+    }
+}
+
+#[test]
+fn a_signal_while_waiting_is_answered_with_cancelled() {
+    for (signal, name, code) in ENDING {
+        let scene = Scene::new();
+        let holder = scene.hold("x", ["-q"]);
+        for verb in ["run", "acquire", "wait"] {
+            let mut command = scene.tenure([verb, "x", "--output", "json", "--wait", "forever"]);
+            if verb == "run" {
+                command.args(["--", "true"]);
+            }
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut waiting = Started::new(&mut command);
+            if verb == "wait" {
+                use std::io::Read;
+                let mut first = [0; 8];
+                waiting.stderr().read_exact(&mut first).expect("its line");
+            } else {
+                scene.until_queued("x", 1);
+            }
+            waiting.signal(signal);
+            let document = judged(verb, waiting.finish(), code);
+            let phase = if verb == "wait" { "wait" } else { "acquire" };
+            is_cancelled(&document, name, phase);
+        }
+        let _ = holder.open().expect(0, "the holder");
+    }
+}
+
+#[test]
+fn a_run_that_was_displaced_or_lost_its_lock_says_so() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["--output", "json"]);
+    let words = [
+        "run",
+        "x",
+        "--force",
+        "--request-id",
+        "new",
+        "--wait",
+        "20s",
+        "--",
+        "true",
+    ];
+    let _ = scene.run(words).expect(0, "the forcing caller");
+    let document = judged("run", holder.finish(), 79);
+    has_code(&document, "SUPERSEDED");
+    assert!(
+        document["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("new"),
+        "{document}"
+    );
+
+    let holder = scene.hold("x", ["--output", "json"]);
+    std::fs::rename(scene.locks().join("x.tenure"), scene.path("gone")).unwrap();
+    has_code(&judged("run", holder.finish(), 80), "LOCK_LOST");
+}
+
+#[test]
+fn a_request_to_stop_shows_in_heartbeat_and_check() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "x");
+    let flags = ["-q", "--request-id", "old", "--grace", "30s"];
+    let holder = scene.hold_with("x", flags, &gate, "trap '' INT TERM");
+    let words = [
+        "run",
+        "x",
+        "--force",
+        "--request-id",
+        "new",
+        "-w",
+        "200ms",
+        "--",
+        "true",
+    ];
+    let _ = scene.run(words).expect(4, "its time was up");
+    let document = document(&scene, &["heartbeat", "x", "--request-id", "old"], 0);
+    assert_eq!(document["data"]["cancel_requested"], true, "{document}");
+    assert_eq!(document["data"]["cancel_requested_by"], "new", "{document}");
+    let facts = scene.check("x");
+    assert_eq!(facts["holder"]["cancel_requested"], true, "{facts}");
+    let _ = holder.open().expect(79, "it ends as one that was asked");
+}
+
+#[test]
+fn yaml_carries_the_same_document() {
+    let scene = Scene::new();
+    let nasty = "key: [a, b] # no comment\n- \"x\" 'y' %{é}  \\ !tag &a *b | > ~ ";
+    for (name, why) in [
+        ("x", nasty),
+        ("y", "yes"),
+        ("z", "1e3"),
+        ("null", "null"),
+        ("123", "0x1f"),
+        ("1e3", "2026-01-01"),
+        ("true", ""),
+        ("_", " leading"),
+        ("a", "\u{2028}\u{feff}\u{85}"),
+        ("b", "---"),
+    ] {
+        let why = format!("--why={why}");
+        let words = [
+            "acquire",
+            name,
+            "--owner",
+            "none",
+            "--request-id",
+            "1e3",
+            &why,
+        ];
+        let _ = scene.run(words).expect(0, "acquired");
+    }
+    for words in [
+        &["list"][..],
+        &["check", "x", "--request-id", "1e3"],
+        &["check", "x"],
+        &["check", "123"],
+        &["check", "nobody"],
+        &["heartbeat", "null", "--request-id", "1e3"],
+        &["release", "nobody"],
+        &["clean", "--dry-run"],
+        &["acquire", "x", "-n"],
+        &["wait", "x", "-n"],
+        &["acquire", "x", "--wait", "soon"],
+    ] {
+        let call = |format: &str| scene.run(words.iter().chain(&["--output", format]));
+        let (json, yaml) = (call("json"), call("yaml"));
+        assert_eq!(json.code(), yaml.code(), "{words:?} ends the same way");
+        let text = yaml.stdout();
+        let mut read: Value = serde_saphyr::from_str(&text)
+            .unwrap_or_else(|error| panic!("{words:?} is no YAML ({error}):\n{text}"));
+        let mut written = json.json();
+        satisfies(words[0], &read);
+        for document in [&mut read, &mut written] {
+            forget_times(document);
+        }
+        assert_eq!(read, written, "{words:?} says the same:\n{text}");
+    }
+}
+
+/// What differs from call to call.
+fn forget_times(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match key.as_str() {
+                    "timestamp" | "duration_ms" | "age_ms" | "retry_after_ms" | "detail"
+                    | "message" | "last_heartbeat" => *value = Value::Null,
+                    // Made for calls that show none.
+                    "request_id" if value.as_str().is_some_and(|id| id.starts_with("req_")) => {
+                        *value = Value::Null;
+                    }
+                    _ => forget_times(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_times),
+        _ => {}
+    }
+}
+
+#[test]
+fn stdout_holds_the_document_and_prose_goes_to_stderr() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    for format in ["json", "yaml"] {
+        let words = [
+            "run", "x", "-w", "300ms", "-v", "--output", format, "--", "true",
+        ];
+        let answer = scene.run(words).expect(4, "held");
+        assert!(
+            answer.stderr().contains("is held by"),
+            "the wait is told: {}",
+            answer.said()
+        );
+        let read: Value = serde_saphyr::from_str(&answer.stdout()).expect("one document");
+        satisfies("run", &read);
+    }
+    holder.signal(Signal::KILL);
+    support::send(holder.command, Signal::KILL);
+    scene.until_free("x");
+    let words = ["acquire", "x", "--owner", "none", "--output", "json"];
+    let taken = judged("acquire", scene.run(words), 0);
+    let warnings = taken["warnings"].as_array().unwrap();
+    assert_eq!(
+        warnings.len(),
+        1,
+        "a takeover is told in the document too: {taken}"
+    );
+}
+
+#[test]
+fn every_call_can_be_told_from_every_other_one() {
+    let scene = Scene::new();
+    let first = document(&scene, &["list"], 0);
+    let second = document(&scene, &["list"], 0);
+    assert_ne!(
+        first["meta"]["request_id"], second["meta"]["request_id"],
+        "an id for somebody's log"
+    );
+    for verb in ["check", "release", "heartbeat"] {
+        let words = [verb, "x", "--request-id", "run-42", "--output", "json"];
+        let document = scene.run(words).json();
+        assert_eq!(
+            document["meta"]["request_id"], "run-42",
+            "{verb} repeats the id it was shown"
+        );
+    }
+}

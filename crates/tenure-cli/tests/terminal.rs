@@ -1,0 +1,761 @@
+//! What a person sees and types: an interactive shell with job control on a real terminal, in a
+//! tmux server of the test's own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+mod support;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::{BOUND, Scene, children, eventually, is_alive, state, throughout};
+use tenure::clock::instant;
+
+/// The shell's prompt; nothing else on the screen looks like it.
+const PROMPT: &str = "ready>";
+
+/// One terminal with an interactive shell.
+struct Terminal {
+    scene: Scene,
+    counter: std::cell::Cell<u32>,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        let there = Command::new("tmux")
+            .arg("-V")
+            .stdout(Stdio::null())
+            .status();
+        assert!(
+            there.is_ok_and(|status| status.success()),
+            "the terminal tests need tmux, and it cannot be run; `scripts/install-tools` gets it"
+        );
+        let scene = Scene::new();
+        let terminal = Self {
+            scene,
+            counter: 0.into(),
+        };
+        let mut start = terminal.tmux(["new-session", "-d", "-x", "150", "-y", "40"]);
+        start.arg("-c").arg(terminal.scene.root());
+        let shell = format!("PS1='{PROMPT} ' PS2='' HISTFILE= exec bash --norc --noprofile -i");
+        start.arg(shell);
+        let started = start.status().expect("starting tmux");
+        assert!(started.success(), "tmux starts a session");
+        terminal.until("the shell's prompt", |screen| screen.contains(PROMPT));
+        terminal
+    }
+
+    fn tmux<const N: usize>(&self, words: [&str; N]) -> Command {
+        let mut command = self.scene.program("tmux");
+        command
+            .env("TERM", "xterm-256color")
+            .env("SHELL", "/bin/sh")
+            .arg("-u")
+            .arg("-S")
+            .arg(self.scene.path("tmux"))
+            .args(["-f", "/dev/null"])
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        command
+    }
+
+    /// Types a key that tmux knows by name.
+    fn key(&self, key: &str) {
+        let status = self.tmux(["send-keys", key]).status().expect("tmux");
+        assert!(status.success(), "tmux types {key}");
+    }
+
+    /// Types characters as they are.
+    fn keys(&self, text: &str) {
+        let status = self
+            .tmux(["send-keys", "-l", "--", text])
+            .status()
+            .expect("tmux");
+        assert!(status.success(), "tmux types {text}");
+    }
+
+    /// Types a line.
+    fn line(&self, text: &str) {
+        self.keys(text);
+        self.key("Enter");
+    }
+
+    /// What stands on the screen and above it, without blank lines at the end.
+    fn screen(&self) -> String {
+        let output = self
+            .tmux(["capture-pane", "-p", "-J", "-S", "-200"])
+            .output()
+            .expect("tmux");
+        String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned()
+    }
+
+    /// Waits until the screen satisfies a condition; the failure shows the screen.
+    #[track_caller]
+    fn until(&self, what: &str, condition: impl Fn(&str) -> bool) -> String {
+        let until = instant() + BOUND;
+        loop {
+            let screen = self.screen();
+            if condition(&screen) {
+                return screen;
+            }
+            assert!(
+                instant() < until,
+                "waited in vain for {what}; the screen shows:\n{screen}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Types a line and waits until the shell is back; answers with `$?`.
+    #[track_caller]
+    fn command(&self, text: &str) -> i32 {
+        self.line(text);
+        self.status(&format!("`{text}` to end"))
+    }
+
+    /// Asks the shell, which has to be at its prompt or get there, for the last exit code.
+    #[track_caller]
+    fn status(&self, what: &str) -> i32 {
+        let number = self.counter.get() + 1;
+        self.counter.set(number);
+        let file = self.scene.path(&format!("status.{number}"));
+        // What is typed before the prompt is back lies in the terminal until the shell reads it.
+        self.line(&format!(
+            "echo $? >'{0}.new'; mv '{0}.new' '{0}'",
+            file.display()
+        ));
+        let until = instant() + BOUND;
+        while !file.exists() {
+            assert!(
+                instant() < until,
+                "waited in vain for {what}; the screen shows:\n{}",
+                self.screen()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let text = std::fs::read_to_string(&file).expect("the shell's answer");
+        text.trim().parse().expect("an exit code")
+    }
+
+    /// Waits for the prompt at the very end of the screen: the shell has the terminal.
+    #[track_caller]
+    fn until_prompt(&self, what: &str) -> String {
+        self.until(what, |screen| {
+            screen
+                .lines()
+                .last()
+                .is_some_and(|line| line.trim() == PROMPT)
+        })
+    }
+
+    /// The PID of the supervisor that holds a lock.
+    fn supervisor(&self, name: &str) -> u32 {
+        let pid = self.scene.check(name)["holder"]["pid"].as_u64();
+        u32::try_from(pid.expect("a holder")).expect("a PID")
+    }
+
+    /// Makes it as wide as terminals are by tradition.
+    fn narrow(&self) {
+        let resized = self.tmux(["resize-window", "-x", "80"]).status();
+        assert!(resized.is_ok_and(|status| status.success()), "tmux resizes");
+    }
+
+    /// Waits until a run holds a lock and answers with the PID of its command.
+    #[track_caller]
+    fn held(&self, name: &str) -> u32 {
+        let mut command = None;
+        eventually(
+            &format!("{name} to be held by a run with a command"),
+            || {
+                command = self.scene.check(name)["holder"]["command_pid"].as_u64();
+                command.is_some()
+            },
+        );
+        u32::try_from(command.expect("a PID")).expect("a PID")
+    }
+
+    /// The terminal's settings, as stty prints them.
+    fn modes(&self) -> String {
+        let number = self.counter.get() + 1;
+        self.counter.set(number);
+        let file = self.scene.path(&format!("modes.{number}"));
+        let code = self.command(&format!("stty -a >'{}'", file.display()));
+        assert_eq!(code, 0, "stty answers");
+        std::fs::read_to_string(file).expect("what stty printed")
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.tmux(["kill-server"]).stderr(Stdio::null()).status();
+    }
+}
+
+/// A command in `sh` that says `ready` and then waits until the file `go` is there.
+fn until_go(prelude: &str, end: &str) -> String {
+    format!("sh -c '{prelude}; echo begun; while [ ! -e go ]; do sleep 0.02; done; {end}'")
+}
+
+impl Terminal {
+    /// Lets [`until_go`] end.
+    fn go(&self) {
+        self.scene.write("go", "");
+    }
+
+    /// A run in the background, started outside of the terminal, that holds a lock.
+    fn held_elsewhere(&self, name: &str) -> support::Held {
+        self.scene.hold(name, ["--why", "the other one"])
+    }
+}
+
+#[test]
+fn terminal_ctrl_c_ends_the_command_and_frees_the_lock() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- sleep 100");
+    let command = terminal.held("x");
+    terminal.key("C-c");
+    let code = terminal.status("the prompt after Ctrl-C");
+    assert_eq!(code, 130, "the shell sees an interrupted command");
+    assert!(!is_alive(command), "the command is gone");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_ctrl_c_that_the_command_handles_ends_nothing() {
+    let terminal = Terminal::new();
+    let loops = until_go("trap \"echo caught\" INT", "exit 7");
+    terminal.line(&format!("tenure run x -- {loops}"));
+    let command = terminal.held("x");
+    terminal.until("the trap to be set", |screen| screen.contains("\nbegun"));
+    for times in 1..=3 {
+        terminal.key("C-c");
+        // One more stands in the line that was typed.
+        terminal.until("the trap to run", |screen| {
+            screen.matches("caught").count() > times
+        });
+    }
+    assert!(is_alive(command), "the command goes on");
+    assert_eq!(terminal.scene.standing("x"), "held", "and so does the hold");
+    terminal.go();
+    let code = terminal.status("the prompt");
+    assert_eq!(code, 7, "a command that handled the key keeps its own code");
+}
+
+#[test]
+fn terminal_ctrl_z_stops_the_job_and_fg_lets_it_finish() {
+    let terminal = Terminal::new();
+    terminal.line(&format!("tenure run x -- {}", until_go(":", "exit 5")));
+    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
+    let command = terminal.held("x");
+    terminal.key("C-z");
+    terminal.until("the shell to report the stop", |screen| {
+        screen.contains("Stopped")
+    });
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.line("jobs");
+    terminal.until("jobs to show it", |screen| {
+        screen.matches("Stopped").count() == 2
+    });
+    assert_eq!(state(command), Some('T'), "the command is stopped");
+    assert_eq!(
+        terminal.scene.standing("x"),
+        "held",
+        "a stopped holder still holds"
+    );
+    terminal.go();
+    throughout(
+        Duration::from_millis(300),
+        "a stopped command does nothing",
+        || state(command) == Some('T'),
+    );
+    terminal.line("fg");
+    let code = terminal.status("the command to finish after fg");
+    assert_eq!(code, 5, "its code is passed on");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_ctrl_c_works_after_ctrl_z_and_fg() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- sleep 100");
+    let command = terminal.held("x");
+    terminal.key("C-z");
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.line("fg");
+    eventually("the command to go on", || state(command) == Some('S'));
+    terminal.key("C-c");
+    let code = terminal.status("the prompt after Ctrl-C");
+    assert_eq!(code, 130, "the command was interrupted");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_bg_lets_a_stopped_job_go_on_behind_the_prompt() {
+    let terminal = Terminal::new();
+    terminal.line(&format!("tenure run x -- {}", until_go(":", "echo over")));
+    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
+    let command = terminal.held("x");
+    terminal.key("C-z");
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.line("bg");
+    eventually("the command to go on", || state(command) == Some('S'));
+    let code = terminal.command("echo the shell is there");
+    assert_eq!(code, 0, "the shell has the terminal");
+    terminal.go();
+    terminal.until("the end of the job", |screen| {
+        screen.ends_with("over") || screen.contains("over\n")
+    });
+    terminal.scene.until_free("x");
+    terminal.line("");
+    terminal.until("the shell to report the end", |screen| {
+        screen.contains("Done")
+    });
+}
+
+#[test]
+fn terminal_fg_of_a_running_job_gives_it_the_keyboard() {
+    let terminal = Terminal::new();
+    let reads = until_go(":", "read line; echo got $line");
+    terminal.line(&format!("tenure run x -- {reads}"));
+    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
+    let command = terminal.held("x");
+    terminal.key("C-z");
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.line("bg");
+    eventually("the command to go on", || state(command) == Some('S'));
+    // A shell sends no SIGCONT to a job that runs already.
+    terminal.line("fg");
+    terminal.go();
+    terminal.line("hello");
+    terminal.until("the command to read what is typed", |screen| {
+        screen.contains("got hello")
+    });
+    assert_eq!(terminal.status("the prompt"), 0, "it ended well");
+}
+
+#[test]
+fn terminal_a_job_that_reads_in_the_background_stops_and_goes_on_in_the_foreground() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- cat &");
+    eventually("the lock to be held", || {
+        terminal.scene.standing("x") == "held"
+    });
+    let supervisor = terminal.supervisor("x");
+    // The kernel stops the whole group of whoever reads, tenure with it.
+    eventually("the reading job to stop", || state(supervisor) == Some('T'));
+    terminal.line("fg");
+    terminal.line("hello");
+    terminal.until("cat to answer", |screen| {
+        screen.matches("\nhello").count() >= 2
+    });
+    terminal.key("C-d");
+    assert_eq!(terminal.status("the prompt"), 0, "cat ended well");
+}
+
+#[test]
+fn terminal_typed_lines_reach_a_command_that_reads() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- cat");
+    terminal.held("x");
+    terminal.line("hello");
+    terminal.until("cat to answer", |screen| {
+        screen.matches("\nhello").count() >= 2
+    });
+    terminal.key("C-d");
+    assert_eq!(terminal.status("the prompt"), 0, "cat ended well");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_a_command_that_opens_the_terminal_itself_can_be_answered() {
+    // As ssh and sudo do when they ask for a password.
+    let terminal = Terminal::new();
+    terminal.line(
+        "tenure run x -- sh -c 'echo question >/dev/tty; read a </dev/tty; echo got $a >/dev/tty' \
+         </dev/null >out 2>&1",
+    );
+    terminal.until("the question", |screen| screen.contains("\nquestion"));
+    terminal.line("answer");
+    terminal.until("the command to read the answer", |screen| {
+        screen.contains("\ngot answer")
+    });
+    assert_eq!(terminal.status("the prompt"), 0, "it ended well");
+}
+
+#[test]
+fn terminal_a_shell_with_job_control_works_inside() {
+    let terminal = Terminal::new();
+    terminal.line("PS1='inner> ' tenure run x -- bash --norc --noprofile -i");
+    terminal.until("the inner shell", |screen| screen.contains("inner>"));
+    terminal.line("sleep 100");
+    terminal.until("the inner job to begin", |screen| {
+        screen.contains("inner> sleep 100")
+    });
+    eventually("sleep to run", || !children(terminal.held("x")).is_empty());
+    terminal.key("C-z");
+    terminal.until("the inner shell to report the stop", |screen| {
+        screen.contains("Stopped") && screen.ends_with("inner>")
+    });
+    let supervisor = terminal.supervisor("x");
+    assert_ne!(state(supervisor), Some('T'), "only the inner job stopped");
+    terminal.line("fg");
+    terminal.key("C-c");
+    terminal.until("the inner prompt", |screen| screen.ends_with("inner>"));
+    terminal.line("exit 3");
+    assert_eq!(terminal.status("the outer prompt"), 3, "the shell's code");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_pipelines_end_as_they_do_without_a_lock() {
+    let terminal = Terminal::new();
+    terminal.line("yes | tenure run x -- head -1; echo \"codes ${PIPESTATUS[*]}\"");
+    terminal.until("the pipeline's codes", |screen| {
+        screen.contains("\ncodes 141 0")
+    });
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+
+    terminal.line("tenure run x -- seq 1 100000 | less; echo \"and ${PIPESTATUS[*]}\"");
+    terminal.until("the first page", |screen| screen.ends_with("\n:"));
+    terminal.key("q");
+    terminal.until("the pipeline's codes", |screen| {
+        screen.contains("\nand 141 0")
+    });
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_ctrl_c_ends_a_pipeline() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- sleep 100 | cat; echo \"codes ${PIPESTATUS[*]}\"");
+    let command = terminal.held("x");
+    terminal.key("C-c");
+    terminal.status("the prompt after Ctrl-C");
+    assert!(!is_alive(command), "the command is gone");
+    terminal.scene.until_free("x");
+}
+
+#[test]
+fn terminal_ctrl_z_stops_a_pipeline_and_fg_lets_it_finish() {
+    let terminal = Terminal::new();
+    let pipeline = format!("tenure run x -- {} | cat", until_go(":", "echo over"));
+    terminal.line(&pipeline);
+    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
+    let command = terminal.held("x");
+    terminal.key("C-z");
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    assert_eq!(state(command), Some('T'), "the command is stopped");
+    terminal.go();
+    terminal.line("fg");
+    terminal.until("the end", |screen| screen.contains("\nover"));
+    assert_eq!(terminal.status("the prompt"), 0, "the pipeline ended well");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_a_key_that_is_passed_on_once_more_is_not_a_second_interrupt() {
+    // Task runners do that: the terminal interrupts the whole group, and the runner sends the
+    // same interrupt on to what it started.
+    let terminal = Terminal::new();
+    let handles = until_go("trap \"echo caught\" INT", "exit 5");
+    terminal.line(&format!("tenure run x -- {handles} | (trap '' INT; cat)"));
+    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
+    terminal.held("x");
+    let supervisor = terminal.supervisor("x");
+    terminal.key("C-c");
+    terminal.until("the trap", |screen| screen.matches("caught").count() > 1);
+    support::send(supervisor, rustix::process::Signal::INT);
+    throughout(
+        Duration::from_millis(500),
+        "tenure stays with its command",
+        || is_alive(supervisor),
+    );
+    terminal.go();
+    terminal.until_prompt("the prompt");
+    terminal.scene.until_free("x");
+}
+
+#[test]
+fn terminal_make_runs_in_parallel_under_a_lock_and_with_a_lock_in_a_recipe() {
+    let terminal = Terminal::new();
+    // `a` and `b` wait for each other: they end only if make runs both at once.
+    let makefile = "\
+all: a b\n\
+a:\n\t@touch a.here; while [ ! -e b.here ]; do sleep 0.01; done; echo made a\n\
+b:\n\t@touch b.here; while [ ! -e a.here ]; do sleep 0.01; done; echo made b\n\
+inner:\n\t+@tenure run y -- $(MAKE) --no-print-directory all\n";
+    terminal.scene.write("Makefile", makefile);
+    let code = terminal.command("tenure run x -- make -j4 all");
+    assert_eq!(code, 0, "make under a lock: {}", terminal.screen());
+    let code = terminal.command("rm -f a.here b.here; tenure run x -- make -j4 inner >log 2>&1");
+    let log = std::fs::read_to_string(terminal.scene.path("log")).expect("make's output");
+    assert_eq!(code, 0, "make with a lock in its recipe: {log}");
+    assert!(
+        !log.contains("jobserver"),
+        "the inner make gets the outer one's slots: {log}"
+    );
+    for lock in ["x", "y"] {
+        assert!(terminal.scene.is_free(lock), "{lock} is free");
+    }
+}
+
+#[test]
+fn terminal_a_full_screen_program_gets_its_keys_and_leaves_the_terminal_as_it_was() {
+    let terminal = Terminal::new();
+    let before = terminal.modes();
+    let code = terminal.command("seq 1 1000 >numbers");
+    assert_eq!(code, 0, "a file to look at");
+    terminal.line("tenure run x -- less numbers");
+    terminal.until("the first page", |screen| screen.contains("\n20\n"));
+    terminal.key("G");
+    terminal.until("the last page", |screen| screen.contains("\n1000"));
+    terminal.key("C-z");
+    terminal.until("the shell to report the stop", |screen| {
+        screen.contains("Stopped")
+    });
+    terminal.line("fg");
+    terminal.until("the last page again", |screen| {
+        screen.contains("\n1000") && !screen.ends_with(PROMPT)
+    });
+    terminal.key("q");
+    assert_eq!(terminal.status("the prompt"), 0, "less ended well");
+    assert_eq!(terminal.modes(), before, "the terminal's settings");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_a_wait_shows_holder_age_and_place_and_is_erased_when_it_is_over() {
+    let terminal = Terminal::new();
+    let holder = terminal.held_elsewhere("x");
+    terminal.line("clear; tenure run x -- echo mine");
+    let who = format!("PID {}", holder.pid());
+    let shown = terminal.until("the waiting line", |screen| screen.contains("is held by"));
+    for fact in [who.as_str(), "ago", "next in line"] {
+        assert!(shown.contains(fact), "`{fact}` is shown: {shown}");
+    }
+    // The age grows: the line is kept up to date.
+    terminal.until("a second more", |screen| {
+        screen.contains("is held by") && screen.contains("(2s ago)")
+    });
+    let _ = holder.open().expect(0, "the other run ends well");
+    terminal.until("the command", |screen| screen.contains("mine"));
+    let screen = terminal.until_prompt("the prompt");
+    assert!(
+        !screen.contains("is held by"),
+        "the waiting line is gone: {screen}"
+    );
+}
+
+#[test]
+fn terminal_a_narrow_one_shows_the_place_in_line_too() {
+    let terminal = Terminal::new();
+    terminal.narrow();
+    let _holder = terminal.held_elsewhere("x");
+    terminal.line("clear; tenure run x -- echo mine");
+    let shown = terminal.until("the waiting line", |screen| screen.contains("is held by"));
+    assert!(
+        shown.contains("next in line"),
+        "80 columns are enough to say who holds it and which place is ours: {shown}"
+    );
+    terminal.key("C-c");
+    terminal.status("the prompt");
+}
+
+#[test]
+fn terminal_ctrl_c_while_waiting_leaves_the_queue_and_no_trace() {
+    let terminal = Terminal::new();
+    terminal.narrow();
+    let holder = terminal.held_elsewhere("x");
+    terminal.line("clear; tenure run x -- echo mine");
+    terminal.until("the waiting line", |screen| screen.contains("is held by"));
+    terminal.scene.until_queued("x", 1);
+    terminal.key("C-c");
+    let code = terminal.status("the prompt after Ctrl-C");
+    assert_eq!(code, 130, "interrupted");
+    terminal.scene.until_queued("x", 0);
+    let screen = terminal.screen();
+    assert!(
+        !screen.contains("is held by"),
+        "the waiting line is gone: {screen}"
+    );
+    let _ = holder.open().expect(0, "the other run was not disturbed");
+}
+
+#[test]
+fn terminal_ctrl_z_while_waiting_keeps_the_place() {
+    let terminal = Terminal::new();
+    let holder = terminal.held_elsewhere("x");
+    terminal.line("tenure run x --wait 10m -- echo mine");
+    terminal.until("the waiting line", |screen| screen.contains("is held by"));
+    terminal.scene.until_queued("x", 1);
+    terminal.key("C-z");
+    terminal.until("the shell to report the stop", |screen| {
+        screen.contains("Stopped")
+    });
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.scene.until_queued("x", 1);
+    let _ = holder.open().expect(0, "the other run ends well");
+    throughout(
+        Duration::from_millis(300),
+        "a stopped caller starts nothing",
+        || !terminal.screen().contains("\nmine"),
+    );
+    terminal.line("fg");
+    terminal.until("the command after fg", |screen| screen.contains("\nmine"));
+    assert_eq!(terminal.status("the prompt"), 0, "it ended well");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_a_wait_in_the_background_leaves_the_prompt_alone() {
+    let terminal = Terminal::new();
+    let holder = terminal.held_elsewhere("x");
+    terminal.line("clear; tenure run x --wait 10m -- echo mine &");
+    terminal.until("the wait to be told", |screen| {
+        screen.contains("is held by")
+    });
+    terminal.keys("half a line");
+    let typed = |screen: &str| screen.ends_with("half a line");
+    terminal.until("what was typed to be shown", typed);
+    throughout(
+        Duration::from_millis(600),
+        "what is typed stays readable while a job waits in the background",
+        || typed(&terminal.screen()),
+    );
+    terminal.key("C-u");
+    let _ = holder.open().expect(0, "the other run ends well");
+    terminal.until("the command", |screen| {
+        screen.lines().any(|line| line.ends_with("mine"))
+    });
+}
+
+/// Whoever reads from the background is stopped, and its whole group with it: a supervisor that
+/// is stopped in the middle of a change would keep everybody from that lock.
+#[test]
+fn terminal_jobs_that_are_stopped_as_they_start_leave_no_lock_stuck() {
+    const JOBS: usize = 60;
+    let terminal = Terminal::new();
+    let jobs = format!("for i in {{1..{JOBS}}}; do tenure run x$i -- cat & done");
+    assert_eq!(terminal.command(&jobs), 0, "the jobs are started");
+    for number in 1..=JOBS {
+        let name = format!("x{number}");
+        eventually(&format!("{name} to be held"), || {
+            terminal.scene.standing(&name) == "held"
+        });
+        let supervisor = terminal.supervisor(&name);
+        eventually("the job to stop", || state(supervisor) == Some('T'));
+    }
+    for number in 1..=JOBS {
+        let name = format!("x{number}");
+        let (answer, took) =
+            support::timed(|| terminal.scene.run(["run", "-n", &name, "--", "true"]));
+        let _ = answer.expect(4, "held by a job that is stopped");
+        assert!(
+            took < Duration::from_secs(3),
+            "{name}: nobody has to wait to be told so; it took {took:?}"
+        );
+    }
+}
+
+/// `ssh -t`, a container or a window of a multiplexer run a command without a shell around it.
+/// Nothing can continue it there, so the kernel lets nothing stop it.
+#[test]
+fn terminal_ctrl_z_without_a_shell_leaves_the_command_at_work() {
+    let terminal = Terminal::new();
+    let script = terminal.scene.script(
+        "work",
+        "#!/bin/sh\necho begun\nwhile [ ! -e go ]; do sleep 0.02; done\necho over\nread line\n",
+    );
+    let mut window = terminal.tmux(["new-window"]);
+    window.arg("-c").arg(terminal.scene.root());
+    window.arg(format!("exec tenure run x -- {}", script.display()));
+    assert!(
+        window.status().is_ok_and(|status| status.success()),
+        "a window"
+    );
+    terminal.until("the command to begin", |screen| screen.contains("begun"));
+    let command = terminal.held("x");
+    terminal.key("C-z");
+    terminal.until("the key to be echoed", |screen| screen.contains("^Z"));
+    terminal.go();
+    terminal.until("the command to go on", |screen| screen.contains("over"));
+    terminal.key("Enter");
+    eventually("the command to end", || !is_alive(command));
+    terminal.scene.until_free("x");
+}
+
+#[test]
+fn terminal_the_shell_has_it_back_when_tenure_is_killed() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- sleep 100");
+    let command = terminal.held("x");
+    support::send(terminal.supervisor("x"), rustix::process::Signal::KILL);
+    assert_eq!(terminal.status("the prompt"), 137, "tenure was killed");
+    assert!(is_alive(command), "the command goes on");
+    assert_eq!(
+        terminal.scene.check("x")["holder"]["orphaned"],
+        true,
+        "and holds"
+    );
+    support::send(command, rustix::process::Signal::KILL);
+    terminal.scene.until_free("x");
+}
+
+#[test]
+fn terminal_that_is_closed_ends_the_run_and_frees_the_lock() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- sleep 100");
+    let command = terminal.held("x");
+    let status = terminal.tmux(["kill-server"]).status().expect("tmux");
+    assert!(status.success(), "the terminal is closed");
+    eventually("the command to end", || !is_alive(command));
+    terminal.scene.until_free("x");
+}
+
+#[test]
+fn terminal_quiet_waits_in_silence() {
+    let terminal = Terminal::new();
+    let holder = terminal.held_elsewhere("x");
+    terminal.line("clear; tenure run -q x -- echo mine");
+    terminal.scene.until_queued("x", 1);
+    let _ = holder.open().expect(0, "the other run ends well");
+    let screen = terminal.until("the command", |screen| {
+        screen.lines().any(|line| line == "mine")
+    });
+    assert!(!screen.contains("held by"), "nothing was shown: {screen}");
+}
+
+#[test]
+fn terminal_colours_are_for_terminals_that_want_them() {
+    let terminal = Terminal::new();
+    let holder = terminal.held_elsewhere("x");
+    let escape = '\u{1b}';
+    let coloured = |line: &str| {
+        terminal.command("clear");
+        terminal.command(line);
+        let mut capture = terminal.tmux(["capture-pane", "-p", "-e"]);
+        let screen = capture.output().expect("tmux").stdout;
+        let screen = String::from_utf8_lossy(&screen).into_owned();
+        assert!(screen.contains("STANDING"), "a table is shown: {screen}");
+        screen.contains(escape)
+    };
+    assert!(coloured("tenure list"), "on a terminal");
+    assert!(
+        !coloured("NO_COLOR=1 tenure list"),
+        "not for whoever asks for none"
+    );
+    assert!(!coloured("tenure list | cat"), "not for a pipe");
+    terminal.command("tenure list >list; tenure check 2>check");
+    for file in ["list", "check"] {
+        let text = std::fs::read_to_string(terminal.scene.path(file)).expect("a table");
+        assert!(text.contains("STANDING"), "a table: {text}");
+        assert!(!text.contains(escape), "not for a file: {text:?}");
+    }
+    let _ = holder.open().expect(0, "the holder");
+}
