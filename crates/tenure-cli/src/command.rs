@@ -76,11 +76,11 @@ impl Session {
 
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
     /// because the claim's owner is one of its ancestors.
-    fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: Option<&Hold>) -> bool {
+    fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
         if let Some(id) = shown {
             return claim.holder.request_id.as_str() == id;
         }
-        if inherited.is_some_and(|hold| Some(hold.token) == claim.token) {
+        if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
         }
         claim.kind == Kind::Detached
@@ -89,7 +89,7 @@ impl Session {
             })
     }
 
-    fn inherited(&self, name: &LockName) -> Option<Hold> {
+    fn inherited(&self, name: &LockName) -> Vec<Hold> {
         holds::of(&self.place.folder, name)
     }
 
@@ -102,33 +102,32 @@ impl Session {
             &reading,
             self.store.policy(),
             &self.clock.now(),
-            |claim| self.is_mine(claim, shown, inherited.as_ref()),
+            |claim| self.is_mine(claim, shown, &inherited),
         ))
     }
 
     /// Waiting, inside a run, for a lock that this very run holds would never end.
     fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
-        let Some(hold) = self.inherited(name) else {
-            return Ok(());
-        };
-        let reading = self.store.read(name)?;
-        let live = reading.entry().is_some_and(|entry| {
-            entry
-                .claims
-                .iter()
-                .any(|claim| claim.token == Some(hold.token))
-        });
-        if !live {
+        let inherited = self.inherited(name);
+        if inherited.is_empty() {
             return Ok(());
         }
+        let reading = self.store.read(name)?;
+        let live = reading.entry().and_then(|entry| {
+            let tokens = entry.claims.iter().filter_map(|claim| claim.token);
+            tokens
+                .into_iter()
+                .find(|token| inherited.iter().any(|hold| hold.token == *token))
+        });
+        let Some(token) = live else {
+            return Ok(());
+        };
         Err(Failure::new(
             Exit::Deadlock,
             "ALREADY_HELD",
             format!("{name} is held by this run itself; waiting for it would never end"),
         )
-        .with_context(object(
-            json!({ "name": name.as_str(), "token": hold.token }),
-        )))
+        .with_context(object(json!({ "name": name.as_str(), "token": token }))))
     }
 
     /// What an attempt that did not succeed is to the caller.

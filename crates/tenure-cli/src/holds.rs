@@ -25,12 +25,17 @@ pub(crate) fn inherited() -> Vec<Hold> {
         .unwrap_or_default()
 }
 
-/// The inherited hold of this lock, if there is one.
-pub(crate) fn of(folder: &Path, name: &LockName) -> Option<Hold> {
-    let folder = folder.to_string_lossy();
-    inherited()
-        .into_iter()
-        .find(|hold| hold.folder == folder && hold.name == name.as_str())
+/// The inherited holds of this lock. There may be several, of which the later ones were taken
+/// after the earlier ones were over. A folder is the same under every name that leads to it.
+pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
+    let mut holds = inherited();
+    if holds.is_empty() {
+        return holds;
+    }
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = real(folder);
+    holds.retain(|hold| hold.name == name.as_str() && real(Path::new(&hold.folder)) == folder);
+    holds
 }
 
 /// The variable's value for a command that inherits one more.

@@ -239,7 +239,10 @@ pub(crate) fn duration(source: &str, text: &str) -> Result<Duration, Failure> {
         let seconds: f64 = trimmed.parse().map_err(|_| bad())?;
         Duration::try_from_secs_f64(seconds).map_err(|_| bad())?
     } else {
-        let signed: jiff::SignedDuration = trimmed.parse().map_err(|_| bad())?;
+        let span: jiff::Span = trimmed.parse().map_err(|_| bad())?;
+        let signed = span
+            .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
+            .map_err(|_| bad())?;
         Duration::try_from(signed).map_err(|_| bad())?
     };
     if duration > DURATION_MAX {
@@ -293,6 +296,7 @@ mod tests {
             ("0.5", 500),
             ("0", 0),
             ("1 hour", 3_600_000),
+            ("1d", 86_400_000),
         ] {
             let parsed = duration("--wait", text).ok();
             assert_eq!(parsed, Some(Duration::from_millis(millis)), "{text}");

@@ -60,9 +60,12 @@ pub(super) fn acquire(args: &AcquireArgs) -> Exit {
         report_events(surface, &name, &acquired.events);
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();
-        let lasts = match &owner {
-            Some(owner) => format!("owner PID {} ({})", owner.process.pid, owner.name),
-            None => format!("ttl {}", age(claim.lease.ttl_ms)),
+        // A hold that was there before has its own owner.
+        let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
+        let lasts = match (&owner, claim.holder.process) {
+            (Some(owner), _) => format!("owner PID {} ({})", owner.process.pid, owner.name),
+            (None, Some(process)) => format!("owner PID {}", process.pid),
+            (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
         };
         let text = format!(
             "{} {name}: {lasts}, token {token}, request {}",

@@ -8,7 +8,7 @@ use crate::render::lock::age;
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::Ownership;
+use tenure::core::{LockName, Ownership};
 use tenure::store::{RenewedOwned, Store};
 
 pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
@@ -22,7 +22,7 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
         let renewed = session.store.renew_owned(
             &name,
             &|claim| {
-                if session.is_mine(claim, id.as_deref(), inherited.as_ref()) {
+                if session.is_mine(claim, id.as_deref(), &inherited) {
                     Ownership::Shown
                 } else {
                     Ownership::Missing
@@ -58,6 +58,9 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
             }
             RenewedOwned::NotOwner { .. } => {
                 let view = session.view(&name, id.as_deref())?;
+                if view.available {
+                    return Err(lost(&name));
+                }
                 let text = format!("{}; it was not renewed", view.text());
                 let mut context = object(view.json());
                 context.insert("lost".into(), true.into());
@@ -69,12 +72,16 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                 .with_text(text)
                 .with_context(context))
             }
-            RenewedOwned::Lost => Err(Failure::new(
-                Exit::LockLost,
-                "LOCK_LOST",
-                format!("{name} is not held any more; do not rely on it"),
-            )
-            .with_context(object(json!({ "name": name.as_str(), "lost": true })))),
+            RenewedOwned::Lost => Err(lost(&name)),
         }
     })
+}
+
+fn lost(name: &LockName) -> Failure {
+    Failure::new(
+        Exit::LockLost,
+        "LOCK_LOST",
+        format!("{name} is not held any more; do not rely on it"),
+    )
+    .with_context(object(json!({ "name": name.as_str(), "lost": true })))
 }

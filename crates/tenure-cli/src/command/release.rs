@@ -4,11 +4,12 @@ use super::{Session, finish, shown};
 use crate::args::ReleaseArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
+use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure::clock::Clock;
-use tenure::core::{Kind, Ownership, Released};
+use tenure::core::{Kind, LockName, Ownership, Released};
 use tenure::store::Store;
 
 pub(super) fn release(args: &ReleaseArgs) -> Exit {
@@ -23,7 +24,7 @@ pub(super) fn release(args: &ReleaseArgs) -> Exit {
         let released = session.store.release_owned(
             &name,
             &|claim| {
-                if claim.kind == Kind::Detached && session.is_mine(claim, id.as_deref(), None) {
+                if claim.kind == Kind::Detached && session.is_mine(claim, id.as_deref(), &[]) {
                     Ownership::Shown
                 } else {
                     Ownership::Missing
@@ -46,15 +47,13 @@ pub(super) fn release(args: &ReleaseArgs) -> Exit {
                     }),
                 ))
             }
-            Released::Absent => {
-                surface.warn(format!("{name} is not held; nothing to release"));
-                Ok((
-                    String::new(),
-                    json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
-                ))
-            }
+            Released::Absent => Ok(absent(surface, &name)),
             Released::NotOwner { claim } | Released::Ignored { claim } => {
                 let view = session.view(&name, id.as_deref())?;
+                // What a dead holder left behind is held by nobody.
+                if view.available {
+                    return Ok(absent(surface, &name));
+                }
                 let next = if claim.kind == Kind::Kernel {
                     "it is released when its command ends; `tenure run --force` asks it to stop"
                 } else {
@@ -73,4 +72,12 @@ pub(super) fn release(args: &ReleaseArgs) -> Exit {
             }
         }
     })
+}
+
+fn absent(surface: &mut Surface, name: &LockName) -> (String, Value) {
+    surface.warn(format!("{name} is not held; nothing to release"));
+    (
+        String::new(),
+        json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
+    )
 }

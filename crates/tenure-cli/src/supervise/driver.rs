@@ -14,7 +14,7 @@ use super::terminal::Placement;
 use super::{Action, End, Event, Supervision, Verdict};
 use crate::render::say;
 use crate::signals::{self, Signals};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, kill_process_group, waitid,
 };
@@ -27,13 +27,6 @@ use tenure::core::{Process, Renewal};
 use tenure::process::{group_is_alive, start_time};
 use tenure::store::Store;
 use tenure::store::file::{FileStore, Seat, poll_readable};
-
-/// The lowest number that the inherited beacon gets: out of the way of scripts that open 3 to 9
-/// themselves, and within the 64 descriptors that a process has without growing its table.
-const BEACON_FD_MIN: i32 = 57;
-
-/// The lowest number where that is not to be had.
-const BEACON_FD_LOW: i32 = 3;
 
 /// How long work lasts before news of the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
@@ -81,14 +74,11 @@ impl Driver<'_> {
         if placement.own_group() {
             command.process_group(0);
         }
-        let child = {
-            let beacon = fcntl_dupfd_cloexec(self.seat.beacon(), BEACON_FD_MIN)
-                // A process that may open only a few files has no such numbers.
-                .or_else(|_| fcntl_dupfd_cloexec(self.seat.beacon(), BEACON_FD_LOW))
-                .map_err(|errno| SpawnError(errno.into()))?;
-            fcntl_setfd(&beacon, FdFlags::empty()).map_err(|errno| SpawnError(errno.into()))?;
-            command.spawn().map_err(SpawnError)?
-        };
+        // From here to the end of the spawn the command may inherit the beacon.
+        self.hand_down(FdFlags::empty())?;
+        let child = command.spawn();
+        self.hand_down(FdFlags::CLOEXEC)?;
+        let child = child.map_err(SpawnError)?;
         let began = instant();
         let number = child.id();
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
@@ -127,7 +117,14 @@ impl Driver<'_> {
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.placement.take_back(running.pid);
+        // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
+        // after this. The process is about to end, and it with it.
+        std::mem::forget(running.news.take());
         Ok(verdict)
+    }
+
+    fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {
+        fcntl_setfd(self.seat.beacon(), flags).map_err(|errno| SpawnError(errno.into()))
     }
 
     /// Three renewals fit into a ttl.

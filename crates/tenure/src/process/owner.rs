@@ -51,6 +51,12 @@ const INITS: [&str; 7] = [
     "docker-init",
 ];
 
+/// Programs that run one command and end with it.
+const WRAPPERS: [&str; 16] = [
+    "timeout", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "xargs", "sudo",
+    "doas", "runuser", "setpriv", "chrt", "taskset", "strace",
+];
+
 /// How far up is looked. Real trees are some ten deep.
 const ANCESTORS_MAX: usize = 64;
 
@@ -75,7 +81,10 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         if pid == 1 && is_init(&arguments) {
             break;
         }
-        if !is_one_shot_shell(&arguments) {
+        let lasts = !is_one_shot_shell(&arguments)
+            && !is_wrapper(&arguments)
+            && !is_subshell(&arguments, stat.parent);
+        if lasts {
             return Ok(chosen(pid, &stat));
         }
         pid = stat.parent;
@@ -148,6 +157,21 @@ fn is_init(arguments: &[String]) -> bool {
         .is_some_and(|first| INITS.contains(&base_name(first)))
 }
 
+/// Whether this is a program around the one command that called us.
+fn is_wrapper(arguments: &[String]) -> bool {
+    arguments
+        .first()
+        .is_some_and(|first| WRAPPERS.contains(&base_name(first)))
+}
+
+/// Whether this is a copy that a shell made of itself, for `( … )`, `$( … )` or a part of a
+/// pipeline: it has its parent's own words.
+fn is_subshell(own: &[String], parent: u32) -> bool {
+    own.first()
+        .is_some_and(|first| SHELLS.contains(&base_name(first)))
+        && arguments(parent) == own
+}
+
 /// Whether these arguments are those of `sh -c …` in any of its spellings (`bash -lc`, `sh -ec`,
 /// `busybox sh -c`).
 fn is_one_shot_shell(arguments: &[String]) -> bool {
@@ -167,13 +191,15 @@ fn is_one_shot_shell(arguments: &[String]) -> bool {
             continue;
         }
         match argument.as_str() {
-            "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => skip_value = true,
+            "+o" | "+O" | "--rcfile" | "--init-file" => skip_value = true,
             "--command" => return true,
             long if long.starts_with("--") => {}
             short if short.starts_with('-') && short.len() > 1 => {
                 if short.contains('c') {
                     return true;
                 }
+                // `-euo pipefail`: the option's name is a word of its own.
+                skip_value = short.ends_with(['o', 'O']);
             }
             plus if plus.starts_with('+') => {}
             // The first word that is no option is a script, and a script lasts.
@@ -198,6 +224,7 @@ mod tests {
             "/bin/bash -lc x",
             "bash -e -c x",
             "bash -o pipefail -c x",
+            "bash -euo pipefail -c x",
             "busybox sh -c x",
             "-zsh -c x",
             "bash --norc -c x",

@@ -468,6 +468,12 @@ fn somebody_is_lit(opened: &Opened) -> bool {
     bytes::probe_tickets(opened.fd.as_fd()) == Ok(true)
 }
 
+/// The lowest number that a beacon's descriptor gets, where there are so many: out of the way of
+/// scripts that open 3 to 9 themselves, within the 64 descriptors that a process has without
+/// growing its table, and above whatever else its process opens. The kernel closes the descriptors
+/// of the dead from the highest down, and some (inotify) take it milliseconds.
+const BEACON_FD_MIN: i32 = 57;
+
 /// Lights the beacon of a new ticket, on an open file of its own. Called with the guard held.
 fn light(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<Opened, StoreError> {
     let failed = |source| StoreError::Io {
@@ -480,6 +486,7 @@ fn light(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<Op
         .filter(|beacon| beacon.is_same(opened))
         .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
     let byte = Byte::of_ticket(ticket);
+    let beacon = beacon.moved_above(BEACON_FD_MIN);
     match bytes::try_lock(beacon.fd.as_fd(), byte, Mode::Exclusive) {
         Ok(true) => Ok(beacon),
         Ok(false) => Err(failed(std::io::ErrorKind::AddrInUse.into())),

@@ -44,6 +44,14 @@ pub(super) struct Opened {
 }
 
 impl Opened {
+    /// The same, under the lowest free number from `min` on; where there is none, as it is.
+    pub(super) fn moved_above(self, min: i32) -> Self {
+        match rustix::io::fcntl_dupfd_cloexec(&self.fd, min) {
+            Ok(fd) => Self { fd, ..self },
+            Err(_) => self,
+        }
+    }
+
     /// Whether both are the same file.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.inode == other.inode
