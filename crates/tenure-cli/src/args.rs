@@ -297,6 +297,7 @@ const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allo
 
 /// Reads the words of a call.
 pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
+    Output::check_environment()?;
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
     }
@@ -308,22 +309,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
 /// Builds the parser of the verb alone. `None` if the words do not begin with flags that may
 /// stand there and a verb.
 fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
-    let mut index = 1;
-    let verb = loop {
-        let word = words.get(index)?.to_str()?;
-        if BEFORE_VERB.contains(&word) {
-            index += 2;
-        } else if BEFORE_VERB_BARE.contains(&word)
-            || BEFORE_VERB.iter().any(|flag| {
-                word.strip_prefix(flag)
-                    .is_some_and(|rest| rest.starts_with('='))
-            })
-        {
-            index += 1;
-        } else {
-            break word;
-        }
-    };
+    let index = verb_index(words)?;
+    let verb = words.get(index)?.to_str()?;
     let before = words.get(1..index)?;
     let after = words.get(index + 1..)?;
     let own = [OsString::from("tenure")];
@@ -339,6 +326,25 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         _ => return None,
     })
+}
+
+/// Where the verb stands: behind global flags, if there are any.
+fn verb_index(words: &[OsString]) -> Option<usize> {
+    let mut index = 1;
+    loop {
+        let word = words.get(index)?.to_str()?;
+        let holds_value = |flag: &&str| {
+            word.strip_prefix(*flag)
+                .is_some_and(|rest| rest.starts_with('='))
+        };
+        if BEFORE_VERB.contains(&word) {
+            index += 2;
+        } else if BEFORE_VERB_BARE.contains(&word) || BEFORE_VERB.iter().any(holds_value) {
+            index += 1;
+        } else {
+            return Some(index);
+        }
+    }
 }
 
 fn one<'a, A: Args + FromArgMatches>(
@@ -405,12 +411,17 @@ fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
             output,
         );
     }
-    let verb = words
-        .iter()
-        .skip(1)
-        .find(|word| !word.as_encoded_bytes().starts_with(b"-"))
+    let verb = verb_index(words)
+        .and_then(|index| words.get(index))
         .and_then(|word| OsStr::to_str(word))
         .unwrap_or_default();
+    let known = Tree::command().find_subcommand(verb).is_some();
+    if !known && !verb.is_empty() && !verb.starts_with('-') && verb != "help" {
+        return Failure::bad_arguments(format!(
+            "there is no verb {verb:?}; `tenure --help` shows them all"
+        ))
+        .with_output(output);
+    }
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -423,11 +434,18 @@ fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
             .collect();
         message = format!("{message} {}", rest.join(", "));
     }
+    if let Some(values) = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("[possible values: "))
+    {
+        message.push_str("; it is one of ");
+        message.push_str(values.trim_end_matches(']'));
+    }
     if verb == "run" && (message.contains("required") || message.contains("unexpected argument")) {
         message.push_str("; the command stands after `--`: tenure run NAME -- CMD [ARG]...");
     }
     Failure::bad_arguments(message)
-        .for_command(verb)
+        .for_command(if known { verb } else { "" })
         .with_output(output)
 }
 

@@ -21,8 +21,8 @@ use tenure::clock::{Clock, SystemClock};
 use tenure::core::{Claim, Event, Kind, LockName, Takeover};
 use tenure::engine::AcquireError;
 use tenure::process::{Identity, is_descendant_of};
-use tenure::store::Store;
 use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure::store::{Reading, Store, StoreError};
 
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
@@ -93,17 +93,25 @@ impl Session {
         holds::of(&self.place.folder, name)
     }
 
+    fn reading(&self, name: &LockName) -> Result<Reading, StoreError> {
+        self.store.read(name)
+    }
+
     /// The facts of a lock as it stands now.
     fn view(&self, name: &LockName, shown: Option<&str>) -> Result<LockView, Failure> {
-        let reading = self.store.read(name)?;
+        Ok(self.view_of(name, &self.reading(name)?, shown))
+    }
+
+    /// The facts of a lock as it was read.
+    fn view_of(&self, name: &LockName, reading: &Reading, shown: Option<&str>) -> LockView {
         let inherited = self.inherited(name);
-        Ok(LockView::of(
+        LockView::of(
             name,
-            &reading,
+            reading,
             self.store.policy(),
             &self.clock.now(),
             |claim| self.is_mine(claim, shown, &inherited),
-        ))
+        )
     }
 
     /// Waiting, inside a run, for a lock that this very run holds would never end.

@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     General,
     /// The arguments make no sense; nothing was touched.
     BadArguments,
+    /// Some of it was done, and some could not be.
+    Partial,
     /// A precondition does not hold: the lock is held, or stale and not taken, or unreadable.
     Precondition,
     /// The caller is not the owner.
@@ -44,6 +46,7 @@ impl Exit {
             Self::Success => 0,
             Self::General => 1,
             Self::BadArguments => 2,
+            Self::Partial => 3,
             Self::Precondition => 4,
             Self::Conflict => 6,
             Self::Permission => 7,
@@ -78,6 +81,7 @@ mod tests {
             (Exit::Success, 0),
             (Exit::General, 1),
             (Exit::BadArguments, 2),
+            (Exit::Partial, 3),
             (Exit::Precondition, 4),
             (Exit::Conflict, 6),
             (Exit::Permission, 7),

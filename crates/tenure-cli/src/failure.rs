@@ -33,6 +33,8 @@ pub(crate) struct Failure {
     pub(crate) partial: bool,
     pub(crate) signal: Option<&'static str>,
     pub(crate) context: Map<String, Value>,
+    /// The text is what was asked for, and belongs on stdout.
+    pub(crate) is_answer: bool,
     command: String,
     output: Output,
     /// It was shown already, or there is nothing to show.
@@ -53,6 +55,7 @@ impl Failure {
             partial: false,
             signal: None,
             context: Map::new(),
+            is_answer: false,
             command: String::new(),
             output: Output::Text,
             silent: false,

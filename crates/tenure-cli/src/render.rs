@@ -35,6 +35,19 @@ impl Output {
         }
     }
 
+    /// Refuses a `TENURE_OUTPUT` that names no format: a caller who asked for one must not get
+    /// another.
+    pub(crate) fn check_environment() -> Result<(), Failure> {
+        match std::env::var("TENURE_OUTPUT") {
+            Ok(word) if !word.is_empty() && Self::from_word(&word).is_none() => {
+                Err(Failure::bad_arguments(format!(
+                    "TENURE_OUTPUT {word:?} is no format; it is one of text, json, yaml"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The format that `TENURE_OUTPUT` asks for.
     pub(crate) fn from_environment() -> Option<Self> {
         Self::from_word(&std::env::var("TENURE_OUTPUT").ok()?)
@@ -141,6 +154,9 @@ impl Surface {
             return failure.exit;
         }
         match self.output {
+            Output::Text if failure.is_answer => {
+                print_out(failure.text.as_deref().unwrap_or(&failure.message));
+            }
             // Quiet is about talk; why a call failed is not talk.
             Output::Text => say(failure.text.as_deref().unwrap_or(&failure.message)),
             Output::Json | Output::Yaml => self.document(false, None, Some(failure.to_json())),

@@ -34,9 +34,13 @@ impl Place {
                 "--profile {profile}: this version has one profile, native"
             )));
         }
-        let config = match &common.config {
-            Some(path) => Some(Config::read(path)?),
-            None => None,
+        // A run tells its command which configuration it read; the folder is told as well and
+        // counts for more than what that file says.
+        let told = std::env::var_os(CONFIG).filter(|path| !path.is_empty());
+        let config = match (&common.config, told) {
+            (Some(path), _) => Some(Config::read(path)?),
+            (None, Some(path)) => Some(Config::read(Path::new(&path))?),
+            (None, None) => None,
         };
         let url = common
             .store
@@ -46,7 +50,11 @@ impl Place {
             (Some(dir), _, config) => (dir.clone(), config),
             (None, Some(url), config) => (folder_of(&url)?, config),
             (None, None, Some(config)) => (
-                match config.dir.clone().or_else(folder_of_environment) {
+                match if common.config.is_some() {
+                    config.dir.clone().or_else(folder_of_environment)
+                } else {
+                    folder_of_environment().or_else(|| config.dir.clone())
+                } {
                     Some(dir) => dir,
                     None => config::default_folder()?,
                 },
@@ -68,11 +76,20 @@ impl Place {
         if folder.as_os_str().is_empty() {
             return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
         }
+        let config = config.unwrap_or_default();
+        check_defaults(&config)?;
         Ok(Self {
             folder: absolute(&folder)?,
             allow_network: common.allow_network_fs,
-            config: config.unwrap_or_default(),
+            config,
         })
+    }
+
+    /// The configuration file that was read, absolute.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        Some(&self.config.file)
+            .filter(|file| !file.as_os_str().is_empty())
+            .and_then(|file| absolute(file).ok())
     }
 
     pub(crate) fn defaults(&self, name: &LockName) -> LockDefaults {
@@ -81,6 +98,24 @@ impl Place {
         }
         self.config.defaults(name.as_str())
     }
+}
+
+/// Tells a command which configuration its run has read.
+pub(crate) const CONFIG: &str = "TENURE_CONFIG";
+
+/// Looks at every default of a configuration, so that a mistake is found by the first call and not
+/// by the first that needs it.
+fn check_defaults(config: &Config) -> Result<(), Failure> {
+    for (pattern, defaults) in &config.locks {
+        let source = |key| format!("{}: [lock.{pattern:?}] {key}", config.file.display());
+        if let Some(wait) = defaults.wait.as_deref().filter(|wait| *wait != "forever") {
+            duration(&source("wait"), wait)?;
+        }
+        if let Some(ttl) = &defaults.ttl {
+            lease(&source("ttl"), ttl)?;
+        }
+    }
+    Ok(())
 }
 
 fn folder_of_environment() -> Option<PathBuf> {
@@ -210,17 +245,23 @@ pub(crate) fn ttl(claiming: &Claiming, defaults: &LockDefaults) -> Result<Option
     let Some((source, text)) = given else {
         return Ok(None);
     };
+    let duration = lease(source, text)?;
+    Ok(Some(
+        u64::try_from(duration.as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1),
+    ))
+}
+
+/// The duration of a lease.
+fn lease(source: &str, text: &str) -> Result<Duration, Failure> {
     let duration = duration(source, text)?;
     if duration.is_zero() {
         return Err(Failure::bad_arguments(format!(
             "{source} {text}: a lease has to last longer than nothing"
         )));
     }
-    Ok(Some(
-        u64::try_from(duration.as_millis())
-            .unwrap_or(u64::MAX)
-            .max(1),
-    ))
+    Ok(duration)
 }
 
 /// A duration: `90s`, `15m`, `1h30m`, `250ms`; a bare number is seconds, as in flock(1) and

@@ -19,6 +19,9 @@ const CONFIG_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    /// The file itself.
+    #[serde(skip)]
+    pub file: PathBuf,
     /// The lock folder; relative paths begin at the file's own folder.
     pub dir: Option<PathBuf>,
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
@@ -84,6 +87,7 @@ impl Config {
             path: path.display().to_string(),
             why: error.message().to_owned(),
         })?;
+        path.clone_into(&mut config.file);
         if let (Some(dir), Some(folder)) = (config.dir.take(), path.parent()) {
             config.dir = Some(folder.join(dir));
         }

@@ -5,7 +5,7 @@ use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::{LockView, age};
-use crate::render::{clean, paint, shows_colours};
+use crate::render::{Surface, clean, paint, shows_colours};
 use crate::request;
 use serde_json::{Value, json};
 use tenure::core::Reason;
@@ -18,14 +18,11 @@ pub(super) fn check(args: &CheckArgs) -> Exit {
         surface.set_request_id(id.as_deref().unwrap_or_default());
         let Some(name) = &args.name else {
             let session = Session::open(&args.common)?;
-            let views = all(&session, id.as_deref())?;
+            let views = all(&session, surface, id.as_deref())?;
             let answer = table(&views);
             return match views.into_iter().find(|view| !view.mine && !view.available) {
                 None => Ok(answer),
-                Some(view) => {
-                    let text = answer.0;
-                    Err(refusal(view).with_text(text))
-                }
+                Some(view) => Err(answer_of(view, answer.0)),
             };
         };
         let name = request::name(name)?;
@@ -35,8 +32,15 @@ pub(super) fn check(args: &CheckArgs) -> Exit {
             return Ok((view.text(), view.json()));
         }
         let text = view.text();
-        Err(refusal(view).with_text(text))
+        Err(answer_of(view, text))
     })
+}
+
+/// Whatever the code says: how the lock stands was asked for, and is the answer.
+fn answer_of(view: LockView, text: String) -> Failure {
+    let mut failure = refusal(view).with_text(text);
+    failure.is_answer = true;
+    failure
 }
 
 /// What a lock that stands in the way is to somebody who only looks.
@@ -53,17 +57,33 @@ fn refusal(view: LockView) -> Failure {
 
 pub(super) fn list(args: &ListArgs) -> Exit {
     let surface = request::surface(&args.common, "list", None);
-    finish(surface, |_| {
+    finish(surface, |surface| {
         let session = Session::open(&args.common)?;
-        Ok(table(&all(&session, None)?))
+        Ok(table(&all(&session, surface, None)?))
     })
 }
 
-fn all(session: &Session, id: Option<&str>) -> Result<Vec<LockView>, Failure> {
+fn all(
+    session: &Session,
+    surface: &mut Surface,
+    id: Option<&str>,
+) -> Result<Vec<LockView>, Failure> {
     let mut names = Vec::new();
     session.store.names(&mut |name| names.push(name))?;
     names.sort();
-    names.iter().map(|name| session.view(name, id)).collect()
+    let mut views = Vec::with_capacity(names.len());
+    for name in &names {
+        match session.reading(name) {
+            Ok(reading) => views.push(session.view_of(name, &reading, id)),
+            // One that cannot be looked at does not hide the others, and is not free.
+            Err(error) => {
+                surface.warn(error.to_string());
+                let place = session.store.place(name);
+                views.push(LockView::unknown(name, session.store.policy(), place));
+            }
+        }
+    }
+    Ok(views)
 }
 
 /// Where the standing stands.

@@ -3,6 +3,7 @@
 use super::{Session, finish};
 use crate::args::CleanArgs;
 use crate::exit::Exit;
+use crate::failure::{Failure, object};
 use crate::request;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
         let mut names = Vec::new();
         session.store.names(&mut |name| names.push(name))?;
         names.sort();
-        let (mut claims, mut files) = (0, 0);
+        let (mut claims, mut files, mut failed) = (0, 0, 0);
         let mut locks = Vec::new();
         let mut text = String::new();
         for name in &names {
@@ -28,6 +29,7 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
                 // One lock that cannot be cleaned does not keep the others from it.
                 Err(error) => {
                     surface.warn(error.to_string());
+                    failed += 1;
                     continue;
                 }
             };
@@ -60,14 +62,18 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
             if claims == 1 { "" } else { "s" },
             if files == 1 { "" } else { "s" },
         );
-        Ok((
-            text,
-            json!({
-                "dry_run": args.dry_run,
-                "stale_claims": claims,
-                "files_removed": files,
-                "locks": locks,
-            }),
-        ))
+        let data = json!({
+            "dry_run": args.dry_run,
+            "stale_claims": claims,
+            "files_removed": files,
+            "locks": locks,
+        });
+        if failed > 0 {
+            let sentence = format!("{failed} of {} locks could not be cleaned", names.len());
+            return Err(Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
+                .with_text(format!("{text}; {sentence}"))
+                .with_context(object(data)));
+        }
+        Ok((text, data))
     })
 }

@@ -220,6 +220,9 @@ fn prepare(
         // The folder is what this run uses, whatever named it.
         .env_remove("TENURE_STORE")
         .env(holds::VARIABLE, holds::extended(token, folder, name));
+    if let Some(file) = session.place.config_file() {
+        command.env(request::CONFIG, file);
+    }
     command
 }
 

@@ -106,6 +106,11 @@ impl LockView {
         view
     }
 
+    /// A lock that could not be looked at.
+    pub(crate) fn unknown(name: &LockName, policy: &Policy, lock_file: String) -> Self {
+        Self::bare(name.as_str(), Standing::Unknown, policy, lock_file)
+    }
+
     fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
         use tenure::core::{Asker, Decision, Force, Patience};
         let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
