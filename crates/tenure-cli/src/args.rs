@@ -400,6 +400,10 @@ fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
         let shown = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        if !shown && output != Output::Text {
+            return Failure::bad_arguments("a verb is missing; `tenure --help` shows them all")
+                .with_output(output);
+        }
         // A reader that has closed the pipe has seen enough.
         let _ = error.print();
         return Failure::already_said(

@@ -32,6 +32,11 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 static PIPE_OUT: AtomicI32 = AtomicI32::new(-1);
 /// The first signal that asked this process to end; 0 for none.
 static STOP: AtomicI32 = AtomicI32::new(0);
+/// Whether a command runs, so that every signal is for the supervisor to decide about.
+static RUNNING: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal asked to stop while no command ran. That is done between two steps, for a
+/// process that is stopped in the middle of a change would keep the guard from everybody.
+static PAUSE: AtomicBool = AtomicBool::new(false);
 /// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt.
 static SLEEPING: AtomicBool = AtomicBool::new(false);
 /// The timer that interrupts it; null until the first contended wait.
@@ -64,7 +69,12 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
-    if number != libc::SIGALRM {
+    if number == libc::SIGTSTP && !RUNNING.load(Ordering::SeqCst) {
+        PAUSE.store(true, Ordering::SeqCst);
+        if SLEEPING.load(Ordering::SeqCst) {
+            set_timer(BEAT_FIRST);
+        }
+    } else if number != libc::SIGALRM {
         // SAFETY: with SA_SIGINFO the kernel passes a valid pointer.
         let from_kernel = !info.is_null() && unsafe { (*info).si_code } > 0;
         let bytes = [u8::try_from(number).unwrap_or(0), u8::from(from_kernel)];
@@ -96,6 +106,14 @@ fn install(number: c_int, flags: c_int) {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | flags;
+        libc::sigaction(number, &raw const action, ptr::null_mut());
+    }
+}
+
+fn set_default(number: c_int) {
+    // SAFETY: a zeroed sigaction is the default disposition.
+    unsafe {
+        let action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         libc::sigaction(number, &raw const action, ptr::null_mut());
     }
 }
@@ -132,6 +150,7 @@ impl Signals {
         PIPE_OUT.store(read.into_raw_fd(), Ordering::SeqCst);
         PIPE.store(write.into_raw_fd(), Ordering::SeqCst);
         install_all(&ENDING);
+        install_all(&[libc::SIGTSTP]);
         // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
         // its exit code with it.
         install(libc::SIGCHLD, 0);
@@ -146,8 +165,9 @@ impl Signals {
     )]
     pub(crate) fn pass_on(self, own_group: bool) {
         install_all(&PASSED_ON);
-        if own_group {
-            install_all(&[libc::SIGTSTP]);
+        RUNNING.store(true, Ordering::SeqCst);
+        if !own_group && !is_ignored(libc::SIGTSTP) {
+            set_default(libc::SIGTSTP);
         }
     }
 
@@ -180,6 +200,13 @@ impl Signals {
 /// The first signal that asked this process to end.
 pub(crate) fn stop_asked() -> Option<c_int> {
     Some(STOP.load(Ordering::SeqCst)).filter(|number| *number != 0)
+}
+
+/// Stops this process if the terminal asked for it while no command ran.
+pub(crate) fn pause_if_asked() {
+    if PAUSE.swap(false, Ordering::SeqCst) {
+        stop_self(libc::SIGTSTP);
+    }
 }
 
 /// Stops this process as the command was stopped, and returns when it is continued.
@@ -301,6 +328,7 @@ fn sleep(
         set_timer(rest.max(Duration::from_micros(1)));
     }
     let wake = loop {
+        pause_if_asked();
         if interruptible && stop_asked().is_some() {
             break Ok(Wake::Interrupted);
         }
@@ -345,6 +373,7 @@ impl Sleeper for SignalSleeper {
         let mut all = fds.to_vec();
         all.push(self.0.descriptor());
         let wake = poll_readable(&all, nap, until)?;
+        pause_if_asked();
         if stop_asked().is_some() {
             return Ok(Wake::Interrupted);
         }

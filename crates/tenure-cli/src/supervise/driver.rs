@@ -74,6 +74,7 @@ impl Driver<'_> {
         if placement.own_group() {
             command.process_group(0);
         }
+        signals::pause_if_asked();
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();
@@ -384,9 +385,10 @@ impl Running<'_> {
     fn stop_self(&mut self, number: i32) {
         self.placement.take_back(self.pid);
         signals::stop_self(number);
-        // We were continued. SIGCONT itself lies in the pipe and lets the command go on, after
-        // this look; a lost lock ends it instead.
+        // We were continued, or, where nobody is there to continue us, never stopped. A lost lock
+        // ends the command here; what is sent afterwards only lets it hear of that.
         let _ = self.look_at_lock();
+        self.go_on();
     }
 
     fn go_on(&mut self) {

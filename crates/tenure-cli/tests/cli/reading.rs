@@ -96,7 +96,7 @@ fn check_answers_by_its_code() {
         "ago",
     ] {
         assert!(
-            answer.stderr().contains(fact),
+            answer.stdout().contains(fact),
             "`{fact}`: {}",
             answer.said()
         );
@@ -110,7 +110,7 @@ fn check_answers_by_its_code() {
         .run(["check", "bad"])
         .expect(4, "unreadable is not free");
     assert!(
-        answer.stderr().contains("bad.tenure"),
+        answer.stdout().contains("bad.tenure"),
         "the file is named: {}",
         answer.said()
     );
@@ -427,7 +427,7 @@ fn long_reasons_are_cut() {
     let long = "word ".repeat(10_000);
     let words = ["acquire", "x", "--owner", "none", "--why", &long];
     let _ = scene.run(words).expect(0, "acquired");
-    let said = scene.run(["check", "x"]).stderr();
+    let said = scene.run(["check", "x"]).stdout();
     assert!(said.len() < 1_000, "{} bytes", said.len());
     assert!(said.contains('…'), "and it shows: {said}");
 }

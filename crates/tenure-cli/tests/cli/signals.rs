@@ -266,7 +266,7 @@ fn the_supervisors_death_leaves_the_lock_to_its_command() {
     });
     let answer = scene.run(["check", "x"]).expect(4, "held");
     assert!(
-        answer.stderr().contains(&command.to_string()),
+        answer.stdout().contains(&command.to_string()),
         "whoever looks is told which process goes on: {}",
         answer.said()
     );
