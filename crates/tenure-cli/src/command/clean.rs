@@ -28,8 +28,11 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
                 Ok(cleaned) => cleaned,
                 // One lock that cannot be cleaned does not keep the others from it.
                 Err(error) => {
-                    surface.warn(error.to_string());
                     failed += 1;
+                    if names.len() == 1 {
+                        return Err(error.into());
+                    }
+                    surface.warn(error.to_string());
                     continue;
                 }
             };
