@@ -163,7 +163,7 @@ fn a_file_that_is_not_understood_stops_the_call() {
     let scene = Scene::new();
     for (content, word) in [
         ("dri = \"x\"\n", "dri"),
-        ("[lock.x]\nwiat = \"1s\"\n", "wiat"),
+        ("[lock.x]\nwaits = \"1s\"\n", "waits"),
         ("dir = \n", ""),
         ("dir = 5\n", ""),
         ("lock = 3\n", ""),
