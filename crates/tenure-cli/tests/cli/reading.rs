@@ -204,7 +204,12 @@ fn check_of_all_locks_shows_the_same_table_whatever_its_code() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
     let answer = scene.run(["check"]).expect(4, "one is held");
-    let said = answer.stderr() + &answer.stdout();
+    assert_eq!(
+        answer.stderr(),
+        "",
+        "an answer, whatever it is, goes to stdout"
+    );
+    let said = answer.stdout();
     let header = said
         .lines()
         .find(|line| line.contains("STANDING"))
@@ -375,7 +380,7 @@ fn hostile_text_in_a_record_is_cleaned() {
     let answer = answer(command.env("USER", nasty)).expect(0, "acquired");
     let texts = [
         answer.stdout(),
-        scene.run(["check", "x"]).stderr(),
+        scene.run(["check", "x"]).stdout(),
         scene.run(["list"]).stdout(),
         scene.run(["run", "-n", "x", "--", "true"]).stderr(),
         scene
@@ -415,7 +420,7 @@ fn text_that_would_be_shown_in_another_order_is_cleaned() {
     let nasty = "a\u{202e}b\u{2066}c\u{200e}d\u{2028}e";
     let words = ["acquire", "x", "--owner", "none", "--why", nasty];
     let _ = scene.run(words).expect(0, "acquired");
-    let shown = scene.run(["check", "x"]).stderr() + &scene.run(["list"]).stdout();
+    let shown = scene.run(["check", "x"]).stdout() + &scene.run(["list"]).stdout();
     for bad in ['\u{202e}', '\u{2066}', '\u{2028}'] {
         assert!(!shown.contains(bad), "{bad:?} is not shown: {shown:?}");
     }

@@ -260,6 +260,7 @@ fn the_supervisors_death_leaves_the_lock_to_its_command() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
     let (command, gate) = (holder.command, holder.gate.clone());
+    scene.until_named("x");
     holder.signal(Signal::KILL);
     eventually("the supervisor to be seen dead", || {
         scene.check("x")["holder"]["orphaned"] == true

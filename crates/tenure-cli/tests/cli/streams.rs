@@ -153,6 +153,7 @@ fn a_command_that_closes_everything_it_inherited_keeps_its_lock() {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let run = Started::new(&mut command);
     let worker = gate.entered();
+    scene.until_named("x");
     run.signal(rustix::process::Signal::KILL);
     crate::support::eventually("the supervisor to be seen dead", || {
         scene.check("x")["holder"]["orphaned"] == true

@@ -168,6 +168,14 @@ impl Scene {
         });
     }
 
+    /// Waits until the record names the command of a run. Before that its beacon alone speaks for
+    /// it, and nobody can be told its PID.
+    pub(crate) fn until_named(&self, name: &str) {
+        eventually(&format!("the command of {name} to be named"), || {
+            self.check(name)["holder"]["command_pid"].is_u64()
+        });
+    }
+
     /// Waits until a lock can be had.
     pub(crate) fn until_free(&self, name: &str) {
         eventually(&format!("{name} to be free"), || self.is_free(name));
