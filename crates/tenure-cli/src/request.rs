@@ -269,7 +269,7 @@ fn lease(source: &str, text: &str) -> Result<Duration, Failure> {
 pub(crate) fn duration(source: &str, text: &str) -> Result<Duration, Failure> {
     let bad = || {
         Failure::bad_arguments(format!(
-            "{source} {text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds"
+            "{source} {text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds (a wait may also be `forever`)"
         ))
     };
     let trimmed = text.trim();

@@ -241,17 +241,33 @@ pub(crate) fn die_by(number: c_int) {
 /// Runs `action` with SIGTTOU blocked, so that a change of the terminal's foreground group from
 /// the background is allowed and does not stop us. Nothing is left for a command to inherit.
 pub(crate) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
-    // SAFETY: the mask is put back as it was.
-    unsafe {
+    blocking(&[libc::SIGTTOU], action)
+}
+
+/// Runs `action` without being stopped by the terminal: whoever is stopped in the middle of a
+/// change keeps the guard from everybody else. What came meanwhile stops us afterwards.
+pub(crate) fn unstopped<T>(action: impl FnOnce() -> T) -> T {
+    blocking(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU], action)
+}
+
+fn blocking<T>(numbers: &[c_int], action: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are valid for the calls.
+    let before = unsafe {
         let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGTTOU);
+        for number in numbers {
+            libc::sigaddset(&raw mut set, *number);
+        }
         libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-        let result = action();
+        before
+    };
+    let result = action();
+    // SAFETY: the mask is put back as it was.
+    unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-        result
     }
+    result
 }
 
 /// Makes the timer that interrupts a sleep, once.

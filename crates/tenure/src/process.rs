@@ -121,11 +121,18 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    pub(crate) flags: u64,
     pub(crate) threads: u64,
     pub(crate) started: u64,
 }
 
 impl Stat {
+    /// Whether it is a copy of its parent that has not become a program of its own (the kernel's
+    /// `PF_FORKNOEXEC`).
+    pub(crate) fn is_copy(&self) -> bool {
+        self.flags & 0x40 != 0
+    }
+
     /// Whether it has ended and waits to be collected. A process whose first thread has ended
     /// while others go on looks like that too, but for their number.
     pub(crate) fn has_ended(&self) -> bool {
@@ -147,13 +154,15 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // Fields 20 and 22 of the whole line; the group is field 5.
-    let threads = fields.nth(14)?.parse().ok()?;
+    // Fields 9, 20 and 22 of the whole line; the group is field 5.
+    let flags = fields.nth(3)?.parse().ok()?;
+    let threads = fields.nth(10)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
     Some(Stat {
         state,
         parent,
         group,
+        flags,
         threads,
         started,
     })
@@ -235,6 +244,7 @@ mod tests {
                 state: b'S',
                 parent: 7,
                 group: 42,
+                flags: 4_194_304,
                 threads: 1,
                 started: 98_765
             })

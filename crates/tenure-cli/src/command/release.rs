@@ -55,10 +55,15 @@ pub(super) fn release(args: &ReleaseArgs) -> Exit {
                     return Ok(absent(surface, &name));
                 }
                 let next = if claim.kind == Kind::Kernel {
-                    "it is released when its command ends; `tenure run --force` asks it to stop"
+                    format!(
+                        "it is released when its command ends; `tenure run --force {name}` asks it \
+                         to stop"
+                    )
                 } else {
-                    "show its owner token with --request-id, or take it with \
-                     `tenure acquire --force --yes`"
+                    format!(
+                        "show its owner token with --request-id, or take it with \
+                         `tenure acquire --force --yes {name}`"
+                    )
                 };
                 let message = format!("{}; {next}", view.text());
                 let context = object(view.json());

@@ -8,6 +8,7 @@ use crate::holds;
 use crate::render::Surface;
 use crate::render::waiting::Progress;
 use crate::request;
+use crate::signals;
 use crate::supervise::driver::{Driver, SpawnError};
 use crate::supervise::{End, Verdict};
 use std::ffi::OsStr;
@@ -82,7 +83,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         surface.explain(&format!("holding {name}, token {token}"));
     }
     // A signal that came in time means that the command never starts.
-    if crate::signals::stop_asked().is_some() {
+    if signals::stop_asked().is_some() {
         release(&session, &seat, surface);
         return Err(cancelled("acquire"));
     }
@@ -104,7 +105,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
 
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
 fn release(session: &Session, seat: &Seat, surface: &mut Surface) {
-    match session.store.leave(seat, &session.clock.now()) {
+    match signals::unstopped(|| session.store.leave(seat, &session.clock.now())) {
         Ok(Left::Released { .. } | Left::Withdrawn) => {}
         Ok(Left::Absent) => surface.warn(format!(
             "{}: the lock was not ours any more when it was released",

@@ -89,13 +89,20 @@ impl<'a> Progress<'a> {
                 } else {
                     "passes to"
                 };
+                let age = age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now));
+                // One line of a terminal is short, and the day is known to whoever reads it.
+                let full = timestamp(since.wall_ms);
+                let time = full.split_once('T').map_or(full.as_str(), |(_, time)| time);
+                let since = if self.mode == Mode::Terminal {
+                    format!("since {time} ({age} ago)")
+                } else {
+                    format!("since {full} ({age} ago)")
+                };
                 format!(
-                    "{} {held} {who} ({}@{}) since {} ({} ago): {}",
+                    "{} {held} {who} ({}@{}) {since}: {}",
                     self.name,
                     clean(&actor_name(&holder.actor)),
                     clean(&holder.host.name),
-                    timestamp(since.wall_ms),
-                    age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now)),
                     clean(&holder.why),
                 )
             }

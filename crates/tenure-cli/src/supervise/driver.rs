@@ -89,13 +89,11 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        let named = self.store.name_command(
-            self.seat,
-            Process {
-                pid: number,
-                started: start_time(number),
-            },
-        );
+        let process = Process {
+            pid: number,
+            started: start_time(number),
+        };
+        let named = signals::unstopped(|| self.store.name_command(self.seat, process));
         let mut running = Running {
             driver: self,
             pid,
@@ -118,6 +116,9 @@ impl Driver<'_> {
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.placement.take_back(running.pid);
+        // Collected before the lock is released: who comes next finds nothing of the command.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let _ = waitid(WaitId::Pid(running.pid), ended);
         // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
         // after this. The process is about to end, and it with it.
         std::mem::forget(running.news.take());
@@ -243,7 +244,7 @@ impl Running<'_> {
 
     fn renew(&mut self) -> Option<Verdict> {
         let driver = self.driver;
-        match driver.store.renew(driver.seat, &driver.clock.now()) {
+        match signals::unstopped(|| driver.store.renew(driver.seat, &driver.clock.now())) {
             Ok(renewal) => self.on_renewal(renewal),
             Err(error) => {
                 driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));

@@ -83,7 +83,7 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         }
         let lasts = !is_one_shot_shell(&arguments)
             && !is_wrapper(&arguments)
-            && !is_subshell(&arguments, stat.parent);
+            && !is_subshell(&arguments, &stat);
         if lasts {
             return Ok(chosen(pid, &stat));
         }
@@ -165,11 +165,12 @@ fn is_wrapper(arguments: &[String]) -> bool {
 }
 
 /// Whether this is a copy that a shell made of itself, for `( … )`, `$( … )` or a part of a
-/// pipeline: it has its parent's own words.
-fn is_subshell(own: &[String], parent: u32) -> bool {
-    own.first()
-        .is_some_and(|first| SHELLS.contains(&base_name(first)))
-        && arguments(parent) == own
+/// pipeline.
+fn is_subshell(arguments: &[String], stat: &Stat) -> bool {
+    stat.is_copy()
+        && arguments
+            .first()
+            .is_some_and(|first| SHELLS.contains(&base_name(first)))
 }
 
 /// Whether these arguments are those of `sh -c …` in any of its spellings (`bash -lc`, `sh -ec`,
