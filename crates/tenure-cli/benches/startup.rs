@@ -37,6 +37,9 @@ usage: startup [--quick] [--rounds N]
   --quick      60 rounds after 10 warm-ups, for a look; the default is 500 after 30
   --rounds N   that many rounds";
 
+/// What names the caller's language.
+const LANGUAGE: [&str; 3] = ["LANG", "LC_ALL", "LC_CTYPE"];
+
 /// A probe that takes longer hangs; measuring it would hang too.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -272,7 +275,8 @@ impl Bench {
     }
 
     /// A command whose environment is the same for all: what cargo sets for a benchmark
-    /// (`LD_LIBRARY_PATH` above all) slows the start of dynamic programs and only of those.
+    /// (`LD_LIBRARY_PATH` above all) slows the start of dynamic programs and only of those. The
+    /// language is the caller's own, for users have one, and some programs pay for it.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -280,6 +284,11 @@ impl Bench {
             .env("PATH", env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.place.path())
             .env("TENURE_DIR", self.place.path().join("locks"));
+        for name in LANGUAGE {
+            if let Some(value) = env::var_os(name) {
+                command.env(name, value);
+            }
+        }
         command
     }
 
@@ -778,6 +787,18 @@ fn print_machine(bench: &Bench) {
         processor().unwrap_or_else(|| "unknown".to_owned())
     );
     println!("- kernel: {}", kernel.trim());
+    let language: Vec<String> = LANGUAGE
+        .iter()
+        .filter_map(|name| Some(format!("{name}={}", env::var(name).ok()?)))
+        .collect();
+    println!(
+        "- language: {}",
+        if language.is_empty() {
+            "none set".to_owned()
+        } else {
+            language.join(" ")
+        }
+    );
     println!(
         "- file system of the locks: {}",
         file_system(bench.place.path()).unwrap_or_else(|| "unknown".to_owned())
