@@ -606,7 +606,7 @@ impl Transition {
                 if standing.is_free() {
                     break;
                 }
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
                 standing = site.check()?;
             }
             crate::ensure!(
