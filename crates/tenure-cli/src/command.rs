@@ -14,14 +14,15 @@ use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::Surface;
 use crate::render::lock::LockView;
+use crate::render::waiting::Progress;
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
 use serde_json::json;
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{Claim, Event, Kind, LockName, Takeover};
-use tenure::engine::AcquireError;
+use tenure::core::{Claim, Event, Kind, LockName, Request, Takeover};
+use tenure::engine::{self, AcquireError, Acquired, Wait};
 use tenure::process::{Identity, is_descendant_of};
-use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure::store::file::{FileStore, Seat, ThreadSleeper};
 use tenure::store::{Reading, Store, StoreError};
 
 /// Does what was asked and answers with the exit code.
@@ -136,6 +137,23 @@ impl Session {
             format!("{name} is held by this run itself; waiting for it would never end"),
         )
         .with_context(object(json!({ "name": name.as_str(), "token": token }))))
+    }
+
+    /// Acquires a lock, shows the wait, and tells of what happened on the way.
+    fn acquire(
+        &self,
+        surface: &mut Surface,
+        name: &LockName,
+        request: &Request,
+        wait: Wait,
+    ) -> Result<Acquired<Seat>, Failure> {
+        let mut progress = Progress::new(surface, name, wait);
+        let acquired =
+            engine::acquire(&self.store, &self.clock, name, request, wait, &mut progress);
+        drop(progress);
+        let acquired = acquired.map_err(|error| self.explain(name, error))?;
+        report_events(surface, name, &acquired.events);
+        Ok(acquired)
     }
 
     /// What an attempt that did not succeed is to the caller.

@@ -1,15 +1,13 @@
 //! `acquire`: takes a lock in somebody's name and returns.
 
-use super::{Session, collect_signals, finish, report_events, why};
+use super::{Session, collect_signals, finish, why};
 use crate::args::AcquireArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::age;
-use crate::render::waiting::Progress;
 use crate::request;
 use serde_json::json;
 use tenure::core::{Holder, Kind, Patience, Request};
-use tenure::engine;
 use tenure::process::{Chosen, choose_owner};
 use tenure::store::Store;
 
@@ -46,18 +44,7 @@ pub(super) fn acquire(args: &AcquireArgs) -> Exit {
             force: request::force(claiming),
             patience: Patience::Default,
         };
-        let mut progress = Progress::new(surface, &name, wait);
-        let acquired = engine::acquire(
-            &session.store,
-            &session.clock,
-            &name,
-            &request,
-            wait,
-            &mut progress,
-        );
-        drop(progress);
-        let acquired = acquired.map_err(|error| session.explain(&name, error))?;
-        report_events(surface, &name, &acquired.events);
+        let acquired = session.acquire(surface, &name, &request, wait)?;
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();
         // A hold that was there before has its own owner.

@@ -1,12 +1,11 @@
 //! `run`: holds a lock while a command runs.
 
-use super::{Session, cancelled, cancelled_by, collect_signals, report_events, superseded, why};
+use super::{Session, cancelled, cancelled_by, collect_signals, superseded, why};
 use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
-use crate::render::waiting::Progress;
 use crate::request;
 use crate::signals;
 use crate::supervise::driver::{Driver, SpawnError};
@@ -18,7 +17,6 @@ use std::process::Command;
 use std::time::Duration;
 use tenure::clock::Clock;
 use tenure::core::{Claim, Holder, Kind, Left, LockName, Patience, Request};
-use tenure::engine;
 use tenure::store::Store;
 use tenure::store::file::Seat;
 
@@ -60,18 +58,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         force: request::force(claiming),
         patience: Patience::Default,
     };
-    let mut progress = Progress::new(surface, &name, wait);
-    let acquired = engine::acquire(
-        &session.store,
-        &session.clock,
-        &name,
-        &request,
-        wait,
-        &mut progress,
-    );
-    drop(progress);
-    let acquired = acquired.map_err(|error| session.explain(&name, error))?;
-    report_events(surface, &name, &acquired.events);
+    let acquired = session.acquire(surface, &name, &request, wait)?;
     let Some(seat) = acquired.seat else {
         return Err(Failure::new(
             Exit::General,
