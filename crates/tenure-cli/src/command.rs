@@ -264,7 +264,7 @@ fn collect_signals() -> Result<Signals, Failure> {
 
 /// The caller's own text, or what stands for it.
 fn why(given: Option<&str>, otherwise: impl FnOnce() -> String) -> String {
-    tenure::profile::native::why(&given.map_or_else(otherwise, str::to_owned))
+    tenure::profile::why(&given.map_or_else(otherwise, str::to_owned))
 }
 
 /// The request id that a caller shows, checked.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure::config::{self, Config, LockDefaults};
 use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
 use tenure::engine::Wait;
-use tenure::profile::native;
+use tenure::profile::{Native, Profile};
 
 /// The longest duration that is accepted: beyond it, `forever` is meant.
 const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
@@ -28,7 +28,7 @@ impl Place {
     /// Settles the place.
     pub(crate) fn of(common: &Common) -> Result<Self, Failure> {
         if let Some(profile) = &common.profile
-            && profile != native::POLICY.name
+            && profile != Native.policy().name
         {
             return Err(Failure::bad_arguments(format!(
                 "--profile {profile}: this version has one profile, native"

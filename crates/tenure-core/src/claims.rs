@@ -15,7 +15,7 @@ use crate::event::{Event, Takeover};
 use crate::holder::Holder;
 use crate::lease::Lease;
 use crate::name::RequestId;
-use crate::policy::Policy;
+use crate::policy::{Policy, UnreadableRule};
 use crate::standing::{Beacon, Evidence, Standing, judge, unreadable};
 use crate::time::{Now, Stamp};
 use alloc::boxed::Box;
@@ -33,6 +33,22 @@ pub enum Kind {
     Kernel,
     /// By its record: an owner's process, or a ttl.
     Detached,
+    /// By a record that another program published, or that stands there without a place in our
+    /// list: all that is known of it is what it says.
+    Foreign,
+    /// By a record of a newer version of its format. Nobody here can tell what would make it
+    /// stale, so it counts as held.
+    Sealed,
+}
+
+impl Kind {
+    /// Whether the hold goes on without a process of ours that keeps it.
+    pub fn is_detached(self) -> bool {
+        match self {
+            Self::Kernel => false,
+            Self::Detached | Self::Foreign | Self::Sealed => true,
+        }
+    }
 }
 
 /// One place in the list.
@@ -472,20 +488,31 @@ impl Entry {
         stale
     }
 
-    /// Whether a record that cannot be read may be replaced by an empty list.
+    /// Whether a record that cannot be read, and was written `silent_ms` ago, may be replaced by
+    /// an empty list.
     ///
     /// # Errors
-    /// - [`Refusal`] if the policy wants force for that and `force` brings none.
-    pub fn replace_unreadable(policy: &Policy, force: Force) -> Result<(), Refusal> {
+    /// - [`Refusal`] if the policy wants force for that and `force` brings none, or if it wants
+    ///   the record to be older than the ttl and it is not.
+    pub fn replace_unreadable(
+        policy: &Policy,
+        force: Force,
+        silent_ms: u64,
+    ) -> Result<(), Refusal> {
         let standing = unreadable(policy);
-        match decide(policy, standing, force, Patience::AtOnce, Asker::Other) {
-            Decision::Refuse(reason) => Err(Refusal {
-                reason,
-                standing,
-                blocker: None,
-            }),
-            _ => Ok(()),
-        }
+        let decision = decide(policy, standing, force, Patience::AtOnce, Asker::Other);
+        let young = policy.unreadable == UnreadableRule::RefuseUntilTtl
+            && silent_ms <= policy.detached_ttl_ms;
+        let reason = match decision {
+            Decision::Refuse(reason) => reason,
+            _ if young => Reason::Unreadable,
+            _ => return Ok(()),
+        };
+        Err(Refusal {
+            reason,
+            standing,
+            blocker: None,
+        })
     }
 
     /// The live detached hold under this request id.
@@ -602,6 +629,7 @@ impl Entry {
         events.push(Event::Stolen {
             why,
             previous: Some(Box::new(claim)),
+            record: Vec::new(),
         });
     }
 
@@ -623,6 +651,7 @@ impl Entry {
             lease: Lease {
                 ttl_ms: request.ttl_ms,
                 renewed: now.stamp(),
+                renewals: 0,
             },
             force: request.force,
         };

@@ -4,7 +4,7 @@
 //! `tests/decision_table.rs` and kept as a reviewed snapshot.
 
 use crate::claims::{Force, Patience};
-use crate::policy::{ForceOnHeld, HeldUnforced, Policy, StaleUnforced, UnreadableRule};
+use crate::policy::{ForceOnHeld, HeldUnforced, OwnAgain, Policy, StaleUnforced, UnreadableRule};
 use crate::standing::{Life, Standing};
 
 /// Who asks, as seen from the claim that stands in the way.
@@ -61,7 +61,9 @@ pub fn decide(
     match standing {
         Standing::Free => Decision::Grant,
         Standing::Unknown => Decision::Refuse(Reason::Unknown),
-        Standing::Held(_) if asker == Asker::Owner => Decision::Yours,
+        Standing::Held(_) if asker == Asker::Owner && policy.own_again == OwnAgain::Yours => {
+            Decision::Yours
+        }
         Standing::Held(life) => match (force, policy.force_on_held) {
             (Force::No, _) | (_, ForceOnHeld::Never) => held(policy, patience),
             (_, ForceOnHeld::Override) | (Force::Confirmed, ForceOnHeld::OverrideConfirmed) => {
@@ -85,7 +87,9 @@ pub fn decide(
             }
         },
         Standing::Unreadable => match (force, policy.unreadable) {
-            (Force::No, UnreadableRule::RefuseUnlessForced) => Decision::Refuse(Reason::Unreadable),
+            (Force::No, UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl) => {
+                Decision::Refuse(Reason::Unreadable)
+            }
             (Force::Asked | Force::Confirmed, _) | (_, UnreadableRule::Stale) => Decision::TakeOver,
         },
     }

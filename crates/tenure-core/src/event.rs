@@ -3,6 +3,7 @@
 use crate::claims::Claim;
 use crate::standing::StaleReason;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Why a lock passed on without its holder's release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub enum Event {
         why: Takeover,
         /// The claim as it stood; `None` where it could not be read.
         previous: Option<Box<Claim>>,
+        /// The bytes that stood at the path which other programs read; empty where the format
+        /// has none. The store fills them in.
+        record: Vec<u8>,
     },
     /// The live holder was asked to stop.
     CancelRequested {

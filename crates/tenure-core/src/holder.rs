@@ -2,6 +2,7 @@
 
 use crate::RequestId;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// A process as a record names it. A number alone is reused sooner or later, so the start time
 /// goes with it; both mean something only on the host and boot that the claim names.
@@ -42,4 +43,14 @@ pub struct Holder {
     pub host: Host,
     /// What the lock is held for: the command line, or the reason that was given.
     pub why: String,
+    /// What a profile's own record says beyond this, by the names of its keys. Never judged.
+    pub facts: Vec<(String, String)>,
+}
+
+impl Holder {
+    /// A fact by the name of its key.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        let found = self.facts.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
 }

@@ -9,6 +9,8 @@ pub struct Lease {
     pub ttl_ms: u64,
     /// The last renewal; the grant itself counts as the first.
     pub renewed: Stamp,
+    /// How often it was renewed after the grant.
+    pub renewals: u64,
 }
 
 impl Lease {

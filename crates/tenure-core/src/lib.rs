@@ -41,11 +41,13 @@ pub use holder::{Holder, Host, Process};
 pub use lease::Lease;
 pub use name::{LockName, NameError, RequestId};
 pub use policy::{
-    AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, Policy, ReleaseByOther,
+    AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
 pub use release::{Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
-pub use standing::{Beacon, Death, Evidence, Life, Liveness, StaleReason, Standing, judge};
+pub use standing::{
+    Beacon, Death, Evidence, Life, Liveness, StaleReason, Standing, judge, unreadable,
+};
 pub use time::{Now, Stamp};

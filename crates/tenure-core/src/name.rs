@@ -91,6 +91,12 @@ impl RequestId {
         Ok(Self(id))
     }
 
+    /// An id as another program's record has it, in whatever form: it is compared and shown, and
+    /// never made into a name of anything. Cut after 128 characters.
+    pub fn as_recorded(id: &str) -> Self {
+        Self(id.chars().take(NAME_BYTES_MAX).collect())
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -43,6 +43,8 @@ pub enum UnreadableRule {
     Stale,
     /// It blocks; force may replace it.
     RefuseUnlessForced,
+    /// It blocks; force may replace it once nobody has written it for longer than the ttl.
+    RefuseUntilTtl,
 }
 
 /// What a plain request does about a stale claim.
@@ -61,6 +63,15 @@ pub enum HeldUnforced {
     WaitMs(u64),
     /// Refuse at once unless a wait was asked for.
     Refuse,
+}
+
+/// What an owner is answered that asks again, under the request id of its live detached hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnAgain {
+    /// That it has the lock.
+    Yours,
+    /// What everybody else is answered: the lock is held.
+    Held,
 }
 
 /// What force may do to a live claim.
@@ -114,6 +125,8 @@ pub struct Policy {
     pub stale_unforced: StaleUnforced,
     /// What a plain request does about a live one.
     pub held_unforced: HeldUnforced,
+    /// What the owner of a live one is answered.
+    pub own_again: OwnAgain,
     /// What force may do to a live one.
     pub force_on_held: ForceOnHeld,
     /// Who may release.
@@ -141,6 +154,7 @@ impl Policy {
         unreadable: UnreadableRule::RefuseUnlessForced,
         stale_unforced: StaleUnforced::TakeOver,
         held_unforced: HeldUnforced::WaitMs(10 * SECOND_MS),
+        own_again: OwnAgain::Yours,
         force_on_held: ForceOnHeld::AskToStop,
         release_by_other: ReleaseByOther::Refuse,
         absent_release: AbsentRelease::SuccessWithWarning,
@@ -160,6 +174,7 @@ impl Policy {
         unreadable: UnreadableRule::Stale,
         stale_unforced: StaleUnforced::Refuse,
         held_unforced: HeldUnforced::Refuse,
+        own_again: OwnAgain::Held,
         force_on_held: ForceOnHeld::OverrideConfirmed,
         release_by_other: ReleaseByOther::WarnAndRelease,
         absent_release: AbsentRelease::Success,
@@ -176,6 +191,7 @@ impl Policy {
         unreadable: UnreadableRule::RefuseUnlessForced,
         stale_unforced: StaleUnforced::TakeOver,
         held_unforced: HeldUnforced::Refuse,
+        own_again: OwnAgain::Held,
         force_on_held: ForceOnHeld::Override,
         release_by_other: ReleaseByOther::Refuse,
         absent_release: AbsentRelease::Success,
@@ -195,6 +211,7 @@ impl Policy {
         unreadable: UnreadableRule::Stale,
         stale_unforced: StaleUnforced::TakeOver,
         held_unforced: HeldUnforced::Refuse,
+        own_again: OwnAgain::Held,
         force_on_held: ForceOnHeld::Never,
         release_by_other: ReleaseByOther::Ignore,
         absent_release: AbsentRelease::Success,
@@ -211,9 +228,10 @@ impl Policy {
             limit: AgeLimit::SilenceTtl,
             inclusive: false,
         }),
-        unreadable: UnreadableRule::RefuseUnlessForced,
+        unreadable: UnreadableRule::RefuseUntilTtl,
         stale_unforced: StaleUnforced::Refuse,
         held_unforced: HeldUnforced::Refuse,
+        own_again: OwnAgain::Held,
         force_on_held: ForceOnHeld::Never,
         release_by_other: ReleaseByOther::Refuse,
         absent_release: AbsentRelease::SuccessWithWarning,

@@ -26,6 +26,7 @@ impl Entry {
         let renewal = self.verify(ticket);
         if let (Renewal::Renewed { .. }, Some(claim)) = (renewal, self.claim_mut(ticket)) {
             claim.lease.renewed = now.stamp_for(claim.holder.host.boot_id.as_deref());
+            claim.lease.renewals = claim.lease.renewals.saturating_add(1);
         }
         renewal
     }

@@ -1,6 +1,6 @@
 //! When a refused caller should come back: a guess from this lock's own past, and only a hint.
 
-use crate::claims::{Entry, Kind};
+use crate::claims::Entry;
 use crate::time::Now;
 
 /// The shortest hint. Below it a retry costs more than it gains.
@@ -26,7 +26,7 @@ pub fn retry_after_ms(entry: &Entry, now: &Now) -> u64 {
             Some(mean) if mean > age => mean - age,
             _ => (age / 4).max(1_000),
         };
-        if claim.kind == Kind::Detached && claim.holder.process.is_none() {
+        if claim.kind.is_detached() && claim.holder.process.is_none() {
             guess.min(claim.lease.remaining_ms(boot, now))
         } else {
             guess

@@ -113,8 +113,11 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
             Life::Orphaned
         }
         Kind::Kernel => Life::Supervised,
-        Kind::Detached => Life::Detached,
+        Kind::Detached | Kind::Foreign | Kind::Sealed => Life::Detached,
     };
+    if claim.kind == Kind::Sealed {
+        return Standing::Held(life);
+    }
 
     // A claim that still waits has its waiter's beacon, in every profile and whatever it will hold
     // by later: once that is out, the waiter is gone and can never take its turn.
@@ -182,10 +185,10 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
 }
 
 /// What an unreadable record is under this row.
-pub(crate) fn unreadable(policy: &Policy) -> Standing {
+pub fn unreadable(policy: &Policy) -> Standing {
     match policy.unreadable {
         UnreadableRule::Stale => Standing::Stale(StaleReason::Unreadable),
-        UnreadableRule::RefuseUnlessForced => Standing::Unreadable,
+        UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl => Standing::Unreadable,
     }
 }
 

@@ -156,6 +156,7 @@ fn request_id(who: u8) -> RequestId {
 fn request(who: u8, kind: Kind, force: Force, patience: Patience) -> Request {
     Request {
         holder: Holder {
+            facts: Vec::new(),
             request_id: request_id(who),
             actor: String::new(),
             process: Some(Process {
@@ -292,6 +293,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 entered: now.stamp(),
                 since: granted.then(|| now.stamp()),
                 lease: Lease {
+                    renewals: 0,
                     ttl_ms,
                     renewed: now.stamp(),
                 },

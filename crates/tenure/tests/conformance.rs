@@ -298,6 +298,7 @@ impl Defective {
 fn intruder() -> Request {
     Request {
         holder: Holder {
+            facts: Vec::new(),
             request_id: RequestId::new("intruder").expect("an accepted id"),
             actor: String::new(),
             process: None,

@@ -82,6 +82,7 @@ impl Place {
     fn request(&self, id: &str) -> Request {
         Request {
             holder: Holder {
+                facts: Vec::new(),
                 request_id: RequestId::new(id).expect("an accepted id"),
                 actor: "test".to_owned(),
                 process: None,
@@ -360,6 +361,7 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
         let corrupt = Event::Stolen {
             why: Takeover::Corrupt,
             previous: None,
+            record: Vec::new(),
         };
         assert!(
             entered.events.contains(&corrupt),

@@ -28,6 +28,7 @@ pub(super) fn acquire(args: &AcquireArgs) -> Exit {
         session.refuse_nesting(&name)?;
         let request = Request {
             holder: Holder {
+                facts: Vec::new(),
                 request_id,
                 actor: session.identity.actor.clone(),
                 process: owner.as_ref().map(|owner| owner.process),

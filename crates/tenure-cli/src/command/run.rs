@@ -46,6 +46,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
 
     let request = Request {
         holder: Holder {
+            facts: Vec::new(),
             request_id,
             actor: session.identity.actor.clone(),
             process: Some(session.identity.process),

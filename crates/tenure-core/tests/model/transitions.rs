@@ -38,6 +38,7 @@ impl World {
         };
         Request {
             holder: Holder {
+                facts: Vec::new(),
                 request_id: request_id(who, round),
                 actor: String::new(),
                 process: Some(process(role, who, round)),

@@ -1149,7 +1149,7 @@ pub fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
     scene.same("the list afterwards", &scene.list(&two)?, &before)?;
     let entered = scene.enter(&two, forced(Force::Confirmed)?, &scene.now())?;
     let loud = entered.events.iter().any(|event| {
-        matches!(event, Event::Stolen { why: Takeover::Active, previous: Some(previous) }
+        matches!(event, Event::Stolen { why: Takeover::Active, previous: Some(previous), .. }
             if previous.ticket == held.ticket)
     });
     scene.holds(loud, || format!("an override reports {:?}", entered.events))?;

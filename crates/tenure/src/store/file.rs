@@ -32,6 +32,7 @@
 
 mod bytes;
 mod folder;
+mod list;
 mod record;
 mod sleeper;
 
@@ -42,7 +43,7 @@ use super::{
     Advanced, Cleaned, Content, Entered, NewPlace, Reading, RenewedOwned, Store, StoreError, Wake,
 };
 use crate::process::{self, liveness};
-use crate::profile::native;
+use crate::profile::{Native, Profile, SUFFIX};
 use folder::{Access, Folder, Opened, fault, io_fault};
 use record::{ReadError, Snapshot};
 use std::cell::OnceCell;
@@ -74,9 +75,9 @@ const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
 fn floor_file(folder: &Folder) -> String {
     if folder.shared {
         let user = rustix::process::geteuid().as_raw();
-        format!(".floor.{user}{}", native::SUFFIX)
+        format!(".floor.{user}{}", SUFFIX)
     } else {
-        format!(".floor{}", native::SUFFIX)
+        format!(".floor{}", SUFFIX)
     }
 }
 
@@ -131,7 +132,7 @@ impl FileStore {
         Self {
             path: folder.into(),
             allow_network: false,
-            policy: native::POLICY,
+            policy: Native.policy(),
             here,
             sleeper,
             folder: OnceCell::new(),
@@ -161,9 +162,9 @@ impl FileStore {
     }
 
     fn file_name(name: &LockName) -> String {
-        let mut file = String::with_capacity(name.as_str().len() + native::SUFFIX.len());
+        let mut file = String::with_capacity(name.as_str().len() + SUFFIX.len());
         file.push_str(name.as_str());
-        file.push_str(native::SUFFIX);
+        file.push_str(SUFFIX);
         file
     }
 
@@ -274,7 +275,7 @@ impl FileStore {
             why,
         };
         match record::read_unguarded(opened.fd.as_fd()) {
-            Ok(snapshot) => native::decode(&snapshot.body)
+            Ok(snapshot) => list::decode(&snapshot.body)
                 .map(|entry| entry.last)
                 .map_err(unreadable),
             Err(ReadError::Torn(why)) => Err(unreadable(why)),
@@ -398,7 +399,7 @@ impl Guarded<'_> {
 
     fn load(&self, file: &str, opened: &Opened) -> Result<(Entry, Snapshot), StoreError> {
         let loaded = self.read(file, opened).and_then(|snapshot| {
-            let decoded = native::decode(&snapshot.body);
+            let decoded = list::decode(&snapshot.body);
             let sound = decoded.and_then(|entry| match emptied(opened, &snapshot) {
                 Some(why) => Err(why.to_owned()),
                 None => Ok(entry),
@@ -423,7 +424,7 @@ impl Guarded<'_> {
         entry: &Entry,
     ) -> Result<(), StoreError> {
         let place = || self.folder.path_of(file);
-        let written = native::encode(entry)
+        let written = list::encode(entry)
             .map_err(|error| StoreError::Io {
                 place: place().display().to_string(),
                 doing: "writing the lock",
@@ -540,7 +541,7 @@ impl Store for FileStore {
                 return Err(fault(&folder.path_of(&file), "reading the lock", errno));
             }
         };
-        let content = match native::decode(&snapshot.body) {
+        let content = match list::decode(&snapshot.body) {
             Ok(entry) => Content::Whole {
                 evidence: entry
                     .claims
@@ -690,7 +691,7 @@ impl Store for FileStore {
         }
         let path = || folder.path_of(&seat.file);
         let read = match record::read_unguarded(seat.opened.fd.as_fd()) {
-            Ok(snapshot) => native::decode(&snapshot.body),
+            Ok(snapshot) => list::decode(&snapshot.body),
             Err(ReadError::Torn(why)) => Err(why),
             Err(ReadError::Io(errno)) => return Err(fault(&path(), "reading the lock", errno)),
         };
@@ -774,7 +775,7 @@ impl Store for FileStore {
                 .file_name()
                 .to_str()
                 .ok()
-                .and_then(|file| file.strip_suffix(native::SUFFIX))
+                .and_then(|file| file.strip_suffix(SUFFIX))
                 .and_then(|name| LockName::new(name).ok());
             if let Some(name) = name {
                 each(name);
@@ -859,7 +860,7 @@ impl FileStore {
         };
         let why = match torn {
             Some(why) => why,
-            None => match native::decode(&snapshot.body) {
+            None => match list::decode(&snapshot.body) {
                 Ok(mut entry) => {
                     if let Some(why) = emptied(opened, &snapshot) {
                         return Err(unreadable(why.to_owned()));
@@ -872,7 +873,7 @@ impl FileStore {
                 Err(why) => why,
             },
         };
-        match Entry::replace_unreadable(&self.policy, request.force) {
+        match Entry::replace_unreadable(&self.policy, request.force, 0) {
             Ok(()) if somebody_is_lit(opened) => Err(unreadable(format!(
                 "{why}; it is not replaced, because somebody alive has a place in it"
             ))),
@@ -882,6 +883,7 @@ impl FileStore {
                 let replaced = Event::Stolen {
                     why: Takeover::Corrupt,
                     previous: None,
+                    record: Vec::new(),
                 };
                 Ok((entry, snapshot, vec![replaced]))
             }
@@ -936,7 +938,7 @@ impl FileStore {
             let fd = opened.fd.as_fd();
             let entry = record::read_unguarded(fd)
                 .ok()
-                .and_then(|snapshot| native::decode(&snapshot.body).ok());
+                .and_then(|snapshot| list::decode(&snapshot.body).ok());
             let evidence = self.evidence(folder, fd, claim);
             entry.is_some_and(|entry| entry.claim(claim.ticket) == Some(claim))
                 && matches!(

@@ -147,6 +147,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     pub(super) fn request(&self, id: &str) -> Result<Request, Broken> {
         Ok(Request {
             holder: Holder {
+                facts: Vec::new(),
                 request_id: self.done("naming a request", RequestId::new(id))?,
                 actor: "conformance".to_owned(),
                 process: None,

@@ -1,0 +1,399 @@
+//! The list of claims as a coordination file keeps it.
+//!
+//! The body is JSON lines: the header first (the rising counter, past holds, a pending request to
+//! stop), then one claim per line in queue order. Unknown keys are skipped when reading, so an
+//! older program reads what a newer one wrote; it does not keep them when it writes.
+//!
+//! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never
+//! written here: the record itself is the truth about them.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use tenure_core::{
+    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Process, RequestId, Stamp,
+};
+
+/// The largest number that every JSON reader keeps exactly.
+const NUMBER_MAX: u64 = 1 << 53;
+
+#[derive(Serialize, Deserialize)]
+struct Header<'a> {
+    last: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    holds: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    mean_hold_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    cancel: Option<CancelLine<'a>>,
+    /// The hosts of the claims; each claim names its own by number, for a thousand waiters on
+    /// one machine need not say its ids a thousand times.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<HostLine<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HostLine<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    machine_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    boot_id: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid_namespace: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CancelLine<'a> {
+    ticket: u64,
+    #[serde(borrow)]
+    by: Cow<'a, str>,
+    at_ms: u64,
+    at_boot_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ClaimLine<'a> {
+    ticket: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    detached: bool,
+    #[serde(borrow)]
+    request_id: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_started: Option<u64>,
+    #[serde(borrow)]
+    actor: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_first")]
+    host: usize,
+    #[serde(borrow)]
+    why: Cow<'a, str>,
+    entered_ms: u64,
+    entered_boot_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_boot_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed_boot_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    renewals: u64,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    facts: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    ttl_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    force: Option<Cow<'a, str>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(number: &usize) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// Writes a list as a body.
+///
+/// # Errors
+/// - Never in practice: every field is text or a number. The error is serde's.
+pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
+    let mut hosts: Vec<&Host> = Vec::new();
+    let kept = || {
+        let ours = |claim: &&Claim| matches!(claim.kind, Kind::Kernel | Kind::Detached);
+        entry.claims.iter().filter(ours)
+    };
+    for claim in kept() {
+        if !hosts.contains(&&claim.holder.host) {
+            hosts.push(&claim.holder.host);
+        }
+    }
+    let header = Header {
+        last: entry.last,
+        holds: entry.history.holds,
+        mean_hold_ms: entry.history.mean_ms,
+        cancel: entry.cancel.as_ref().map(|cancel| CancelLine {
+            ticket: cancel.ticket,
+            by: Cow::Borrowed(&cancel.by),
+            at_ms: cancel.at.wall_ms,
+            at_boot_ms: cancel.at.boot_ms,
+        }),
+        hosts: hosts.iter().map(|host| host_line(host)).collect(),
+    };
+    serde_json::to_writer(&mut body, &header)?;
+    body.push(b'\n');
+    for claim in kept() {
+        let host = hosts.iter().position(|host| **host == claim.holder.host);
+        serde_json::to_writer(&mut body, &line(claim, host.unwrap_or(0)))?;
+        body.push(b'\n');
+    }
+    Ok(body)
+}
+
+fn host_line(host: &Host) -> HostLine<'_> {
+    HostLine {
+        name: Cow::Borrowed(&host.name),
+        machine_id: host.machine_id.as_deref().map(Cow::Borrowed),
+        boot_id: host.boot_id.as_deref().map(Cow::Borrowed),
+        pid_namespace: host.pid_namespace,
+    }
+}
+
+fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
+    let holder = &claim.holder;
+    // Until a claim is renewed, its last sign of life is the last thing that happened to it.
+    let last = claim.since.unwrap_or(claim.entered);
+    let renewed = Some(claim.lease.renewed).filter(|renewed| *renewed != last);
+    ClaimLine {
+        ticket: claim.ticket,
+        token: claim.token,
+        detached: claim.kind == Kind::Detached,
+        request_id: Cow::Borrowed(holder.request_id.as_str()),
+        pid: holder.process.map(|process| process.pid),
+        started: holder.process.and_then(|process| process.started),
+        command_pid: holder.command.map(|command| command.pid),
+        command_started: holder.command.and_then(|command| command.started),
+        actor: Cow::Borrowed(&holder.actor),
+        host,
+        why: Cow::Borrowed(&holder.why),
+        entered_ms: claim.entered.wall_ms,
+        entered_boot_ms: claim.entered.boot_ms,
+        since_ms: claim.since.map(|since| since.wall_ms),
+        since_boot_ms: claim.since.map(|since| since.boot_ms),
+        renewed_ms: renewed.map(|renewed| renewed.wall_ms),
+        renewed_boot_ms: renewed
+            .map(|renewed| renewed.boot_ms)
+            .filter(|boot_ms| *boot_ms != Stamp::OTHER_BOOT),
+        renewals: claim.lease.renewals,
+        facts: holder
+            .facts
+            .iter()
+            .map(|(key, value)| (Cow::Borrowed(key.as_str()), Cow::Borrowed(value.as_str())))
+            .collect(),
+        ttl_ms: claim.lease.ttl_ms,
+        force: match claim.force {
+            Force::No => None,
+            Force::Asked => Some(Cow::Borrowed("asked")),
+            Force::Confirmed => Some(Cow::Borrowed("confirmed")),
+        },
+    }
+}
+
+/// Reads a body back.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
+    if body.is_empty() {
+        return Ok(Entry::default());
+    }
+    let mut lines = body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let first = lines.next().ok_or("it has no header")?;
+    let header: Header<'_> =
+        serde_json::from_slice(first).map_err(|error| format!("its header: {error}"))?;
+    if header.last > NUMBER_MAX {
+        return Err("its counter is out of range".to_owned());
+    }
+    let hosts: Vec<Host> = header.hosts.into_iter().map(host).collect();
+    let mut claims: Vec<Claim> = Vec::new();
+    for line in lines {
+        let line: ClaimLine<'_> =
+            serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+        let host = hosts.get(line.host).ok_or("a claim names no host")?;
+        let claim = claim(line, host.clone())?;
+        if claim.ticket == 0 || claim.ticket > header.last {
+            return Err("a ticket was never drawn".to_owned());
+        }
+        if claims
+            .last()
+            .is_some_and(|last| last.ticket >= claim.ticket)
+        {
+            return Err("its claims are not in the order of their tickets".to_owned());
+        }
+        claims.push(claim);
+    }
+    Ok(Entry {
+        last: header.last,
+        history: History {
+            holds: header.holds,
+            mean_ms: header.mean_hold_ms,
+        },
+        cancel: header.cancel.map(|cancel| Cancel {
+            ticket: cancel.ticket,
+            by: cancel.by.into_owned(),
+            at: Stamp {
+                wall_ms: cancel.at_ms,
+                boot_ms: cancel.at_boot_ms,
+            },
+        }),
+        claims,
+    })
+}
+
+fn host(line: HostLine<'_>) -> Host {
+    Host {
+        name: line.name.into_owned(),
+        machine_id: line.machine_id.map(Cow::into_owned),
+        boot_id: line.boot_id.map(Cow::into_owned),
+        pid_namespace: line.pid_namespace,
+    }
+}
+
+fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
+    let stamp = |wall_ms, boot_ms| Stamp { wall_ms, boot_ms };
+    let entered = stamp(line.entered_ms, line.entered_boot_ms);
+    let since = line
+        .since_ms
+        .map(|wall| stamp(wall, line.since_boot_ms.unwrap_or(Stamp::OTHER_BOOT)));
+    Ok(Claim {
+        ticket: line.ticket,
+        token: line.token,
+        kind: if line.detached {
+            Kind::Detached
+        } else {
+            Kind::Kernel
+        },
+        holder: Holder {
+            request_id: RequestId::new(line.request_id)
+                .map_err(|error| format!("a request id: {error}"))?,
+            actor: line.actor.into_owned(),
+            process: line.pid.map(|pid| Process {
+                pid,
+                started: line.started,
+            }),
+            command: line.command_pid.map(|pid| Process {
+                pid,
+                started: line.command_started,
+            }),
+            host,
+            why: line.why.into_owned(),
+            facts: line
+                .facts
+                .into_iter()
+                .map(|(key, value)| (key.into_owned(), value.into_owned()))
+                .collect(),
+        },
+        entered,
+        since,
+        lease: Lease {
+            ttl_ms: line.ttl_ms,
+            renewed: line.renewed_ms.map_or_else(
+                || since.unwrap_or(entered),
+                |wall| stamp(wall, line.renewed_boot_ms.unwrap_or(Stamp::OTHER_BOOT)),
+            ),
+            renewals: line.renewals,
+        },
+        force: match line.force.as_deref() {
+            Some("confirmed") => Force::Confirmed,
+            Some("asked") => Force::Asked,
+            _ => Force::No,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Entry {
+        let stamp = Stamp {
+            wall_ms: 1_795_000_000_000,
+            boot_ms: 5_000,
+        };
+        Entry {
+            last: 1_795_000_000_000_002,
+            history: History {
+                holds: 3,
+                mean_ms: 40,
+            },
+            cancel: Some(Cancel {
+                ticket: 1_795_000_000_000_001,
+                by: "someone".into(),
+                at: stamp,
+            }),
+            claims: vec![Claim {
+                ticket: 1_795_000_000_000_001,
+                token: Some(1_795_000_000_000_002),
+                kind: Kind::Kernel,
+                holder: Holder {
+                    request_id: RequestId::new("req_1").expect("an id"),
+                    actor: "a \"quoted\"\nname".into(),
+                    process: Some(Process {
+                        pid: 7,
+                        started: Some(70),
+                    }),
+                    command: Some(Process {
+                        pid: 8,
+                        started: None,
+                    }),
+                    host: Host {
+                        name: "host".into(),
+                        machine_id: None,
+                        boot_id: Some("boot".into()),
+                        pid_namespace: Some(9),
+                    },
+                    why: "./backup.sh".into(),
+                    facts: vec![("intent".into(), "deploy".into())],
+                },
+                entered: stamp,
+                since: Some(stamp),
+                lease: Lease {
+                    ttl_ms: 30_000,
+                    renewed: stamp,
+                    renewals: 3,
+                },
+                force: Force::Asked,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_list_comes_back_as_it_was_written() {
+        let entry = sample();
+        let body = encode(&entry).expect("a body");
+        assert_eq!(decode(&body), Ok(entry));
+    }
+
+    #[test]
+    fn a_newline_in_a_field_cannot_begin_a_line_of_its_own() {
+        let body = encode(&sample()).expect("a body");
+        let lines = body.split_inclusive(|byte| *byte == b'\n').count();
+        assert_eq!(lines, 2, "the header and one claim");
+    }
+
+    #[test]
+    fn claims_out_of_order_are_not_a_list() {
+        let mut entry = sample();
+        let mut second = entry.claims.first().expect("a claim").clone();
+        second.ticket -= 1;
+        entry.claims.push(second);
+        let body = encode(&entry).expect("a body");
+        assert!(decode(&body).is_err());
+    }
+
+    #[test]
+    fn unknown_keys_are_skipped_and_missing_ones_are_not_guessed() {
+        assert!(decode(b"{\"last\":4,\"later\":true}\n").is_ok());
+        assert!(decode(b"{\"holds\":4}\n").is_err(), "no counter");
+        assert!(decode(b"{\"last\":4}\n{\"ticket\":1}\n").is_err());
+    }
+}
