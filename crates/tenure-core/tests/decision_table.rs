@@ -174,7 +174,9 @@ fn block(policy: &Policy) -> String {
         // A profile knows one of the two ways to take an unreadable record.
         let foreign = match policy.unreadable {
             UnreadableRule::Stale => Standing::Unreadable,
-            UnreadableRule::RefuseUnlessForced => Standing::Stale(StaleReason::Unreadable),
+            UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl => {
+                Standing::Stale(StaleReason::Unreadable)
+            }
         };
         let mark = if *standing == foreign { " *" } else { "" };
         row(

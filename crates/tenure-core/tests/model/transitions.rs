@@ -455,6 +455,7 @@ fn exempted(events: &[Event]) -> Vec<u64> {
         Event::Stolen {
             why: Takeover::Active | Takeover::Stale(StaleReason::Aged | StaleReason::Silent),
             previous: Some(claim),
+            ..
         } => Some(claim.ticket),
         _ => None,
     });

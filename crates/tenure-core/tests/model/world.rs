@@ -318,6 +318,8 @@ impl World {
         person.round == round
             && match claim.kind {
                 Kind::Kernel => at_work || person.command == Command::Running,
+                // Nobody in the model publishes; what another program left has nobody behind it.
+                Kind::Foreign | Kind::Sealed => false,
                 Kind::Detached if claim.token.is_none() => at_work,
                 Kind::Detached => {
                     person.owner_alive && !person.exempt && !matches!(person.at, At::Done)
