@@ -1,7 +1,9 @@
 //! Releasing: who may, what happens to the list, and what is remembered of the hold.
 
-use crate::claims::{Claim, Entry};
+use crate::claims::{Claim, Entry, Force, Patience, Refusal};
+use crate::decision::{Asker, Decision, Reason, decide};
 use crate::policy::{Policy, ReleaseByOther};
+use crate::standing::{Evidence, Standing, judge};
 use crate::time::Now;
 use alloc::boxed::Box;
 
@@ -52,6 +54,26 @@ pub enum Released {
         /// The claim that stands.
         claim: Box<Claim>,
     },
+    /// What stood there could not be read, and was removed as this profile wants it.
+    Unreadable,
+}
+
+/// What a forced release did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forced {
+    /// The hold is gone.
+    Done {
+        /// The claim as it stood; `None` where it could not be read.
+        claim: Option<Box<Claim>>,
+        /// What it amounted to.
+        standing: Standing,
+        /// How long it was held.
+        held_ms: u64,
+    },
+    /// Nobody holds it.
+    Absent,
+    /// This profile does not let force do that, or wants a second yes.
+    Refused(Refusal),
 }
 
 impl Entry {
@@ -68,6 +90,44 @@ impl Entry {
             }
             _ => Left::Withdrawn,
         }
+    }
+
+    /// Ends the hold of whoever has the lock, for an operator with `force`.
+    pub fn force_release(
+        &mut self,
+        policy: &Policy,
+        force: Force,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> Forced {
+        let Some(claim) = self.claims.iter().find(|claim| claim.token.is_some()) else {
+            return Forced::Absent;
+        };
+        let (claim, standing) = (claim.clone(), judge(policy, claim, &evidence(claim), now));
+        let decision = decide(policy, standing, force, Patience::AtOnce, Asker::Other);
+        let reason = match decision {
+            Decision::TakeOver | Decision::Override => {
+                let held_ms = match self.leave(claim.ticket, now) {
+                    Left::Released { held_ms } => held_ms,
+                    Left::Withdrawn | Left::Absent => 0,
+                };
+                return Forced::Done {
+                    claim: Some(Box::new(claim)),
+                    standing,
+                    held_ms,
+                };
+            }
+            Decision::Refuse(reason) => reason,
+            // A supervised run ends its own work first; nobody takes the lock from under it.
+            Decision::AskToStop | Decision::Grant | Decision::Wait | Decision::Yours => {
+                Reason::Held
+            }
+        };
+        Forced::Refused(Refusal {
+            reason,
+            standing,
+            blocker: Some(Box::new(claim)),
+        })
     }
 
     /// Releases whatever is held, for a caller who shows ownership or does not.

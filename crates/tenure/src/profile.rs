@@ -34,6 +34,11 @@ pub trait Profile: Debug + Send + Sync {
         place.to_owned()
     }
 
+    /// What that folder has to be like.
+    fn place(&self) -> Place {
+        Place::default()
+    }
+
     /// A rule for names beyond those that hold everywhere.
     ///
     /// # Errors
@@ -50,10 +55,29 @@ pub trait Profile: Debug + Send + Sync {
     /// The lock for which a file stands; `None` for files of other kinds.
     fn name_of(&self, file: &str) -> Option<LockName>;
 
+    /// The temporary file of the format's original tool, which a crash of that tool leaves behind
+    /// and which a release is expected to remove.
+    fn temporary(&self, name: &LockName) -> Option<String> {
+        let _ = name;
+        None
+    }
+
     /// The format that other programs read, if there is one.
     fn record(&self) -> Option<&dyn Record> {
         None
     }
+}
+
+/// What the folder of a profile's locks has to be like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    /// It is somebody's project and never made.
+    pub must_exist: bool,
+    /// Nobody else may write in it, not even with the sticky bit; a folder that others can read
+    /// deserves a warning.
+    pub private: bool,
+    /// It stands inside a work tree and tells git to leave it alone.
+    pub ignored: bool,
 }
 
 /// A file format that other programs read and write.

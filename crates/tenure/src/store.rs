@@ -24,8 +24,8 @@ pub mod memory;
 
 use std::time::Instant;
 use tenure_core::{
-    Advance, Cancel, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Now, Ownership,
-    Policy, Predecessor, Process, Released, Renewal, Request, Standing,
+    Advance, Cancel, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, LockName,
+    Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing,
 };
 
 /// How a sleep ended.
@@ -62,6 +62,8 @@ pub enum Content {
     Unreadable {
         /// What is wrong with it.
         why: String,
+        /// When it was written last, in milliseconds since the epoch, where the store knows.
+        modified_ms: Option<u64>,
     },
 }
 
@@ -78,7 +80,7 @@ impl Reading {
                 };
                 entry.standing(policy, now, |_| known.next().unwrap_or(unseen))
             }
-            Content::Unreadable { .. } => (Standing::Unreadable, None),
+            Content::Unreadable { .. } => (tenure_core::unreadable(policy), None),
         }
     }
 
@@ -161,6 +163,20 @@ pub enum StoreError {
         place: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// The claim cannot be written down in the format that this profile publishes.
+    #[error("{place}: {why}")]
+    Record {
+        /// The record.
+        place: String,
+        /// What the claim lacks.
+        why: String,
+    },
+    /// Other programs changed the record each time that we were about to.
+    #[error("{place}: another program changes it again and again")]
+    Contended {
+        /// The record.
+        place: String,
     },
     /// The list has grown beyond what the store keeps.
     #[error("{place}: the queue is full ({claims} claims)")]
@@ -257,6 +273,15 @@ pub trait Store {
         now: &Now,
     ) -> Result<Released, StoreError>;
 
+    /// Removes whatever is there, if the policy lets force do that. For an operator who wants the
+    /// lock gone and not for himself.
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError>;
+
     /// Sleeps until the first live claim of a lock changes or ends; for callers without a claim.
     fn watch(
         &self,
@@ -290,6 +315,15 @@ pub enum RenewedOwned {
     },
     /// Nobody does.
     Lost,
+}
+
+/// The answer to [`Store::force_release`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForcedRelease {
+    /// What was done.
+    pub released: Forced,
+    /// What an audit would record of the bytes that other programs saw.
+    pub record: Vec<u8>,
 }
 
 /// A place that [`Entry::enter`] has just made in the list.

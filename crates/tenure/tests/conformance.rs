@@ -17,7 +17,9 @@ use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::memory::{self, MemoryStore};
-use tenure::store::{Advanced, Cleaned, Entered, Reading, RenewedOwned, Store, StoreError, Wake};
+use tenure::store::{
+    Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
+};
 
 fn fresh_name(number: &AtomicU32) -> LockName {
     let number = number.fetch_add(1, Ordering::Relaxed);
@@ -441,6 +443,15 @@ impl Store for Defective {
             return self.inner().release_owned(name, &anybody, now);
         }
         self.inner().release_owned(name, owns, now)
+    }
+
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        self.inner().force_release(name, force, now)
     }
 
     fn watch(

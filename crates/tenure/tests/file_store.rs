@@ -136,7 +136,7 @@ impl Place {
     fn list(&self) -> Entry {
         match self.content() {
             Content::Whole { entry, .. } => entry,
-            Content::Unreadable { why } => panic!("unreadable: {why}"),
+            Content::Unreadable { why, .. } => panic!("unreadable: {why}"),
         }
     }
 
@@ -518,7 +518,7 @@ fn reading_needs_no_right_to_write_and_creates_nothing() {
                 let beacons: Vec<_> = evidence.iter().map(|seen| seen.beacon).collect();
                 assert_eq!(beacons, [Beacon::Lit], "and that it is alive");
             }
-            Content::Unreadable { why } => panic!("unreadable: {why}"),
+            Content::Unreadable { why, .. } => panic!("unreadable: {why}"),
         }
         let absent = store.read(&other).expect("a reading");
         assert_eq!(absent.content, free, "an absent lock is free");
@@ -687,7 +687,7 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
                         let reading = store.read(&place.name).expect("a reading");
                         let entry = match reading.content {
                             Content::Whole { entry, .. } => entry,
-                            Content::Unreadable { why } => panic!("a torn list: {why}"),
+                            Content::Unreadable { why, .. } => panic!("a torn list: {why}"),
                         };
                         let claim = entry.claim(holder.ticket()).expect("the holder");
                         let renewed = claim.lease.renewed.wall_ms;

@@ -48,6 +48,13 @@ pub(super) fn release(args: &ReleaseArgs) -> Exit {
                 ))
             }
             Released::Absent => Ok(absent(surface, &name)),
+            Released::Unreadable => {
+                surface.warn(format!("{name}: what stood there could not be read; it was removed"));
+                Ok((
+                    format!("released {name}"),
+                    json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
+                ))
+            }
             Released::NotOwner { claim } | Released::Ignored { claim } => {
                 let view = session.view(&name, id.as_deref())?;
                 // What a dead holder left behind is held by nobody.

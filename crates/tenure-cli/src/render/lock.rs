@@ -39,7 +39,8 @@ pub(crate) struct LockView {
 /// Who has it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct HolderView {
-    /// `run` (supervised, lives by a kernel lock) or `detached` (lives by its record).
+    /// `run` (supervised, lives by a kernel lock), `detached` (lives by its record) or `foreign`
+    /// (a record of another program).
     pub(crate) kind: &'static str,
     /// The supervisor died and its command goes on.
     pub(crate) orphaned: bool,
@@ -83,7 +84,7 @@ impl LockView {
         let entry = reading.entry();
         let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
         view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
-        if let Content::Unreadable { why } = &reading.content {
+        if let Content::Unreadable { why, .. } = &reading.content {
             view.unreadable_because = Some(why.clone());
         }
         if let Some(entry) = entry {
@@ -339,12 +340,13 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
         kind: match claim.kind {
             Kind::Kernel => "run",
             Kind::Detached => "detached",
+            Kind::Foreign | Kind::Sealed => "foreign",
         },
         orphaned: standing == Standing::Held(Life::Orphaned),
         pid: claim.holder.process.map(|process| process.pid),
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: claim.holder.request_id.to_string(),
-        token: claim.token,
+        token: claim.token.filter(|token| *token > 0),
         actor: actor_name(&claim.holder.actor),
         host: claim.holder.host.name.clone(),
         why: claim.holder.why.clone(),

@@ -32,7 +32,9 @@
 
 mod bytes;
 mod folder;
+mod guarded;
 mod list;
+mod publication;
 mod record;
 mod sleeper;
 
@@ -40,21 +42,25 @@ pub use bytes::{Byte, Mode};
 pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 
 use super::{
-    Advanced, Cleaned, Content, Entered, NewPlace, Reading, RenewedOwned, Store, StoreError, Wake,
+    Advanced, Cleaned, Content, Entered, ForcedRelease, NewPlace, Reading, RenewedOwned, Store,
+    StoreError, Wake,
 };
+use crate::clock::{Clock, SystemClock, instant};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
 use folder::{Access, Folder, Opened, fault, io_fault};
-use record::{ReadError, Snapshot};
+use guarded::{Guarded, LoadError, Loaded, Names};
+use publication::{Change, Published};
+use record::ReadError;
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Host, Kind, Left, Liveness,
-    LockName, Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing,
-    Takeover, judge,
+    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
+    Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, ReleaseByOther, Released,
+    Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, judge, unreadable,
 };
 
 /// How long a guard may be taken before that is an error. A transition takes microseconds; only a
@@ -67,6 +73,20 @@ const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
 /// How long it lasts at least, so that nothing that stays as it is makes a waiter spin.
 const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
 
+/// How long content that cannot be understood is read again before it is judged: another program
+/// may be writing it this instant.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// How long to wait between two such looks.
+const SETTLE_LOOK: Duration = Duration::from_millis(20);
+
+/// How often a change is begun anew because another program changed the record under it. Each time
+/// that program has got on, so this bounds a spin and nobody's patience.
+const OVERTAKEN_MAX: usize = 64;
+
+/// The folder beside published records, for what their formats have no place for.
+const LEDGER: &str = ".tenure";
+
 /// The coordination file that remembers the highest number of all files that were removed. No
 /// lock can have this name.
 ///
@@ -75,9 +95,9 @@ const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
 fn floor_file(folder: &Folder) -> String {
     if folder.shared {
         let user = rustix::process::geteuid().as_raw();
-        format!(".floor.{user}{}", SUFFIX)
+        format!(".floor.{user}{SUFFIX}")
     } else {
-        format!(".floor{}", SUFFIX)
+        format!(".floor{SUFFIX}")
     }
 }
 
@@ -85,23 +105,26 @@ fn floor_file(folder: &Folder) -> String {
 pub struct FileStore {
     path: PathBuf,
     allow_network: bool,
+    profile: Box<dyn Profile>,
     policy: Policy,
     here: Host,
     sleeper: Box<dyn Sleeper>,
+    /// Where the records are, for a profile that publishes.
+    records: OnceCell<Folder>,
+    /// Where the coordination files are.
     folder: OnceCell<Folder>,
 }
 
 /// A claim's place: the descriptor that carries its beacon. Dropping it is dying.
 #[derive(Debug)]
 pub struct Seat {
-    name: LockName,
     ticket: u64,
     opened: Opened,
     /// The beacon's own open file. A command inherits this one, and locks belong to the open
     /// file: were the guard taken on it too, a supervisor killed in the middle of a change would
     /// leave the guard with its command.
     beacon: Option<Opened>,
-    file: String,
+    names: Names,
     /// Taken for the length of a change. The guard byte belongs to the open file, and so keeps
     /// out every other caller, but not a second thread with this same seat.
     turn: Mutex<()>,
@@ -115,7 +138,7 @@ impl Seat {
 
     /// The lock.
     pub fn name(&self) -> &LockName {
-        &self.name
+        &self.names.name
     }
 
     /// The descriptor that carries the beacon. A command that inherits a copy keeps it lit, and
@@ -125,16 +148,32 @@ impl Seat {
     }
 }
 
+fn fd(opened: &Opened) -> BorrowedFd<'_> {
+    opened.fd.as_fd()
+}
+
 impl FileStore {
-    /// Locks in `folder`, judged from `here`. Touches nothing yet: the folder is opened, and made
-    /// if need be, by the first call that has to.
+    /// Native locks in `folder`, judged from `here`. Touches nothing yet: the folder is opened,
+    /// and made if need be, by the first call that has to.
     pub fn new(folder: impl Into<PathBuf>, here: Host, sleeper: Box<dyn Sleeper>) -> Self {
+        Self::with_profile(Box::new(Native), &folder.into(), here, sleeper)
+    }
+
+    /// Locks of any profile; `place` is the folder that its contract calls its storage.
+    pub fn with_profile(
+        profile: Box<dyn Profile>,
+        place: &Path,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Self {
         Self {
-            path: folder.into(),
+            path: profile.folder(place),
             allow_network: false,
-            policy: Native.policy(),
+            policy: profile.policy(),
+            profile,
             here,
             sleeper,
+            records: OnceCell::new(),
             folder: OnceCell::new(),
         }
     }
@@ -146,76 +185,144 @@ impl FileStore {
         self
     }
 
-    /// The folder.
+    /// The folder in which other programs see the locks.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        if let Some(folder) = self.folder.get() {
+    /// The profile by which locks are kept.
+    pub fn profile(&self) -> &dyn Profile {
+        &*self.profile
+    }
+
+    /// The instant at which a question is asked that comes without one.
+    fn now(&self) -> Now {
+        SystemClock::new(self.here.boot_id.as_deref()).now()
+    }
+
+    /// The folder of the records.
+    fn records(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
+        if let Some(folder) = self.records.get() {
             return Ok(Some(folder));
         }
-        match Folder::open(&self.path, create, self.allow_network)? {
-            Some(folder) => Ok(Some(self.folder.get_or_init(|| folder))),
+        let rule = self.profile.place();
+        let create = create && !rule.must_exist;
+        match Folder::open(&self.path, create, self.allow_network, rule.private)? {
+            Some(folder) => Ok(Some(self.records.get_or_init(|| folder))),
             None => Ok(None),
         }
     }
 
-    fn file_name(name: &LockName) -> String {
-        let mut file = String::with_capacity(name.as_str().len() + SUFFIX.len());
-        file.push_str(name.as_str());
-        file.push_str(SUFFIX);
-        file
+    /// The folder of the coordination files.
+    fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
+        if let Some(folder) = self.folder.get() {
+            return Ok(Some(folder));
+        }
+        let opened = if self.profile.record().is_some() {
+            let Some(records) = self.records(create)? else {
+                return Ok(None);
+            };
+            if create && self.profile.place().ignored {
+                records.ignore_all()?;
+            }
+            records.open_below(LEDGER, create)?
+        } else {
+            Folder::open(&self.path, create, self.allow_network, false)?
+        };
+        Ok(opened.map(|folder| self.folder.get_or_init(|| folder)))
     }
 
-    /// Opens a lock file and takes its guard. `None` if there is no file and none is made.
+    fn names_of(&self, name: &LockName) -> Names {
+        let file = self.profile.file_name(name);
+        if self.profile.record().is_none() {
+            return Names {
+                name: name.clone(),
+                list: file,
+                record: String::new(),
+            };
+        }
+        Names {
+            name: name.clone(),
+            list: format!("{file}{SUFFIX}"),
+            record: file,
+        }
+    }
+
+    fn record_path(&self, names: &Names) -> PathBuf {
+        self.path.join(&names.record)
+    }
+
+    /// Whether a record stands at the path that other programs look at.
+    fn record_stands(&self, names: &Names) -> Result<bool, StoreError> {
+        if self.profile.record().is_none() {
+            return Ok(false);
+        }
+        let records = self.records(false)?;
+        Ok(records.is_some_and(|records| publication::stands(records, &names.record)))
+    }
+
+    /// Opens a coordination file and takes its guard. `None` if there is no file and none is made.
     fn guarded<'a>(
         &'a self,
-        file: &str,
+        names: &'a Names,
         access: Access,
     ) -> Result<Option<(Guarded<'a>, Opened)>, StoreError> {
         let Some(folder) = self.folder(access == Access::Create)? else {
             return Ok(None);
         };
         loop {
-            let Some(opened) = folder.open_file(file, access)? else {
+            let Some(opened) = folder.open_file(&names.list, access)? else {
                 return Ok(None);
             };
-            let guarded = self.guard(folder, file, opened.fd.as_fd())?;
-            if guarded.still_leads_to(file, &opened)? {
+            let guarded = self.guard(folder, names, fd(&opened))?;
+            if guarded.still_leads_to(&opened)? {
                 return Ok(Some((guarded, opened)));
             }
             // Somebody removed the file between our opening and our guard; begin again.
         }
     }
 
+    /// The same for a change to what is there already: the file of a lock that only another
+    /// program's record stands for is made.
+    fn guarded_if_there<'a>(
+        &'a self,
+        names: &'a Names,
+    ) -> Result<Option<(Guarded<'a>, Opened)>, StoreError> {
+        let access = if self.record_stands(names)? {
+            Access::Create
+        } else {
+            Access::Write
+        };
+        self.guarded(names, access)
+    }
+
     /// Takes the guard of a seat's own file. `None` if the name no longer leads to that file:
     /// whatever the seat stood for is lost.
-    fn guarded_seat<'a>(&'a self, seat: &Seat) -> Result<Option<Guarded<'a>>, StoreError> {
+    fn guarded_seat<'a>(&'a self, seat: &'a Seat) -> Result<Option<Guarded<'a>>, StoreError> {
         let Some(folder) = self.folder(false)? else {
             return Ok(None);
         };
-        let guarded = self.guard(folder, &seat.file, seat.opened.fd.as_fd())?;
-        let ours = guarded.still_leads_to(&seat.file, &seat.opened)?;
+        let guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
+        let ours = guarded.still_leads_to(&seat.opened)?;
         Ok(ours.then_some(guarded))
     }
 
     fn guard<'a>(
         &'a self,
         folder: &'a Folder,
-        file: &str,
-        fd: BorrowedFd<'_>,
+        names: &'a Names,
+        file: BorrowedFd<'_>,
     ) -> Result<Guarded<'a>, StoreError> {
-        let path = || folder.path_of(file);
+        let path = || folder.path_of(&names.list);
         let failed = |error| io_fault(&path(), "locking the guard", error);
         let lock = ByteLock {
             byte: Byte::GUARD,
             mode: Mode::Exclusive,
         };
-        if !lock.try_take(fd).map_err(failed)? {
+        if !lock.try_take(file).map_err(failed)? {
             let wake = self
                 .sleeper
-                .lock(fd, lock, GUARD_PATIENCE)
+                .lock(file, lock, GUARD_PATIENCE)
                 .map_err(failed)?;
             if wake != Wake::Ready {
                 return Err(StoreError::Stuck {
@@ -227,25 +334,31 @@ impl FileStore {
         Ok(Guarded {
             store: self,
             folder,
+            names,
         })
     }
 
     /// What is known of a claim, gathered from its beacon and its processes.
     fn evidence(&self, folder: &Folder, file: BorrowedFd<'_>, claim: &Claim) -> Evidence {
-        let lit = match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
+        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
+        let beacon = match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
+            _ if !has_beacon => Beacon::None,
             Ok(true) => Beacon::Lit,
             Ok(false) => Beacon::Out,
             // A failed look is no proof of death; what else is known has to decide.
             Err(_) => Beacon::None,
         };
-        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
+        self.evidence_of_processes(folder.local, claim, beacon)
+    }
+
+    fn evidence_of_processes(&self, local: bool, claim: &Claim, beacon: Beacon) -> Evidence {
         let ask = |process: Option<&Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
-                liveness(process, &claim.holder.host, &self.here, folder.local)
+                liveness(process, &claim.holder.host, &self.here, local)
             })
         };
         Evidence {
-            beacon: if has_beacon { lit } else { Beacon::None },
+            beacon,
             process: ask(claim.holder.process.as_ref()),
             command: ask(claim.holder.command.as_ref()),
         }
@@ -274,7 +387,7 @@ impl FileStore {
             place: folder.path_of(&file).display().to_string(),
             why,
         };
-        match record::read_unguarded(opened.fd.as_fd()) {
+        match record::read_unguarded(fd(&opened)) {
             Ok(snapshot) => list::decode(&snapshot.body)
                 .map(|entry| entry.last)
                 .map_err(unreadable),
@@ -284,183 +397,324 @@ impl FileStore {
     }
 
     /// Raises the floor before a file is removed, so that its successor's numbers stay above.
-    fn raise_floor(&self, folder: &Folder, last: u64) -> Result<(), StoreError> {
-        let file = floor_file(folder);
-        let Some((guarded, opened)) = self.guarded(&file, Access::Create)? else {
+    fn raise_floor(&self, folder: &Folder, name: &LockName, last: u64) -> Result<(), StoreError> {
+        let names = Names {
+            name: name.clone(),
+            list: floor_file(folder),
+            record: String::new(),
+        };
+        let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
             return Ok(());
         };
-        let (mut entry, snapshot) = guarded.load(&file, &opened)?;
+        let snapshot = record::read(fd(&opened)).map_err(|error| {
+            let path = folder.path_of(&names.list);
+            match error {
+                ReadError::Io(errno) => fault(&path, "reading", errno),
+                ReadError::Torn(why) => StoreError::Unreadable {
+                    place: path.display().to_string(),
+                    why,
+                },
+            }
+        })?;
+        let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
+            place: folder.path_of(&names.list).display().to_string(),
+            why,
+        })?;
         if entry.last < last {
             entry.raise(last);
-            guarded.commit(&file, &opened, &snapshot, &entry)?;
+            guarded.write_list(&opened, &snapshot, &entry)?;
         }
         release(&opened);
         Ok(())
     }
 
-    /// A change to an existing lock that is not tied to a seat.
+    /// Whether what cannot be understood may still be being written.
+    fn is_settling(published: &Published, now: &Now, since_now: Duration) -> bool {
+        let millis = u64::try_from(since_now.as_millis()).unwrap_or(u64::MAX);
+        let wall_ms = (now.wall_us / 1_000).saturating_add(millis);
+        since_now < SETTLE
+            && u128::from(wall_ms.saturating_sub(published.modified_ms)) < SETTLE.as_millis()
+    }
+
+    fn settle(&self) -> Result<(), StoreError> {
+        self.sleeper
+            .poll(&[], SETTLE_LOOK, None)
+            .map(|_| ())
+            .map_err(|error| io_fault(&self.path, "reading the record again", error))
+    }
+
+    /// A change to an existing lock that is not tied to a seat. Content that cannot be understood
+    /// is read again until it has settled.
     fn change<T>(
         &self,
         name: &LockName,
         absent: T,
-        step: impl FnOnce(&mut Entry) -> (T, bool),
-    ) -> Result<T, StoreError> {
-        let file = Self::file_name(name);
-        let Some((guarded, opened)) = self.guarded(&file, Access::Write)? else {
-            return Ok(absent);
-        };
-        let (mut entry, snapshot) = guarded.load(&file, &opened)?;
-        let (answer, changed) = step(&mut entry);
-        if changed {
-            guarded.commit(&file, &opened, &snapshot, &entry)?;
+        now: &Now,
+        mut step: impl FnMut(&mut Entry, &Guarded<'_>, &Opened) -> (T, bool),
+    ) -> Result<Changed<T>, StoreError> {
+        let names = self.names_of(name);
+        let began = instant();
+        for _ in 0..OVERTAKEN_MAX {
+            let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
+                return Ok(Changed::Done(absent, Vec::new()));
+            };
+            // Every early way out closes the file, which lets go of the guard.
+            let loaded = match self.load_settled(&guarded, opened, now, began)? {
+                Settled::Loaded(loaded, opened) => (loaded, opened),
+                Settled::Again => continue,
+                Settled::Unreadable(error, opened) => {
+                    return Ok(Changed::Unreadable(Box::new(Unreadable { error, opened })));
+                }
+            };
+            let (loaded, opened) = loaded;
+            let mut entry = loaded.entry.clone();
+            let (answer, changed) = step(&mut entry, &guarded, &opened);
+            let record = loaded
+                .published
+                .as_ref()
+                .map(|published| published.bytes.clone());
+            if changed && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
+                continue;
+            }
+            release(&opened);
+            return Ok(Changed::Done(answer, record.unwrap_or_default()));
         }
-        release(&opened);
-        Ok(answer)
+        Err(self.contended(&names))
+    }
+
+    fn contended(&self, names: &Names) -> StoreError {
+        StoreError::Contended {
+            place: self.record_path(names).display().to_string(),
+        }
+    }
+
+    fn load_settled(
+        &self,
+        guarded: &Guarded<'_>,
+        opened: Opened,
+        now: &Now,
+        began: Instant,
+    ) -> Result<Settled, StoreError> {
+        match guarded.load(&opened, now) {
+            Ok(loaded) => Ok(Settled::Loaded(Box::new(loaded), opened)),
+            Err(LoadError::Store(error)) => Err(error),
+            Err(LoadError::Record { published, .. })
+                if Self::is_settling(&published, now, began.elapsed()) =>
+            {
+                drop(opened);
+                self.settle()?;
+                Ok(Settled::Again)
+            }
+            Err(error) => Ok(Settled::Unreadable(error, opened)),
+        }
     }
 
     /// A change to the list that a seat stands in. `gone` if its file is not the lock any more.
     fn change_seat<T>(
         &self,
         seat: &Seat,
-        gone: T,
-        step: impl FnOnce(&mut Entry, &Guarded<'_>) -> (T, bool),
-    ) -> Result<(T, Entry), StoreError> {
+        now: &Now,
+        gone: impl Fn() -> T,
+        mut step: impl FnMut(&mut Entry, &Guarded<'_>) -> (T, bool),
+    ) -> Result<(T, Entry, Option<Published>), StoreError> {
         // A thread that panicked in the middle of a change has written all of it or nothing.
         let _turn = seat.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(guarded) = self.guarded_seat(seat)? else {
-            return Ok((gone, Entry::default()));
-        };
-        let (mut entry, snapshot) = guarded.load(&seat.file, &seat.opened)?;
-        let (answer, changed) = step(&mut entry, &guarded);
-        if changed {
-            guarded.commit(&seat.file, &seat.opened, &snapshot, &entry)?;
+        for _ in 0..OVERTAKEN_MAX {
+            let Some(guarded) = self.guarded_seat(seat)? else {
+                return Ok((gone(), Entry::default(), None));
+            };
+            let mut loaded = guarded.load(&seat.opened, now).map_err(|error| {
+                release(&seat.opened);
+                error.into_store(&guarded)
+            })?;
+            let mut entry = if self.profile.record().is_some() {
+                loaded.entry.clone()
+            } else {
+                std::mem::take(&mut loaded.entry)
+            };
+            let (answer, changed) = step(&mut entry, &guarded);
+            if changed && guarded.commit(&seat.opened, &loaded, &entry)? == Change::Overtaken {
+                release(&seat.opened);
+                continue;
+            }
+            release(&seat.opened);
+            return Ok((answer, entry, loaded.published));
         }
-        release(&seat.opened);
-        Ok((answer, entry))
+        Err(self.contended(&seat.names))
     }
+
+    /// Reads a lock without its guard: the record, the list and the record again, until nothing
+    /// changed in between.
+    fn look(&self, names: &Names, now: &Now) -> Result<Look, StoreError> {
+        let folder = self.folder(false)?;
+        let format = self.profile.record();
+        let records = match format {
+            Some(_) => self.records(false)?,
+            None => None,
+        };
+        let record = || match records {
+            Some(records) => publication::read_at(records, &names.record),
+            None => Ok(None),
+        };
+        let mut published = record()?;
+        for _ in 0..LOOKS_MAX {
+            let opened = match folder {
+                Some(folder) => folder.open_file(&names.list, Access::Read)?,
+                None => None,
+            };
+            let entry = match opened
+                .as_ref()
+                .map(|opened| record::read_unguarded(fd(opened)))
+            {
+                None => Ok(Entry::default()),
+                Some(Ok(snapshot)) => list::decode(&snapshot.body),
+                Some(Err(ReadError::Torn(why))) => Err(why),
+                Some(Err(ReadError::Io(errno))) => {
+                    let path = self.path.join(&names.list);
+                    return Err(fault(&path, "reading the lock", errno));
+                }
+            };
+            let again = if format.is_some() { record()? } else { None };
+            if again != published {
+                published = again;
+                continue;
+            }
+            let joined = entry.and_then(|mut entry| match format {
+                Some(format) => {
+                    let published = published.as_ref();
+                    guarded::join(&mut entry, published, &names.name, format, now, &self.here)
+                        .map(|()| entry)
+                }
+                None => Ok(entry),
+            });
+            return Ok(Look {
+                joined,
+                published,
+                opened,
+            });
+        }
+        Err(self.contended(names))
+    }
+
+    /// The same, read again until it can be understood or has settled.
+    fn look_settled(&self, names: &Names) -> Result<Look, StoreError> {
+        let (now, began) = (self.now(), instant());
+        loop {
+            let look = self.look(names, &now)?;
+            let settling = look.published.as_ref().is_some_and(|published| {
+                look.joined.is_err() && Self::is_settling(published, &now, began.elapsed())
+            });
+            if !settling {
+                return Ok(look);
+            }
+            self.settle()?;
+        }
+    }
+
+    fn evidence_in(&self, look: &Look, claim: &Claim) -> Evidence {
+        match (self.folder.get(), &look.opened) {
+            (Some(folder), Some(opened)) => self.evidence(folder, fd(opened), claim),
+            _ => self.evidence_of_processes(self.is_local(), claim, Beacon::None),
+        }
+    }
+
+    /// Whether only this machine can reach the locks, as far as a folder was opened.
+    fn is_local(&self) -> bool {
+        let opened = [&self.folder, &self.records];
+        opened
+            .iter()
+            .find_map(|folder| folder.get())
+            .is_some_and(|folder| folder.local)
+    }
+}
+
+/// How often a reader looks again at a record that changes under it.
+const LOOKS_MAX: usize = 64;
+
+/// What a reader without the guard found.
+struct Look {
+    joined: Result<Entry, String>,
+    published: Option<Published>,
+    opened: Option<Opened>,
+}
+
+enum Settled {
+    Loaded(Box<Loaded>, Opened),
+    Again,
+    Unreadable(LoadError, Opened),
+}
+
+/// What became of a change by name.
+enum Changed<T> {
+    /// It was made, or nothing had to be. With the bytes of the record that stood there.
+    Done(T, Vec<u8>),
+    /// There is something that cannot be understood.
+    Unreadable(Box<Unreadable>),
+}
+
+/// A lock that cannot be understood, still under its guard.
+struct Unreadable {
+    error: LoadError,
+    opened: Opened,
 }
 
 impl FileStore {
     /// A descriptor that can be read once something happened to the list that a seat stands in,
-    /// or to its file. Costs an inotify instance, so it is for work that lasts.
+    /// or to its file, or to the record that is published for it. Costs an inotify instance, so
+    /// it is for work that lasts. A record that is replaced takes its watch with it.
     ///
     /// # Errors
     /// - [`StoreError::Io`] if the system has no more of them.
     pub fn news(&self, seat: &Seat) -> Result<std::os::fd::OwnedFd, StoreError> {
-        Self::news_of(&self.path.join(&seat.file))
+        self.news_of(&seat.names)
     }
 
-    fn news_of(path: &Path) -> Result<std::os::fd::OwnedFd, StoreError> {
+    /// Whether a renewal replaces a file that [`FileStore::news`] watches.
+    pub fn renewals_end_news(&self) -> bool {
+        self.profile.record().is_some()
+    }
+
+    fn news_of(&self, names: &Names) -> Result<std::os::fd::OwnedFd, StoreError> {
         use rustix::fs::inotify;
 
-        let failed = |errno| fault(path, "watching the lock", errno);
+        let list = match self.folder.get() {
+            Some(folder) => folder.path_of(&names.list),
+            None => self.path.join(&names.list),
+        };
+        let failed = |errno| fault(&list, "watching the lock", errno);
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
             .map_err(failed)?;
-        inotify::add_watch(
-            &watch,
-            path,
-            inotify::WatchFlags::MODIFY
-                | inotify::WatchFlags::ATTRIB
-                | inotify::WatchFlags::DELETE_SELF
-                | inotify::WatchFlags::MOVE_SELF,
-        )
-        .map_err(failed)?;
-        Ok(watch)
-    }
-}
-
-/// The guard of one file, held. What happens to the file happens through this, and every way out
-/// lets go of it: [`release`] where all went well or an error is reported, the closing of
-/// the descriptor otherwise.
-struct Guarded<'a> {
-    store: &'a FileStore,
-    folder: &'a Folder,
-}
-
-impl Guarded<'_> {
-    /// Whether the name still leads to the opened file; if not, the guard is let go.
-    fn still_leads_to(&self, file: &str, opened: &Opened) -> Result<bool, StoreError> {
-        let answer = self.folder.still_leads_to(file, opened);
-        if !matches!(answer, Ok(true)) {
-            release(opened);
+        let what = inotify::WatchFlags::MODIFY
+            | inotify::WatchFlags::ATTRIB
+            | inotify::WatchFlags::DELETE_SELF
+            | inotify::WatchFlags::MOVE_SELF;
+        let on_list = inotify::add_watch(&watch, &list, what);
+        if self.profile.record().is_none() {
+            return on_list.map(|_| watch).map_err(failed);
         }
-        answer
+        // A lock of another program has no list of ours. What is gone already is found by the
+        // look that follows every watch.
+        let on_record = inotify::add_watch(&watch, self.record_path(names), what);
+        on_list.or(on_record).map(|_| watch).map_err(failed)
     }
 
-    fn read(&self, file: &str, opened: &Opened) -> Result<Snapshot, StoreError> {
-        record::read(opened.fd.as_fd()).map_err(|error| match error {
-            ReadError::Io(errno) => fault(&self.folder.path_of(file), "reading the lock", errno),
-            ReadError::Torn(why) => StoreError::Unreadable {
-                place: self.folder.path_of(file).display().to_string(),
-                why,
-            },
-        })
-    }
-
-    fn load(&self, file: &str, opened: &Opened) -> Result<(Entry, Snapshot), StoreError> {
-        let loaded = self.read(file, opened).and_then(|snapshot| {
-            let decoded = list::decode(&snapshot.body);
-            let sound = decoded.and_then(|entry| match emptied(opened, &snapshot) {
-                Some(why) => Err(why.to_owned()),
-                None => Ok(entry),
-            });
-            let entry = sound.map_err(|why| StoreError::Unreadable {
-                place: self.folder.path_of(file).display().to_string(),
-                why,
-            })?;
-            Ok((entry, snapshot))
-        });
-        if loaded.is_err() {
-            release(opened);
+    /// What somebody should know about the folder before relying on it.
+    ///
+    /// # Errors
+    /// - As for every other call.
+    pub fn warning(&self) -> Result<Option<String>, StoreError> {
+        if !self.profile.place().private {
+            return Ok(None);
         }
-        loaded
+        let readable = self.records(false)?.is_some_and(|records| records.readable);
+        Ok(readable.then(|| {
+            format!(
+                "{}: others can read this folder; `chmod 700` it if they should not know who \
+                 holds what",
+                self.path.display()
+            )
+        }))
     }
-
-    fn commit(
-        &self,
-        file: &str,
-        opened: &Opened,
-        current: &Snapshot,
-        entry: &Entry,
-    ) -> Result<(), StoreError> {
-        let place = || self.folder.path_of(file);
-        let written = list::encode(entry)
-            .map_err(|error| StoreError::Io {
-                place: place().display().to_string(),
-                doing: "writing the lock",
-                source: error.into(),
-            })
-            .and_then(|body| {
-                record::write(opened.fd.as_fd(), current, &body)
-                    .map_err(|errno| fault(&place(), "writing the lock", errno))
-            });
-        match written {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                release(opened);
-                Err(StoreError::Full {
-                    place: place().display().to_string(),
-                    claims: entry.claims.len(),
-                })
-            }
-            Err(error) => {
-                release(opened);
-                Err(error)
-            }
-        }
-    }
-
-    fn evidence(&self, opened: &Opened, claim: &Claim) -> Evidence {
-        self.store
-            .quick_evidence(self.folder, opened.fd.as_fd(), claim)
-    }
-}
-
-/// Why a file without any state, found so under the guard, is not a free lock: beacons are lit in
-/// it, so somebody has emptied it by hand under the feet of those who still live.
-fn emptied(opened: &Opened, snapshot: &Snapshot) -> Option<&'static str> {
-    let lit = snapshot.sequence == 0 && somebody_is_lit(opened);
-    lit.then_some("it is empty, but somebody alive has a place in it")
 }
 
 /// Whether any claim's beacon is lit. One that cannot be looked for is not taken for dead by
@@ -509,50 +763,30 @@ impl Store for FileStore {
     }
 
     fn place(&self, name: &LockName) -> String {
-        self.path.join(Self::file_name(name)).display().to_string()
+        let path = self.path.join(self.profile.file_name(name));
+        path.display().to_string()
     }
 
     fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
-        let place = self.place(name);
-        let file = Self::file_name(name);
-        let absent = |place| Reading {
-            place,
-            content: Content::Whole {
-                entry: Entry::default(),
-                evidence: Vec::new(),
-            },
-        };
-        let Some(folder) = self.folder(false)? else {
-            return Ok(absent(place));
-        };
-        let Some(opened) = folder.open_file(&file, Access::Read)? else {
-            return Ok(absent(place));
-        };
-        let fd = opened.fd.as_fd();
-        let snapshot = match record::read_unguarded(fd) {
-            Ok(snapshot) => snapshot,
-            Err(ReadError::Torn(why)) => {
-                return Ok(Reading {
-                    place,
-                    content: Content::Unreadable { why },
-                });
-            }
-            Err(ReadError::Io(errno)) => {
-                return Err(fault(&folder.path_of(&file), "reading the lock", errno));
-            }
-        };
-        let content = match list::decode(&snapshot.body) {
+        let look = self.look_settled(&self.names_of(name))?;
+        let content = match &look.joined {
             Ok(entry) => Content::Whole {
                 evidence: entry
                     .claims
                     .iter()
-                    .map(|claim| self.evidence(folder, fd, claim))
+                    .map(|claim| self.evidence_in(&look, claim))
                     .collect(),
-                entry,
+                entry: entry.clone(),
             },
-            Err(why) => Content::Unreadable { why },
+            Err(why) => Content::Unreadable {
+                why: why.clone(),
+                modified_ms: look.published.as_ref().map(|record| record.modified_ms),
+            },
         };
-        Ok(Reading { place, content })
+        Ok(Reading {
+            place: self.place(name),
+            content,
+        })
     }
 
     fn enter(
@@ -561,76 +795,78 @@ impl Store for FileStore {
         request: Request,
         now: &Now,
     ) -> Result<Entered<Seat>, StoreError> {
-        let file = Self::file_name(name);
-        let place = || self.place(name);
-        let Some((guarded, opened)) = self.guarded(&file, Access::Create)? else {
-            return Err(StoreError::Io {
-                place: place(),
-                doing: "making the lock folder",
-                source: std::io::ErrorKind::NotFound.into(),
-            });
-        };
-        let loaded = self.load_for_entering(&guarded, &file, &opened, &request);
-        let (mut entry, snapshot, mut events) = match loaded {
-            Ok(loaded) => loaded,
-            Err(Refused::Store(error)) => {
-                release(&opened);
-                return Err(error);
-            }
-            Err(Refused::Policy(refusal)) => {
-                release(&opened);
-                return Ok(Entered {
-                    entering: Entering::Refused(refusal),
-                    entry: Entry::default(),
-                    events: Vec::new(),
-                    seat: None,
+        let names = self.names_of(name);
+        let began = instant();
+        for _ in 0..OVERTAKEN_MAX {
+            let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
+                return Err(StoreError::Io {
+                    place: self.path.display().to_string(),
+                    doing: "opening the lock folder",
+                    source: std::io::ErrorKind::NotFound.into(),
                 });
+            };
+            // Every early way out closes the file, which lets go of the guard.
+            let (loaded, opened, mut events) =
+                match self.load_for_entering(&guarded, opened, &request, now, began)? {
+                    Loading::Loaded(loaded, opened, events) => (loaded, opened, events),
+                    Loading::Again => continue,
+                    Loading::Refused(refusal) => {
+                        return Ok(Entered {
+                            entering: Entering::Refused(refusal),
+                            entry: Entry::default(),
+                            events: Vec::new(),
+                            seat: None,
+                        });
+                    }
+                };
+            let kind = request.kind;
+            let force = request.force;
+            let mut loaded = *loaded;
+            let mut entry = if self.profile.record().is_some() {
+                loaded.entry.clone()
+            } else {
+                std::mem::take(&mut loaded.entry)
+            };
+            let entering = entry.enter(
+                &self.policy,
+                request.clone(),
+                now,
+                |claim| match force {
+                    Force::No => guarded.evidence(&opened, claim),
+                    // What force may do depends on more than whether the claim is alive.
+                    Force::Asked | Force::Confirmed => {
+                        self.evidence(guarded.folder, fd(&opened), claim)
+                    }
+                },
+                &mut events,
+            );
+            guarded::note_bytes(&mut events, loaded.published.as_ref());
+            let place_made = NewPlace::of(&entering, kind);
+            let beacon = match place_made.as_ref().filter(|made| made.beacon) {
+                // Before the write: from its first visible instant on, a claim's beacon is lit.
+                Some(made) => Some(light(guarded.folder, &names.list, &opened, made.ticket)?),
+                None => None,
+            };
+            if (place_made.is_some() || !events.is_empty())
+                && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken
+            {
+                continue;
             }
-        };
-        let kind = request.kind;
-        let force = request.force;
-        let entering = entry.enter(
-            &self.policy,
-            request,
-            now,
-            |claim| match force {
-                Force::No => guarded.evidence(&opened, claim),
-                // What force may do depends on more than whether the claim is alive.
-                Force::Asked | Force::Confirmed => {
-                    self.evidence(guarded.folder, opened.fd.as_fd(), claim)
-                }
-            },
-            &mut events,
-        );
-        let place_made = NewPlace::of(&entering, kind);
-        let beacon = match place_made.as_ref().filter(|made| made.beacon) {
-            // Before the write: from its first visible instant on, a claim's beacon is lit.
-            Some(made) => match light(guarded.folder, &file, &opened, made.ticket) {
-                Ok(beacon) => Some(beacon),
-                Err(error) => {
-                    release(&opened);
-                    return Err(error);
-                }
-            },
-            None => None,
-        };
-        if place_made.is_some() || !events.is_empty() {
-            guarded.commit(&file, &opened, &snapshot, &entry)?;
+            release(&opened);
+            return Ok(Entered {
+                entering,
+                entry,
+                events,
+                seat: place_made.map(|made| Seat {
+                    ticket: made.ticket,
+                    opened,
+                    beacon,
+                    names,
+                    turn: Mutex::default(),
+                }),
+            });
         }
-        release(&opened);
-        Ok(Entered {
-            entering,
-            entry,
-            events,
-            seat: place_made.map(|made| Seat {
-                name: name.clone(),
-                ticket: made.ticket,
-                opened,
-                beacon,
-                file,
-                turn: Mutex::default(),
-            }),
-        })
+        Err(self.contended(&names))
     }
 
     fn sleep(
@@ -642,23 +878,30 @@ impl Store for FileStore {
     ) -> Result<Wake, StoreError> {
         match behind {
             Predecessor::Beacon { ticket } => self.sleep_on_byte(&seat.opened, *ticket, until),
-            Predecessor::Record(claim) => self.sleep_on_record(&seat.file, claim, now, until),
+            Predecessor::Record(claim) => self.sleep_on_record(&seat.names, claim, now, until),
         }
     }
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
         let mut events = Vec::new();
-        let (advance, entry) = self.change_seat(seat, Advance::Gone, |entry, guarded| {
-            let advance = entry.advance(
-                &self.policy,
-                seat.ticket,
-                now,
-                |claim| guarded.evidence(&seat.opened, claim),
-                &mut events,
-            );
-            let changed = matches!(advance, Advance::Granted { .. }) || !events.is_empty();
-            (advance, changed)
-        })?;
+        let (advance, entry, published) = self.change_seat(
+            seat,
+            now,
+            || Advance::Gone,
+            |entry, guarded| {
+                events.clear();
+                let advance = entry.advance(
+                    &self.policy,
+                    seat.ticket,
+                    now,
+                    |claim| guarded.evidence(&seat.opened, claim),
+                    &mut events,
+                );
+                let changed = matches!(advance, Advance::Granted { .. }) || !events.is_empty();
+                (advance, changed)
+            },
+        )?;
+        guarded::note_bytes(&mut events, published.as_ref());
         Ok(Advanced {
             advance,
             entry,
@@ -667,53 +910,70 @@ impl Store for FileStore {
     }
 
     fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
-        self.change_seat(seat, false, |entry, _| {
-            let named = entry.name_command(seat.ticket, command);
-            (named, named)
-        })
-        .map(|(named, _)| named)
+        let now = if self.profile.record().is_some() {
+            self.now()
+        } else {
+            Now::default()
+        };
+        self.change_seat(
+            seat,
+            &now,
+            || false,
+            |entry, _| {
+                let named = entry.name_command(seat.ticket, command);
+                (named, named)
+            },
+        )
+        .map(|(named, ..)| named)
     }
 
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
-        self.change_seat(seat, Renewal::Lost, |entry, _| {
-            let renewal = entry.renew(seat.ticket, now);
-            (renewal, matches!(renewal, Renewal::Renewed { .. }))
-        })
-        .map(|(renewal, _)| renewal)
+        self.change_seat(
+            seat,
+            now,
+            || Renewal::Lost,
+            |entry, _| {
+                let renewal = entry.renew(seat.ticket, now);
+                (renewal, matches!(renewal, Renewal::Renewed { .. }))
+            },
+        )
+        .map(|(renewal, ..)| renewal)
     }
 
     fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
-        let Some(folder) = self.folder(false)? else {
-            return Ok(Renewal::Lost);
-        };
-        if !folder.still_leads_to(&seat.file, &seat.opened)? {
+        let look = self.look(&seat.names, &self.now())?;
+        let replaced = look
+            .opened
+            .as_ref()
+            .is_none_or(|opened| !opened.is_same(&seat.opened));
+        if replaced {
             return Ok(Renewal::Lost);
         }
-        let path = || folder.path_of(&seat.file);
-        let read = match record::read_unguarded(seat.opened.fd.as_fd()) {
-            Ok(snapshot) => list::decode(&snapshot.body),
-            Err(ReadError::Torn(why)) => Err(why),
-            Err(ReadError::Io(errno)) => return Err(fault(&path(), "reading the lock", errno)),
-        };
         // A damaged record says nothing about the hold; that it is lost would be a guess.
-        read.map(|entry| entry.verify(seat.ticket))
+        look.joined
+            .map(|entry| entry.verify(seat.ticket))
             .map_err(|why| StoreError::Unreadable {
-                place: path().display().to_string(),
+                place: self.place(seat.name()),
                 why,
             })
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
-        let left = self.change_seat(seat, Left::Absent, |entry, _| {
-            let left = entry.leave(seat.ticket, now);
-            let changed = left != Left::Absent;
-            (left, changed)
-        });
+        let left = self.change_seat(
+            seat,
+            now,
+            || Left::Absent,
+            |entry, _| {
+                let left = entry.leave(seat.ticket, now);
+                let changed = left != Left::Absent;
+                (left, changed)
+            },
+        );
         // Explicitly, for a daemon that the command left behind may keep a copy of the
         // descriptor. Also after an error: the claim then stands in the list as a dead one, which
         // the next caller sweeps.
         let _ = bytes::unlock(seat.beacon(), Byte::of_ticket(seat.ticket));
-        left.map(|(left, _)| left)
+        left.map(|(left, ..)| left)
     }
 
     fn renew_owned(
@@ -722,9 +982,13 @@ impl Store for FileStore {
         owns: &dyn Fn(&Claim) -> Ownership,
         now: &Now,
     ) -> Result<RenewedOwned, StoreError> {
-        self.change(name, RenewedOwned::Lost, |entry| {
+        let changed = self.change(name, RenewedOwned::Lost, now, |entry, _, _| {
             super::renew_owned(entry, owns, now)
-        })
+        })?;
+        match changed {
+            Changed::Done(renewed, _) => Ok(renewed),
+            Changed::Unreadable(unreadable) => Err(self.unreadable(name, &unreadable.error)),
+        }
     }
 
     fn release_owned(
@@ -733,9 +997,68 @@ impl Store for FileStore {
         owns: &dyn Fn(&Claim) -> Ownership,
         now: &Now,
     ) -> Result<Released, StoreError> {
-        self.change(name, Released::Absent, |entry| {
+        let changed = self.change(name, Released::Absent, now, |entry, _, _| {
             super::release_owned(entry, &self.policy, owns, now)
-        })
+        })?;
+        match changed {
+            Changed::Done(released, _) => {
+                self.drop_leftovers(name)?;
+                Ok(released)
+            }
+            Changed::Unreadable(unreadable) => {
+                let anybody_may = self.policy.release_by_other == ReleaseByOther::WarnAndRelease
+                    && self.policy.unreadable == UnreadableRule::Stale;
+                if anybody_may && self.remove_unreadable(name, &unreadable)? {
+                    self.drop_leftovers(name)?;
+                    return Ok(Released::Unreadable);
+                }
+                Err(self.unreadable(name, &unreadable.error))
+            }
+        }
+    }
+
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        let changed = self.change(name, Forced::Absent, now, |entry, guarded, opened| {
+            let forced = entry.force_release(&self.policy, force, now, |claim| {
+                self.evidence(guarded.folder, fd(opened), claim)
+            });
+            let done = matches!(forced, Forced::Done { .. });
+            (forced, done)
+        })?;
+        match changed {
+            Changed::Done(released, record) => Ok(ForcedRelease { released, record }),
+            Changed::Unreadable(found) => {
+                let (silent_ms, record) = match &found.error {
+                    LoadError::Record { published, .. } => (
+                        (now.wall_us / 1_000).saturating_sub(published.modified_ms),
+                        published.bytes.clone(),
+                    ),
+                    LoadError::List { .. } | LoadError::Store(_) => (0, Vec::new()),
+                };
+                if let Err(refusal) = Entry::replace_unreadable(&self.policy, force, silent_ms) {
+                    return Ok(ForcedRelease {
+                        released: Forced::Refused(refusal),
+                        record,
+                    });
+                }
+                if !self.remove_unreadable(name, &found)? {
+                    return Err(self.unreadable(name, &found.error));
+                }
+                Ok(ForcedRelease {
+                    released: Forced::Done {
+                        claim: None,
+                        standing: unreadable(&self.policy),
+                        held_ms: 0,
+                    },
+                    record,
+                })
+            }
+        }
     }
 
     fn watch(
@@ -745,39 +1068,39 @@ impl Store for FileStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        let file = Self::file_name(name);
-        let Some(folder) = self.folder(false)? else {
-            return Ok(Wake::Ready);
-        };
-        let Some(opened) = folder.open_file(&file, Access::Read)? else {
-            return Ok(Wake::Ready);
+        let names = self.names_of(name);
+        let opened = match self.folder(false)? {
+            Some(folder) => folder.open_file(&names.list, Access::Read)?,
+            None => None,
         };
         for claim in &seen.claims {
-            let evidence = self.quick_evidence(folder, opened.fd.as_fd(), claim);
-            if evidence.beacon == Beacon::Lit {
-                return self.sleep_on_byte(&opened, claim.ticket, until);
+            if let (Some(folder), Some(opened)) = (self.folder.get(), &opened)
+                && self.policy.asks_beacon
+                && self.quick_evidence(folder, fd(opened), claim).beacon == Beacon::Lit
+            {
+                return self.sleep_on_byte(opened, claim.ticket, until);
             }
             if claim.token.is_some() {
-                return self.sleep_on_record(&file, claim, now, until);
+                return self.sleep_on_record(&names, claim, now, until);
             }
         }
         Ok(Wake::Ready)
     }
 
     fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
-        let Some(folder) = self.folder(false)? else {
+        let folder = if self.profile.record().is_some() {
+            self.records(false)?
+        } else {
+            self.folder(false)?
+        };
+        let Some(folder) = folder else {
             return Ok(());
         };
         let failed = |errno| fault(&self.path, "listing the lock folder", errno);
         for item in rustix::fs::Dir::read_from(folder.fd()).map_err(failed)? {
             let item = item.map_err(failed)?;
-            let name = item
-                .file_name()
-                .to_str()
-                .ok()
-                .and_then(|file| file.strip_suffix(SUFFIX))
-                .and_then(|name| LockName::new(name).ok());
-            if let Some(name) = name {
+            let file = item.file_name().to_str().ok();
+            if let Some(name) = file.and_then(|file| self.profile.name_of(file)) {
                 each(name);
             }
         }
@@ -785,110 +1108,268 @@ impl Store for FileStore {
     }
 
     fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
-        let file = Self::file_name(name);
-        let nothing = Cleaned {
+        let publishes = self.profile.record().is_some();
+        if publishes && dry_run {
+            return self.would_clean(name, now);
+        }
+        let names = self.names_of(name);
+        let began = instant();
+        let nothing = || Cleaned {
             swept: Vec::new(),
             removed: false,
         };
-        let Some((guarded, opened)) = self.guarded(&file, Access::Write)? else {
-            return Ok(nothing);
-        };
-        let (mut entry, snapshot) = guarded.load(&file, &opened)?;
-        let swept = entry.sweep(&self.policy, now, |claim| {
-            self.evidence(guarded.folder, opened.fd.as_fd(), claim)
-        });
-        let removed = entry.claims.is_empty();
-        if dry_run {
+        for _ in 0..OVERTAKEN_MAX {
+            let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
+                return Ok(nothing());
+            };
+            let (loaded, opened) = match self.load_settled(&guarded, opened, now, began)? {
+                Settled::Loaded(loaded, opened) => (loaded, opened),
+                Settled::Again => continue,
+                Settled::Unreadable(error, opened) => {
+                    let found = Unreadable { error, opened };
+                    if self.sweeps_unreadable() && self.remove_unreadable(name, &found)? {
+                        return Ok(Cleaned {
+                            swept: Vec::new(),
+                            removed: true,
+                        });
+                    }
+                    return Err(self.unreadable(name, &found.error));
+                }
+            };
+            let mut entry = loaded.entry.clone();
+            let swept = entry.sweep(&self.policy, now, |claim| {
+                self.evidence(guarded.folder, fd(&opened), claim)
+            });
+            let removed = entry.claims.is_empty();
+            if dry_run {
+                release(&opened);
+                return Ok(Cleaned { swept, removed });
+            }
+            if !swept.is_empty() && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
+                continue;
+            }
+            if removed {
+                self.remove_list(&guarded, entry.last)?;
+            }
             release(&opened);
             return Ok(Cleaned { swept, removed });
         }
-        if removed {
-            // Killed after the floor and before the removal: the file is still there, and free.
-            let raised = self.raise_floor(guarded.folder, entry.last);
-            let unlinked = raised.and_then(|()| {
-                rustix::fs::unlinkat(guarded.folder.fd(), &file, rustix::fs::AtFlags::empty())
-                    .map_err(|errno| {
-                        fault(
-                            &guarded.folder.path_of(&file),
-                            "removing an unused lock",
-                            errno,
-                        )
-                    })
-            });
-            release(&opened);
-            unlinked?;
-        } else {
-            if !swept.is_empty() {
-                guarded.commit(&file, &opened, &snapshot, &entry)?;
-            }
-            release(&opened);
-        }
-        Ok(Cleaned { swept, removed })
+        Err(self.contended(&names))
     }
 }
 
-enum Refused {
-    Store(StoreError),
-    Policy(tenure_core::Refusal),
+/// What a caller who wants in found.
+enum Loading {
+    Loaded(Box<Loaded>, Opened, Vec<Event>),
+    Again,
+    Refused(tenure_core::Refusal),
 }
 
 impl FileStore {
+    fn unreadable(&self, name: &LockName, error: &LoadError) -> StoreError {
+        let names = self.names_of(name);
+        let (place, why) = match error {
+            LoadError::Record { why, .. } => (self.record_path(&names), why.clone()),
+            LoadError::List { why, .. } => {
+                let folder = self.folder.get();
+                let path = folder.map_or_else(
+                    || self.path.join(&names.list),
+                    |folder| folder.path_of(&names.list),
+                );
+                (path, why.clone())
+            }
+            LoadError::Store(error) => (self.record_path(&names), error.to_string()),
+        };
+        StoreError::Unreadable {
+            place: place.display().to_string(),
+            why,
+        }
+    }
+
+    /// Whether a plain request takes over what cannot be understood.
+    fn sweeps_unreadable(&self) -> bool {
+        self.policy.unreadable == UnreadableRule::Stale
+            && self.policy.stale_unforced == StaleUnforced::TakeOver
+    }
+
+    /// Removes a record that cannot be understood, still under its guard. False if another program
+    /// changed it meanwhile, or if it is our own list that is damaged.
+    fn remove_unreadable(&self, name: &LockName, found: &Unreadable) -> Result<bool, StoreError> {
+        let LoadError::Record {
+            published,
+            entry,
+            snapshot,
+            ..
+        } = &found.error
+        else {
+            return Ok(false);
+        };
+        let names = self.names_of(name);
+        let Some(folder) = self.folder(false)? else {
+            return Ok(false);
+        };
+        let guarded = Guarded {
+            store: self,
+            folder,
+            names: &names,
+        };
+        let before = Loaded {
+            entry: entry.clone(),
+            snapshot: snapshot.clone(),
+            published: Some(published.clone()),
+        };
+        let change = guarded.commit(&found.opened, &before, entry)?;
+        release(&found.opened);
+        Ok(change == Change::Done)
+    }
+
+    /// Removes what a change that was cut short has left beside the record, and what the original
+    /// tool of the format may have.
+    fn drop_leftovers(&self, name: &LockName) -> Result<(), StoreError> {
+        let Some(temporary) = self.profile.temporary(name) else {
+            return Ok(());
+        };
+        let Some(records) = self.records(false)? else {
+            return Ok(());
+        };
+        match rustix::fs::unlinkat(records.fd(), &temporary, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+            Err(errno) => Err(fault(
+                &records.path_of(&temporary),
+                "removing a leftover",
+                errno,
+            )),
+        }
+    }
+
+    /// Removes the coordination file of a lock without claims, under its guard. Killed after the
+    /// floor and before the removal: the file is still there, and free.
+    fn remove_list(&self, guarded: &Guarded<'_>, last: u64) -> Result<(), StoreError> {
+        self.raise_floor(guarded.folder, &guarded.names.name, last)?;
+        let list = &guarded.names.list;
+        rustix::fs::unlinkat(guarded.folder.fd(), list, rustix::fs::AtFlags::empty()).map_err(
+            |errno| {
+                fault(
+                    &guarded.folder.path_of(list),
+                    "removing an unused lock",
+                    errno,
+                )
+            },
+        )
+    }
+
+    /// What [`Store::clean`] would do, without touching anything.
+    fn would_clean(&self, name: &LockName, now: &Now) -> Result<Cleaned, StoreError> {
+        let names = self.names_of(name);
+        let look = self.look_settled(&names)?;
+        match &look.joined {
+            Ok(entry) => {
+                let mut entry = entry.clone();
+                let swept = entry.sweep(&self.policy, now, |claim| self.evidence_in(&look, claim));
+                let removed = entry.claims.is_empty();
+                Ok(Cleaned { swept, removed })
+            }
+            Err(_) if self.sweeps_unreadable() => Ok(Cleaned {
+                swept: Vec::new(),
+                removed: true,
+            }),
+            Err(why) => Err(StoreError::Unreadable {
+                place: self.place(name),
+                why: why.clone(),
+            }),
+        }
+    }
+
     /// Loads the list for a caller who wants in: a fresh file begins above the folder's floor,
-    /// and one that cannot be read is replaced or refused as the policy says. Replacing it is an
-    /// event.
+    /// and what cannot be read is replaced or refused as the policy says, once it has settled.
+    /// Replacing it is an event.
     ///
-    /// Force replaces a record, never a living holder: while any beacon is lit in the file, it
-    /// stays as it is.
+    /// Force replaces a record, never a living holder: while any beacon is lit in a coordination
+    /// file, it stays as it is.
     fn load_for_entering(
         &self,
         guarded: &Guarded<'_>,
-        file: &str,
-        opened: &Opened,
+        opened: Opened,
         request: &Request,
-    ) -> Result<(Entry, Snapshot, Vec<Event>), Refused> {
-        let unreadable = |why: String| {
-            let place = guarded.folder.path_of(file).display().to_string();
-            Refused::Store(StoreError::Unreadable { place, why })
+        now: &Now,
+        began: Instant,
+    ) -> Result<Loading, StoreError> {
+        let begun_anew = |entry: &mut Entry| -> Result<(), StoreError> {
+            entry.raise(Self::floor(guarded.folder)?);
+            Ok(())
         };
-        let (torn, snapshot) = match record::read(opened.fd.as_fd()) {
-            Ok(snapshot) => (None, snapshot),
-            Err(ReadError::Torn(why)) => (Some(why), Snapshot::replacing_torn()),
-            Err(ReadError::Io(errno)) => {
-                let path = guarded.folder.path_of(file);
-                return Err(Refused::Store(fault(&path, "reading the lock", errno)));
-            }
-        };
-        let why = match torn {
-            Some(why) => why,
-            None => match list::decode(&snapshot.body) {
-                Ok(mut entry) => {
-                    if let Some(why) = emptied(opened, &snapshot) {
-                        return Err(unreadable(why.to_owned()));
-                    }
-                    if snapshot.sequence == 0 {
-                        entry.raise(Self::floor(guarded.folder).map_err(Refused::Store)?);
-                    }
-                    return Ok((entry, snapshot, Vec::new()));
+        let (error, opened) = match self.load_settled(guarded, opened, now, began)? {
+            Settled::Loaded(mut loaded, opened) => {
+                if loaded.snapshot.sequence == 0 {
+                    begun_anew(&mut loaded.entry)?;
                 }
-                Err(why) => why,
-            },
-        };
-        match Entry::replace_unreadable(&self.policy, request.force, 0) {
-            Ok(()) if somebody_is_lit(opened) => Err(unreadable(format!(
-                "{why}; it is not replaced, because somebody alive has a place in it"
-            ))),
-            Ok(()) => {
-                let mut entry = Entry::default();
-                entry.raise(Self::floor(guarded.folder).map_err(Refused::Store)?);
-                let replaced = Event::Stolen {
-                    why: Takeover::Corrupt,
-                    previous: None,
-                    record: Vec::new(),
-                };
-                Ok((entry, snapshot, vec![replaced]))
+                return Ok(Loading::Loaded(loaded, opened, Vec::new()));
             }
-            Err(_) if request.force == Force::No => Err(unreadable(why)),
-            Err(refusal) => Err(Refused::Policy(refusal)),
+            Settled::Again => return Ok(Loading::Again),
+            Settled::Unreadable(error, opened) => (error, opened),
+        };
+        let silent_ms = match &error {
+            LoadError::Record { published, .. } => {
+                (now.wall_us / 1_000).saturating_sub(published.modified_ms)
+            }
+            // Nobody else writes the list, so how old a damaged one is says nothing.
+            LoadError::List { .. } | LoadError::Store(_) => u64::MAX,
+        };
+        if let Err(refusal) = Entry::replace_unreadable(&self.policy, request.force, silent_ms) {
+            let plain = request.force == Force::No && refusal.standing == Standing::Unreadable;
+            return if plain {
+                Err(self.unreadable(&guarded.names.name, &error))
+            } else {
+                Ok(Loading::Refused(refusal))
+            };
+        }
+        let replaced = |record: Vec<u8>| Event::Stolen {
+            why: Takeover::Corrupt,
+            previous: None,
+            record,
+        };
+        match error {
+            LoadError::Store(error) => Err(error),
+            LoadError::Record {
+                published,
+                mut entry,
+                snapshot,
+                ..
+            } => {
+                if snapshot.sequence == 0 {
+                    begun_anew(&mut entry)?;
+                }
+                let events = vec![replaced(published.bytes.clone())];
+                let loaded = Loaded {
+                    entry,
+                    snapshot,
+                    published: Some(published),
+                };
+                Ok(Loading::Loaded(Box::new(loaded), opened, events))
+            }
+            LoadError::List { why, snapshot } => {
+                if somebody_is_lit(&opened) {
+                    return Err(StoreError::Unreadable {
+                        place: guarded
+                            .folder
+                            .path_of(&guarded.names.list)
+                            .display()
+                            .to_string(),
+                        why: format!(
+                            "{why}; it is not replaced, because somebody alive has a place in it"
+                        ),
+                    });
+                }
+                let mut entry = Entry::default();
+                begun_anew(&mut entry)?;
+                match guarded.join(entry, snapshot, now) {
+                    Ok(loaded) => {
+                        let events = vec![replaced(Vec::new())];
+                        Ok(Loading::Loaded(Box::new(loaded), opened, events))
+                    }
+                    Err(error) => Err(self.unreadable(&guarded.names.name, &error)),
+                }
+            }
         }
     }
 
@@ -911,44 +1392,42 @@ impl FileStore {
     /// Sleeps until a recorded process ends, the lease runs out, or the file changes.
     fn sleep_on_record(
         &self,
-        file: &str,
+        names: &Names,
         claim: &Claim,
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        let Some(folder) = self.folder(false)? else {
-            return Ok(Wake::Ready);
-        };
-        let path = folder.path_of(file);
+        let path = self.path.join(if names.record.is_empty() {
+            &names.list
+        } else {
+            &names.record
+        });
         // Removed meanwhile, or no watch to be had: looking again is always right, after a pause
         // that keeps a system without watches from spinning.
-        let Ok(watch) = Self::news_of(&path) else {
+        let Ok(watch) = self.news_of(names) else {
             return self
                 .sleeper
                 .poll(&[], RECORD_NAP_MIN, until)
                 .map_err(|error| io_fault(&path, "watching the lock", error));
         };
+        // The watch is in place; if the claim changed before it was, look at once.
+        let look = self.look(names, now)?;
+        let evidence = self.evidence_in(&look, claim);
+        let stands = look
+            .joined
+            .as_ref()
+            .ok()
+            .and_then(|entry| entry.claim(claim.ticket));
+        let held = judge(&self.policy, claim, &evidence, now);
+        if stands != Some(claim) || !matches!(held, Standing::Held(_)) {
+            return Ok(Wake::Ready);
+        }
+        let local = self.is_local();
         let pidfds: Vec<_> = [claim.holder.process, claim.holder.command]
             .into_iter()
             .flatten()
-            .filter_map(|process| self.open_pidfd(folder, &process, &claim.holder.host))
+            .filter_map(|process| self.open_pidfd(local, &process, &claim.holder.host))
             .collect();
-        // The watch is in place; if the claim changed before it was, look at once.
-        let unchanged = folder.open_file(file, Access::Read)?.is_some_and(|opened| {
-            let fd = opened.fd.as_fd();
-            let entry = record::read_unguarded(fd)
-                .ok()
-                .and_then(|snapshot| list::decode(&snapshot.body).ok());
-            let evidence = self.evidence(folder, fd, claim);
-            entry.is_some_and(|entry| entry.claim(claim.ticket) == Some(claim))
-                && matches!(
-                    judge(&self.policy, claim, &evidence, now),
-                    Standing::Held(_)
-                )
-        });
-        if !unchanged {
-            return Ok(Wake::Ready);
-        }
         // A lease that counts is looked at again just after it can have run out. It does not
         // count while a process is seen to live, whose end shows by itself.
         let nap = if pidfds.is_empty() {
@@ -971,14 +1450,14 @@ impl FileStore {
     /// so the number cannot change hands in between.
     fn open_pidfd(
         &self,
-        folder: &Folder,
+        local: bool,
         process: &Process,
         host: &Host,
     ) -> Option<std::os::fd::OwnedFd> {
         let pid = i32::try_from(process.pid)
             .ok()
             .and_then(rustix::process::Pid::from_raw)?;
-        if liveness(process, host, &self.here, folder.local) != Liveness::Alive {
+        if liveness(process, host, &self.here, local) != Liveness::Alive {
             return None;
         }
         let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;

@@ -20,15 +20,16 @@
 //! the whole store with it.
 
 use super::{
-    Advanced, Cleaned, Content, Entered, NewPlace, Reading, RenewedOwned, Store, StoreError, Wake,
+    Advanced, Cleaned, Content, Entered, ForcedRelease, NewPlace, Reading, RenewedOwned, Store,
+    StoreError, Wake,
 };
 use crate::clock::instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Beacon, Claim, Entry, Evidence, Kind, Left, Liveness, LockName, Now, Ownership,
-    Policy, Predecessor, Process, Released, Renewal, Request, Standing, judge,
+    Advance, Beacon, Claim, Entry, Evidence, Force, Forced, Kind, Left, Liveness, LockName, Now,
+    Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, judge,
 };
 
 /// How long a sleep behind a record lasts at most before the caller looks at its clock again: a
@@ -382,6 +383,25 @@ impl Store for MemoryStore {
             super::release_owned(entry, self.policy(), owns, now)
         });
         Ok(released)
+    }
+
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        let (released, _) = self.change(name, Forced::Absent, |entry, state| {
+            let forced = entry.force_release(self.policy(), force, now, |claim| {
+                state.evidence(name, claim)
+            });
+            let done = matches!(forced, Forced::Done { .. });
+            (forced, done)
+        });
+        Ok(ForcedRelease {
+            released,
+            record: Vec::new(),
+        })
     }
 
     fn watch(

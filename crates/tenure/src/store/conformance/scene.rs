@@ -348,7 +348,7 @@ impl<'a, H: Harness> Scene<'a, H> {
                 )?;
                 Ok((entry, evidence))
             }
-            Content::Unreadable { why } => Err(self.broken(format!("unreadable: {why}"))),
+            Content::Unreadable { why, .. } => Err(self.broken(format!("unreadable: {why}"))),
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Folder {
     pub(super) local: bool,
     /// Everybody may create files in it.
     pub(super) shared: bool,
+    /// Others can read it.
+    pub(super) readable: bool,
 }
 
 /// What a lock file is opened for.
@@ -60,11 +62,12 @@ impl Opened {
 
 impl Folder {
     /// Opens the folder; makes it (0700, parents too) if `create` says so. `None` if it is not
-    /// there and need not be.
+    /// there and need not be. A `private` one may be written by its owner alone.
     pub(super) fn open(
         path: &Path,
         create: bool,
         allow_network: bool,
+        private: bool,
     ) -> Result<Option<Self>, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -87,6 +90,14 @@ impl Folder {
                     .to_owned(),
             });
         }
+        if private && mode.intersects(Mode::WGRP | Mode::WOTH) {
+            return Err(StoreError::Unsafe {
+                place: path.display().to_string(),
+                why: "others may write in it, so they could replace a lock; `chmod 700` it or \
+                      choose another folder"
+                    .to_owned(),
+            });
+        }
         let remote = remote_file_system(fd.as_fd(), path)?;
         if let Some(kind) = remote
             && !allow_network
@@ -104,7 +115,67 @@ impl Folder {
             path: path.to_owned(),
             local: remote.is_none(),
             shared,
+            readable: mode.intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH),
         }))
+    }
+
+    /// Opens a folder of ours inside this one; makes it (0700, ignored by git) if `create` says
+    /// so. `None` if it is not there and need not be.
+    pub(super) fn open_below(&self, name: &str, create: bool) -> Result<Option<Self>, StoreError> {
+        let path = self.path_of(name);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let open = || openat(&self.fd, name, flags, Mode::empty());
+        let failed = |errno| fault(&path, "opening the folder beside the locks", errno);
+        let (fd, is_new) = match open() {
+            Err(Errno::NOENT) if create => {
+                match mkdirat(&self.fd, name, Mode::RWXU) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => {
+                        return Err(fault(&path, "making the folder beside the locks", errno));
+                    }
+                }
+                (open().map_err(failed)?, true)
+            }
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(self.unsafe_file(name, "it is a link or no folder"));
+            }
+            other => (other.map_err(failed)?, false),
+        };
+        let stat = fstat(&fd).map_err(failed)?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if mode.contains(Mode::WOTH) {
+            return Err(self.unsafe_file(name, "everybody may write in it"));
+        }
+        if self.shared && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(self.unsafe_file(
+                name,
+                "it belongs to another user, in a folder where everybody may create files",
+            ));
+        }
+        let folder = Self {
+            fd,
+            path,
+            local: self.local,
+            shared: false,
+            readable: mode.intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH),
+        };
+        if is_new {
+            folder.ignore_all()?;
+        }
+        Ok(Some(folder))
+    }
+
+    /// Tells git to leave everything in this folder alone, unless it was told something already.
+    pub(super) fn ignore_all(&self) -> Result<(), StoreError> {
+        const FILE: &str = ".gitignore";
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let failed = |errno| fault(&self.path_of(FILE), "keeping the locks out of git", errno);
+        match openat(&self.fd, FILE, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => rustix::io::write(&fd, b"*\n").map(|_| ()).map_err(failed),
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(failed(errno)),
+        }
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -1,0 +1,468 @@
+//! One lock's files under the guard: the list as it is read together with the published record,
+//! and written back together with it.
+//!
+//! # The record is the truth about the holder
+//! Where a profile publishes, whoever's record stands at the path holds, whatever our list says:
+//! that is what other programs go by. So the two are brought together each time they are read:
+//! - the record carries the token of a granted claim in the list: that claim holds, and what the
+//!   record says of it (times, process) counts;
+//! - the record is somebody else's: it stands before all claims as one of the kind `Foreign`, and
+//!   a granted claim in the list has lost its hold;
+//! - there is no record: nobody holds, and a granted claim in the list has lost its hold.
+//!
+//! # Crash safety
+//! A grant writes the list first and publishes then; a release takes the record away first and
+//! writes the list then; a renewal replaces the record first. Death in between leaves a list with
+//! a granted claim that no record confirms, which by the rules above holds nothing, or a record
+//! that the list does not know, which is judged by what it says, as everybody else's is.
+
+use super::folder::{Folder, Opened, fault};
+use super::publication::{Change, Publication, Published};
+use super::record::{self, ReadError, Snapshot};
+use super::{FileStore, list, release, somebody_is_lit};
+use crate::profile::Record;
+use crate::store::StoreError;
+use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Stamp};
+
+/// The names of one lock's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    /// The lock.
+    pub(super) name: LockName,
+    /// Its coordination file.
+    pub(super) list: String,
+    /// Its record, where the profile publishes.
+    pub(super) record: String,
+}
+
+/// The guard of one lock, held. What happens to its files happens through this, and every way out
+/// lets go of it: [`release`] where all went well or an error is reported, the closing of the
+/// descriptor otherwise.
+pub(super) struct Guarded<'a> {
+    pub(super) store: &'a FileStore,
+    /// Where the coordination file is.
+    pub(super) folder: &'a Folder,
+    pub(super) names: &'a Names,
+}
+
+/// A lock as it was read under the guard.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    /// The list, brought together with the record.
+    pub(super) entry: Entry,
+    /// The state that the next write follows.
+    pub(super) snapshot: Snapshot,
+    /// What stands at the record's path.
+    pub(super) published: Option<Published>,
+}
+
+/// Why a lock could not be read.
+#[derive(Debug)]
+pub(super) enum LoadError {
+    /// The system failed.
+    Store(StoreError),
+    /// The coordination file cannot be understood.
+    List {
+        /// What is wrong.
+        why: String,
+        /// The state that a replacement follows.
+        snapshot: Snapshot,
+    },
+    /// The published record cannot be understood.
+    Record {
+        /// What is wrong.
+        why: String,
+        /// What stands there.
+        published: Published,
+        /// The list without a holder.
+        entry: Entry,
+        /// The state that the next write follows.
+        snapshot: Snapshot,
+    },
+}
+
+impl LoadError {
+    /// The error for a caller who cannot do anything about it.
+    pub(super) fn into_store(self, guarded: &Guarded<'_>) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::List { why, .. } => StoreError::Unreadable {
+                place: guarded
+                    .folder
+                    .path_of(&guarded.names.list)
+                    .display()
+                    .to_string(),
+                why,
+            },
+            Self::Record { why, .. } => StoreError::Unreadable {
+                place: guarded
+                    .store
+                    .record_path(guarded.names)
+                    .display()
+                    .to_string(),
+                why,
+            },
+        }
+    }
+}
+
+impl<'a> Guarded<'a> {
+    /// Whether the name still leads to the opened file; if not, the guard is let go.
+    pub(super) fn still_leads_to(&self, opened: &Opened) -> Result<bool, StoreError> {
+        let answer = self.folder.still_leads_to(&self.names.list, opened);
+        if !matches!(answer, Ok(true)) {
+            release(opened);
+        }
+        answer
+    }
+
+    /// The record's path, where the profile publishes.
+    pub(super) fn publication(
+        &self,
+    ) -> Result<Option<(Publication<'a>, &'a dyn Record)>, StoreError> {
+        let Some(format) = self.store.profile.record() else {
+            return Ok(None);
+        };
+        let Some(records) = self.store.records(false)? else {
+            return Ok(None);
+        };
+        let publication = Publication {
+            records,
+            private: self.folder,
+            file: &self.names.record,
+        };
+        Ok(Some((publication, format)))
+    }
+
+    /// Reads the list and the record.
+    pub(super) fn load(&self, opened: &Opened, now: &Now) -> Result<Loaded, LoadError> {
+        let path = || self.folder.path_of(&self.names.list);
+        let snapshot = match record::read(super::fd(opened)) {
+            Ok(snapshot) => snapshot,
+            Err(ReadError::Torn(why)) => {
+                return Err(LoadError::List {
+                    why,
+                    snapshot: Snapshot::replacing_torn(),
+                });
+            }
+            Err(ReadError::Io(errno)) => {
+                return Err(LoadError::Store(fault(&path(), "reading the lock", errno)));
+            }
+        };
+        let entry = match list::decode(&snapshot.body) {
+            Ok(entry) => entry,
+            Err(why) => return Err(LoadError::List { why, snapshot }),
+        };
+        if snapshot.sequence == 0 && somebody_is_lit(opened) {
+            return Err(LoadError::List {
+                why: "it is empty, but somebody alive has a place in it".to_owned(),
+                snapshot,
+            });
+        }
+        self.join(entry, snapshot, now)
+    }
+
+    /// Brings a list together with the record that stands beside it.
+    pub(super) fn join(
+        &self,
+        mut entry: Entry,
+        snapshot: Snapshot,
+        now: &Now,
+    ) -> Result<Loaded, LoadError> {
+        let Some((publication, format)) = self.publication().map_err(LoadError::Store)? else {
+            return Ok(Loaded {
+                entry,
+                snapshot,
+                published: None,
+            });
+        };
+        let published = publication.read().map_err(LoadError::Store)?;
+        let here = &self.store.here;
+        match join(
+            &mut entry,
+            published.as_ref(),
+            &self.names.name,
+            format,
+            now,
+            here,
+        ) {
+            Ok(()) => Ok(Loaded {
+                entry,
+                snapshot,
+                published,
+            }),
+            Err(why) => match published {
+                Some(published) => Err(LoadError::Record {
+                    why,
+                    published,
+                    entry,
+                    snapshot,
+                }),
+                // Only a record that is there can be unreadable.
+                None => Ok(Loaded {
+                    entry,
+                    snapshot,
+                    published: None,
+                }),
+            },
+        }
+    }
+
+    /// Writes the list back, and the record with it. `before` is what the change began with.
+    ///
+    /// [`Change::Overtaken`] says that another program changed the record first: nothing counts as
+    /// done, and the caller has to look again.
+    pub(super) fn commit(
+        &self,
+        opened: &Opened,
+        before: &Loaded,
+        after: &Entry,
+    ) -> Result<Change, StoreError> {
+        let change = match self.publication() {
+            Ok(None) => self
+                .write_list(opened, &before.snapshot, after)
+                .map(|()| Change::Done),
+            Ok(Some((publication, format))) => {
+                self.commit_both(opened, before, after, publication, format)
+            }
+            Err(error) => Err(error),
+        };
+        if change.is_err() {
+            release(opened);
+        }
+        change
+    }
+
+    fn commit_both(
+        &self,
+        opened: &Opened,
+        before: &Loaded,
+        after: &Entry,
+        publication: Publication<'_>,
+        format: &dyn Record,
+    ) -> Result<Change, StoreError> {
+        let holder = after.claims.iter().find(|claim| claim.token.is_some());
+        let held_before = |claim: &Claim| {
+            let same = before.entry.claim(claim.ticket);
+            same.is_some_and(|same| same.token.is_some())
+        };
+        let encode = |claim: &Claim, previous: Option<&Published>| {
+            let previous = previous.map(|published| published.bytes.as_slice());
+            format
+                .encode(&self.names.name, claim, previous)
+                .map_err(|why| StoreError::Record {
+                    place: self.store.record_path(self.names).display().to_string(),
+                    why,
+                })
+        };
+        match (holder, &before.published) {
+            // Somebody else's record stays as it is, and so does ours unless it was renewed.
+            (Some(claim), Some(published)) if held_before(claim) => {
+                if matches!(claim.kind, Kind::Kernel | Kind::Detached) {
+                    let bytes = encode(claim, Some(published))?;
+                    if bytes != published.bytes
+                        && publication.replace(published, &bytes)? == Change::Overtaken
+                    {
+                        return Ok(Change::Overtaken);
+                    }
+                }
+                self.write_list(opened, &before.snapshot, after)?;
+                Ok(Change::Done)
+            }
+            // A grant: the list first.
+            (Some(claim), published) => {
+                let bytes = encode(claim, None)?;
+                self.write_list(opened, &before.snapshot, after)?;
+                let change = match published {
+                    None => publication.create(&bytes),
+                    Some(published) => publication.replace(published, &bytes),
+                };
+                if !matches!(change, Ok(Change::Done)) {
+                    // Nothing was granted. Should this write fail as well, the list has a granted
+                    // claim that no record confirms.
+                    self.write_list_back(opened, before)?;
+                }
+                change
+            }
+            (None, Some(published)) => {
+                if publication.remove(published)? == Change::Overtaken {
+                    return Ok(Change::Overtaken);
+                }
+                self.write_list(opened, &before.snapshot, after)?;
+                Ok(Change::Done)
+            }
+            (None, None) => {
+                self.write_list(opened, &before.snapshot, after)?;
+                Ok(Change::Done)
+            }
+        }
+    }
+
+    /// Undoes the writing of a list. The counter stays where it was raised to.
+    fn write_list_back(&self, opened: &Opened, before: &Loaded) -> Result<(), StoreError> {
+        let path = || self.folder.path_of(&self.names.list);
+        let current = record::read(super::fd(opened)).map_err(|error| match error {
+            ReadError::Io(errno) => fault(&path(), "reading the lock", errno),
+            ReadError::Torn(why) => StoreError::Unreadable {
+                place: path().display().to_string(),
+                why,
+            },
+        })?;
+        let mut entry = before.entry.clone();
+        if let Ok(written) = list::decode(&current.body) {
+            entry.raise(written.last);
+        }
+        self.write_list(opened, &current, &entry)
+    }
+
+    pub(super) fn write_list(
+        &self,
+        opened: &Opened,
+        current: &Snapshot,
+        entry: &Entry,
+    ) -> Result<(), StoreError> {
+        let place = || self.folder.path_of(&self.names.list);
+        let body = list::encode(entry).map_err(|error| StoreError::Io {
+            place: place().display().to_string(),
+            doing: "writing the lock",
+            source: error.into(),
+        })?;
+        let written = record::write(super::fd(opened), current, &body)
+            .map_err(|errno| fault(&place(), "writing the lock", errno))?;
+        if written {
+            return Ok(());
+        }
+        Err(StoreError::Full {
+            place: place().display().to_string(),
+            claims: entry.claims.len(),
+        })
+    }
+
+    pub(super) fn evidence(&self, opened: &Opened, claim: &Claim) -> Evidence {
+        self.store
+            .quick_evidence(self.folder, super::fd(opened), claim)
+    }
+}
+
+/// Brings a list together with what stands at the record's path. See the module's documentation.
+///
+/// # Errors
+/// - What is wrong with the record. The list has no holder then.
+pub(super) fn join(
+    entry: &mut Entry,
+    published: Option<&Published>,
+    name: &LockName,
+    format: &dyn Record,
+    now: &Now,
+    here: &Host,
+) -> Result<(), String> {
+    let held = entry
+        .claims
+        .iter()
+        .find(|claim| claim.token.is_some())
+        .cloned();
+    entry.claims.retain(|claim| claim.token.is_none());
+    let Some(published) = published else {
+        return Ok(());
+    };
+    if published.is_too_long {
+        return Err("it is too long to be a record".to_owned());
+    }
+    let shown = format.decode(name, &published.bytes, now, here)?;
+    let token = shown.token.unwrap_or(0);
+    entry.raise(token);
+    let claim = match held {
+        Some(held) if is_of(&shown, &held) => merged(held, shown),
+        _ => shown,
+    };
+    entry.claims.insert(0, claim);
+    Ok(())
+}
+
+/// Whether a record is the one that was published for a claim. Its token says so. Without one, as
+/// after another program of its system rewrote it and kept only what it knows, the same owner and
+/// the same instant of the grant do.
+fn is_of(shown: &Claim, held: &Claim) -> bool {
+    match shown.token {
+        Some(token) if token != 0 => held.token == Some(token),
+        _ => {
+            let second = |claim: &Claim| claim.since.map(|since| since.wall_ms / 1_000);
+            shown.holder.request_id == held.holder.request_id && second(shown) == second(held)
+        }
+    }
+}
+
+/// A claim of ours as its record shows it: what the record says counts, what it has no place for
+/// comes from the list.
+///
+/// An instant that the record has not changed keeps its boot clock, so that a stepped wall clock
+/// changes no age; one that was written by somebody else has a wall clock only.
+fn merged(held: Claim, shown: Claim) -> Claim {
+    let process = match (held.holder.process, shown.holder.process) {
+        // Formats that do not judge by it may leave it out.
+        (held, None) => held,
+        (Some(held), Some(shown)) if held.pid == shown.pid => Some(held),
+        (_, shown) => shown,
+    };
+    let renewed = same_instant(held.lease.renewed, shown.lease.renewed);
+    let mut lease = held.lease;
+    lease.renewed = renewed;
+    // 0 stands for a format without a ttl.
+    if shown.lease.ttl_ms > 0 {
+        lease.ttl_ms = shown.lease.ttl_ms;
+    }
+    let mut holder = held.holder;
+    holder.process = process;
+    for (key, value) in shown.holder.facts {
+        match holder.facts.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = value,
+            None => holder.facts.push((key, value)),
+        }
+    }
+    Claim {
+        kind: match shown.kind {
+            Kind::Sealed => Kind::Sealed,
+            _ => held.kind,
+        },
+        since: match (held.since, shown.since) {
+            (Some(held), Some(shown)) if !held_is_first(held, shown, &lease) => {
+                Some(same_instant(held, shown))
+            }
+            (held, _) => held,
+        },
+        lease,
+        holder,
+        ..held
+    }
+}
+
+/// Whether the record's only time is that of the last renewal, so that the list alone knows when
+/// the hold began.
+fn held_is_first(held: Stamp, shown: Stamp, lease: &tenure_core::Lease) -> bool {
+    lease.renewals > 0 && shown.wall_ms == lease.renewed.wall_ms && held.wall_ms < shown.wall_ms
+}
+
+/// The instant of a record, with the boot clock of the list's own if they are the same but for
+/// what the format cuts off.
+fn same_instant(ours: Stamp, shown: Stamp) -> Stamp {
+    let cut = ours.wall_ms.checked_sub(shown.wall_ms);
+    match cut {
+        Some(cut) if cut < 1_000 && ours.boot_ms != Stamp::OTHER_BOOT => Stamp {
+            wall_ms: shown.wall_ms,
+            boot_ms: ours.boot_ms.saturating_sub(cut),
+        },
+        _ => shown,
+    }
+}
+
+/// Puts the bytes of the replaced record into the events that tell of it.
+pub(super) fn note_bytes(events: &mut [Event], published: Option<&Published>) {
+    let Some(published) = published else {
+        return;
+    };
+    for event in events {
+        if let Event::Stolen { record, .. } = event {
+            record.clone_from(&published.bytes);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The published record: the file at the path where other programs of its system look, and the
+//! three changes that are made to it, none of which ever overwrites or removes what somebody else
+//! put there.
+//!
+//! All of them happen under the guard of the lock's coordination file, so two callers of ours are
+//! never here at once. Other programs know nothing of the guard; against them:
+//! - **create** renames a whole private file to the path with `RENAME_NOREPLACE`: if anything
+//!   stands there, it fails. Programs that create by `O_EXCL`, `link` or a rename that does not
+//!   replace are excluded by it, and exclude us;
+//! - **replace** exchanges a whole private file with what stands at the path, then looks at what
+//!   came out. If that is not the record that was judged, it is exchanged back;
+//! - **remove** renames the record to a private name and looks at it. If it is not the record that
+//!   was meant, it is put back, again without replacing.
+//!
+//! What remains is the instant between an exchange and its way back, in which a program that
+//! unlinks blindly, or renames over the path, can remove the wrong one. `docs/deviations.md` says
+//! so.
+//!
+//! # Crash safety
+//! Readers see a whole record or none at every instant, for a file gets its name only once it is
+//! written. Death before the rename leaves a private file, which the next change under the guard
+//! overwrites. Death after it leaves the record as it is meant to be. Death between an exchange
+//! and the look at what came out leaves the new record in force and the old one under the private
+//! name, where the next change removes it.
+
+use super::folder::{Folder, fault};
+use crate::store::StoreError;
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat, renameat_with,
+    statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The largest record that is read. A larger one is no record of any format.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// How often a record that is not the judged one is exchanged back before that is given up.
+const EXCHANGES_MAX: usize = 16;
+
+/// A record as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Published {
+    /// Its bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Which file it is.
+    inode: (u64, u64),
+    /// When it was written last, in milliseconds since the epoch.
+    pub(super) modified_ms: u64,
+    /// It has more bytes than any record, so not all of them were read.
+    pub(super) is_too_long: bool,
+}
+
+impl Published {
+    fn is(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.bytes == other.bytes
+    }
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Change {
+    /// It was made.
+    Done,
+    /// Another program came first; what it put there stands. Nothing was changed.
+    Overtaken,
+}
+
+/// The path of one lock's record, and the private folder beside it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Publication<'a> {
+    /// The folder in which the record stands.
+    pub(super) records: &'a Folder,
+    /// The folder for files that have no name yet; on the same file system.
+    pub(super) private: &'a Folder,
+    /// The record's file name.
+    pub(super) file: &'a str,
+}
+
+impl Publication<'_> {
+    /// Reads what stands at the path.
+    pub(super) fn read(&self) -> Result<Option<Published>, StoreError> {
+        read_at(self.records, self.file)
+    }
+
+    /// Creates the record, if nothing stands at the path.
+    pub(super) fn create(&self, bytes: &[u8]) -> Result<Change, StoreError> {
+        let fresh = self.write_private(bytes)?;
+        match self.rename_without_replacing(&fresh, self.private, self.file, self.records) {
+            Ok(()) => Ok(Change::Done),
+            Err(Errno::EXIST) => {
+                self.drop_private(&fresh);
+                Ok(Change::Overtaken)
+            }
+            Err(errno) => {
+                self.drop_private(&fresh);
+                Err(self.failed("creating the record", errno))
+            }
+        }
+    }
+
+    /// Replaces the record that was judged, and no other.
+    pub(super) fn replace(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
+        let fresh = self.write_private(bytes)?;
+        let Some(mut goes_in) = read_at(self.private, &fresh)? else {
+            return Err(self.failed("writing the record", Errno::NOENT));
+        };
+        let mut expected = judged.clone();
+        for round in 0..EXCHANGES_MAX {
+            match renameat_with(
+                self.private.fd(),
+                &fresh,
+                self.records.fd(),
+                self.file,
+                RenameFlags::EXCHANGE,
+            ) {
+                Ok(()) => {}
+                Err(Errno::NOENT) if round == 0 => {
+                    // It was removed since it was judged.
+                    self.drop_private(&fresh);
+                    return Ok(Change::Overtaken);
+                }
+                Err(errno) => {
+                    if round > 0 {
+                        // Ours, which stood there for an instant, was removed: what had been there
+                        // before belongs to somebody else and goes back.
+                        let _ = self.rename_without_replacing(
+                            &fresh,
+                            self.private,
+                            self.file,
+                            self.records,
+                        );
+                    }
+                    return Err(self.failed("replacing the record", errno));
+                }
+            }
+            let Some(came_out) = read_at(self.private, &fresh)? else {
+                break;
+            };
+            if came_out.is(&expected) {
+                self.drop_private(&fresh);
+                // In the first round what went in is ours. Later, it is what somebody else had
+                // put there, which stands again.
+                return Ok(if round == 0 {
+                    Change::Done
+                } else {
+                    Change::Overtaken
+                });
+            }
+            // Not what was expected, so somebody put it there since: it goes back, and what goes
+            // out for it is what went in just now.
+            expected = std::mem::replace(&mut goes_in, came_out);
+        }
+        Err(self.failed("replacing the record", Errno::AGAIN))
+    }
+
+    /// Removes the record that was judged, and no other.
+    pub(super) fn remove(&self, judged: &Published) -> Result<Change, StoreError> {
+        let away = self.private_name("old");
+        let records = self.records.fd();
+        match renameat(records, self.file, self.private.fd(), &away) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(Change::Overtaken),
+            Err(errno) => return Err(self.failed("removing the record", errno)),
+        }
+        if read_at(self.private, &away)?.is_some_and(|out| out.is(judged)) {
+            self.drop_private(&away);
+            return Ok(Change::Done);
+        }
+        match self.rename_without_replacing(&away, self.private, self.file, self.records) {
+            // If a third program has created one meanwhile, that one stands; the displaced one is
+            // kept where a person can find it.
+            Ok(()) | Err(Errno::EXIST) => Ok(Change::Overtaken),
+            Err(errno) => Err(self.failed("putting a foreign record back", errno)),
+        }
+    }
+
+    fn rename_without_replacing(
+        &self,
+        from: &str,
+        from_folder: &Folder,
+        to: &str,
+        to_folder: &Folder,
+    ) -> Result<(), Errno> {
+        let (from_fd, to_fd) = (from_folder.fd(), to_folder.fd());
+        match renameat_with(from_fd, from, to_fd, to, RenameFlags::NOREPLACE) {
+            // A file system that cannot rename so can link.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                linkat(from_fd, from, to_fd, to, AtFlags::empty())?;
+                self.drop_private(from);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn private_name(&self, kind: &str) -> String {
+        format!("{}.{kind}", self.file)
+    }
+
+    /// Writes a whole file under the private name. The guard keeps everybody else of ours away
+    /// from it, so one that stands there was left behind by a crash.
+    fn write_private(&self, bytes: &[u8]) -> Result<String, StoreError> {
+        let name = self.private_name("new");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let open = || openat(self.private.fd(), &name, flags, mode);
+        let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
+        let fd = match open() {
+            Err(Errno::EXIST) => {
+                self.drop_private(&name);
+                open()
+            }
+            other => other,
+        }
+        .map_err(failed)?;
+        if let Err(errno) = write_whole(fd.as_fd(), bytes) {
+            drop(fd);
+            self.drop_private(&name);
+            return Err(failed(errno));
+        }
+        // A strict umask must not take the record from its own holder.
+        rustix::fs::fchmod(&fd, mode).map_err(failed)?;
+        Ok(name)
+    }
+
+    fn drop_private(&self, name: &str) {
+        // A leftover is overwritten by the next change under the guard.
+        let _ = unlinkat(self.private.fd(), name, AtFlags::empty());
+    }
+
+    fn failed(&self, doing: &'static str, errno: Errno) -> StoreError {
+        fault(&self.records.path_of(self.file), doing, errno)
+    }
+}
+
+/// Whether a record stands there at all; asks nothing else.
+pub(super) fn stands(records: &Folder, file: &str) -> bool {
+    statat(records.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Reads a record without following a link, without waiting for a FIFO, and no more of it than a
+/// record can have.
+pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, StoreError> {
+    let path = || folder.path_of(file);
+    let failed = |errno| fault(&path(), "reading the record", errno);
+    let flags =
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let unsafe_record = |why: &str| StoreError::Unsafe {
+        place: path().display().to_string(),
+        why: why.to_owned(),
+    };
+    let fd: OwnedFd = match openat(folder.fd(), file, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(unsafe_record("it is a link")),
+        Err(Errno::NXIO) => return Err(unsafe_record("it is not a regular file")),
+        Err(errno) => return Err(failed(errno)),
+    };
+    let stat = fstat(&fd).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(unsafe_record("it is not a regular file"));
+    }
+    if folder.shared && stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(unsafe_record(
+            "it belongs to another user, in a folder where everybody may create files",
+        ));
+    }
+    let mut bytes = vec![0; 4096];
+    let mut filled = 0;
+    loop {
+        match rustix::io::read(&fd, bytes.get_mut(filled..).unwrap_or_default()) {
+            Ok(0) => break,
+            Ok(read) => {
+                filled += read;
+                if filled > RECORD_BYTES_MAX {
+                    break;
+                }
+                if filled == bytes.len() {
+                    bytes.resize(bytes.len() * 4, 0);
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    bytes.truncate(filled);
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the field's width differs between platforms"
+    )]
+    let nanos = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    Ok(Some(Published {
+        is_too_long: filled > RECORD_BYTES_MAX,
+        bytes,
+        inode: super::folder::inode(&stat),
+        modified_ms: seconds.saturating_mul(1_000) + nanos / 1_000_000,
+    }))
+}
