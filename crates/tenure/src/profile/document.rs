@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use tenure_core::{Claim, Stamp};
+use tenure_core::{Claim, Holder, Stamp};
 
 /// The largest record that is read: a thousand times what any of the formats needs.
 pub(super) const BYTES_MAX: usize = 1 << 20;
@@ -96,6 +96,23 @@ pub(super) fn own(value: Option<Value>) -> Option<Own> {
 /// The extra key's object, to be written.
 pub(super) fn extra(own: &Own) -> Result<Value, String> {
     serde_json::to_value(own).map_err(|error| format!("it cannot be written: {}", short(&error)))
+}
+
+/// The process id to write where a format requires one and never asks about it: the process,
+/// else the one that the fact `pid` names, else 0, which is no process.
+pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
+    match (holder.process, holder.fact("pid")) {
+        (Some(process), _) => Ok(process.pid),
+        (None, Some(pid)) => pid
+            .parse()
+            .map_err(|_| "its pid is not a process id".to_owned()),
+        (None, None) => Ok(0),
+    }
+}
+
+/// The fact that a record's time lies in the future.
+pub(super) fn future() -> (String, String) {
+    ("future".to_owned(), "true".to_owned())
 }
 
 /// When the claim was granted: nothing else is published.
