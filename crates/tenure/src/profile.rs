@@ -6,7 +6,11 @@
 //! rising counter). How a record is created, replaced and removed without ever overwriting
 //! somebody else's is the file store's affair; what stands in it is decided here.
 
+mod document;
+#[cfg(test)]
+mod fixture;
 mod fleet;
+mod instant;
 mod native;
 pub(crate) mod own;
 mod resume;

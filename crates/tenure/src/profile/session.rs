@@ -1,15 +1,51 @@
-//! The session profile.
+//! The session profile: what stands in `locks/<N>.lock`, four fields of JSON by which runs for
+//! one issue do not overlap, and after which silence such a lock no longer counts.
+//!
+//! When a hold really began, and how often it was renewed, has no place in this format: a
+//! renewal rewrites its only time. The coordination file keeps that.
 
-use super::{Profile, Record};
-use tenure_core::{Claim, Host, LockName, Now, Policy};
+use super::{Profile, Record, document, instant, own};
+use serde_json::Map;
+use std::path::{Path, PathBuf};
+use tenure_core::{AgeLimit, AgeRule, Claim, Host, LockName, Now, Policy};
 
 /// The profile.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Session;
+pub struct Session {
+    stale_after_ms: Option<u64>,
+}
+
+impl Session {
+    /// The profile with another age, in milliseconds, at which a lock becomes stale.
+    pub fn stale_after_ms(stale_after_ms: u64) -> Self {
+        Self {
+            stale_after_ms: Some(stale_after_ms),
+        }
+    }
+}
 
 impl Profile for Session {
     fn policy(&self) -> Policy {
-        Policy::SESSION
+        let Some(limit_ms) = self.stale_after_ms else {
+            return Policy::SESSION;
+        };
+        Policy {
+            age: Some(AgeRule {
+                limit: AgeLimit::SilenceMs(limit_ms),
+                inclusive: true,
+            }),
+            supervised_ttl_ms: limit_ms,
+            detached_ttl_ms: limit_ms,
+            ..Policy::SESSION
+        }
+    }
+
+    fn folder(&self, place: &Path) -> PathBuf {
+        place.join("locks")
+    }
+
+    fn check_name(&self, name: &LockName) -> Result<(), String> {
+        issue(name).map(|_| ())
     }
 
     fn file_name(&self, name: &LockName) -> String {
@@ -17,7 +53,8 @@ impl Profile for Session {
     }
 
     fn name_of(&self, file: &str) -> Option<LockName> {
-        LockName::new(file.strip_suffix(".lock")?).ok()
+        let name = LockName::new(file.strip_suffix(".lock")?).ok()?;
+        self.check_name(&name).is_ok().then_some(name)
     }
 
     fn record(&self) -> Option<&dyn Record> {
@@ -25,12 +62,247 @@ impl Profile for Session {
     }
 }
 
+/// The issue's number. Without leading zeros, so that one issue has one file.
+fn issue(name: &LockName) -> Result<u64, String> {
+    let digits = name.as_str();
+    let decimal = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !decimal || (digits.len() > 1 && digits.starts_with('0')) {
+        return Err("is not an issue number: digits alone, without leading zeros".to_owned());
+    }
+    digits
+        .parse()
+        .map_err(|_| "is too large for an issue number".to_owned())
+}
+
 impl Record for Session {
-    fn encode(&self, _: &LockName, _: &Claim, _: Option<&[u8]>) -> Result<Vec<u8>, String> {
-        Err("not written yet".to_owned())
+    /// A heartbeat rewrites `acquiredAt`, the only time that other tools read. A claim without a
+    /// process is written with the process id of its fact `pid`, else 0.
+    fn encode(
+        &self,
+        name: &LockName,
+        claim: &Claim,
+        previous: Option<&[u8]>,
+    ) -> Result<Vec<u8>, String> {
+        let acquired_at = instant::milliseconds(claim.lease.renewed)?;
+        if let Some(previous) = previous {
+            return document::with_text(previous, "acquiredAt", &acquired_at);
+        }
+        document::since(claim)?;
+        let holder = &claim.holder;
+        let owner = holder.request_id.as_str();
+        let own = own::Own {
+            // All jobs and re-runs of a run share its id.
+            request_id: Some(owner.to_owned()),
+            ttl_ms: Some(claim.lease.ttl_ms),
+            host: document::some(&holder.host.name),
+            actor: document::some(&holder.actor),
+            why: document::some(&holder.why),
+            ..own::Own::of(claim)
+        };
+        let mut object = Map::new();
+        object.insert("issueNumber".to_owned(), issue(name)?.into());
+        let run_id = holder.fact("runId").unwrap_or(owner);
+        object.insert("runId".to_owned(), run_id.into());
+        object.insert("acquiredAt".to_owned(), acquired_at.into());
+        object.insert("pid".to_owned(), document::pid_of(holder)?.into());
+        object.insert("tenure".to_owned(), document::extra(&own)?);
+        let mut bytes = document::pretty(&object)?;
+        bytes.push(b'\n');
+        Ok(bytes)
     }
 
-    fn decode(&self, _: &LockName, _: &[u8], _: &Now, _: &Host) -> Result<Claim, String> {
-        Err("not read yet".to_owned())
+    /// `acquiredAt` is both the grant and the last renewal; one in the future is taken for now,
+    /// and the fact `future` says so. The process is never asked about, and so has no host
+    /// unless the record is ours.
+    fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
+        let mut object = document::object(bytes)?;
+        document::whole(&object, "issueNumber")?;
+        let run_id = document::string(&object, "runId")?;
+        let acquired_ms = document::time(&object, "acquiredAt")?;
+        let pid = document::pid(&object, "pid")?;
+        let now_ms = now.stamp().wall_ms;
+        let mut claim = own::foreign(
+            run_id,
+            (pid != 0).then_some(pid),
+            Host::default(),
+            acquired_ms.min(now_ms),
+        );
+        claim.lease.ttl_ms = self.policy().detached_ttl_ms;
+        let facts = &mut claim.holder.facts;
+        facts.push(("runId".to_owned(), run_id.to_owned()));
+        if acquired_ms > now_ms {
+            facts.push(document::future());
+        }
+        if let Some(own) = document::own(object.remove("tenure")) {
+            own.apply(&mut claim);
+        }
+        Ok(claim)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{AT_MS, assert_same, claim, here, name, now};
+    use super::*;
+
+    const FOREIGN: &str = r#"{
+  "issueNumber": 42,
+  "runId": "1234567890",
+  "acquiredAt": "2026-02-07T10:00:00.000Z",
+  "pid": 999
+}
+"#;
+
+    fn read(text: &str) -> Result<Claim, String> {
+        Session::default().decode(&name("42"), text.as_bytes(), &now(), &here())
+    }
+
+    fn written(claim: &Claim, previous: Option<&str>) -> Result<String, String> {
+        let bytes = Session::default().encode(&name("42"), claim, previous.map(str::as_bytes))?;
+        Ok(String::from_utf8(bytes).expect("text"))
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        for facts in [
+            [("runId", "1234567890")].as_slice(),
+            &[("runId", "a \"b\"\n\u{1b}\u{7f}é\u{2028}🔒")],
+            &[],
+        ] {
+            let claim = claim(facts);
+            let text = written(&claim, None).expect("a record");
+            assert!(text.ends_with("}\n"), "a final newline");
+            assert_same(&read(&text).expect("a record of ours"), &claim);
+        }
+    }
+
+    #[test]
+    fn the_run_id_is_shown_and_the_owner_token_decides() {
+        let text = written(&claim(&[("runId", "77")]), None).expect("a record");
+        let read = read(&text).expect("a record of ours");
+        assert_eq!(read.holder.fact("runId"), Some("77"));
+        assert_eq!(read.holder.request_id.as_str(), "req_0123456789ab");
+    }
+
+    #[test]
+    fn a_record_of_the_original_program_is_owned_by_its_run() {
+        let read = read(FOREIGN).expect("four fields are enough");
+        assert_eq!(read.holder.request_id.as_str(), "1234567890");
+        assert_eq!(read.holder.fact("runId"), Some("1234567890"));
+        assert_eq!(read.holder.fact("future"), None);
+        assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+        assert_eq!(read.holder.host, Host::default(), "no host is named");
+        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS));
+        assert_eq!(read.lease.renewed.wall_ms, AT_MS);
+        assert_eq!(read.lease.ttl_ms, 600_000, "ten minutes");
+    }
+
+    #[test]
+    fn a_time_in_the_future_is_now_and_flagged() {
+        let read = read(&FOREIGN.replace("2026", "2126")).expect("a date all the same");
+        assert_eq!(read.lease.renewed.wall_ms, AT_MS + 5_000, "now");
+        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS + 5_000));
+        assert_eq!(read.holder.fact("future"), Some("true"));
+    }
+
+    #[test]
+    fn each_of_the_four_fields_is_required_with_its_type() {
+        for (from, to, why) in [
+            ("\"issueNumber\"", "\"x\"", "it has no issueNumber"),
+            (": 42", ": \"42\"", "its issueNumber is not a whole number"),
+            (": 42", ": 4.5", "its issueNumber is not a whole number"),
+            ("\"runId\"", "\"x\"", "it has no runId"),
+            ("\"1234567890\"", "1234567890", "its runId is not a text"),
+            ("\"acquiredAt\"", "\"x\"", "it has no acquiredAt"),
+            ("2026-02-07T", "7 Feb ", "its acquiredAt is not a time"),
+            ("\"pid\"", "\"x\"", "it has no pid"),
+            ("999", "\"999\"", "its pid is not a whole number"),
+            ("999", "-1", "its pid is not a whole number"),
+            ("999", "4294967296", "its pid is not a process id"),
+        ] {
+            let text = FOREIGN.replace(from, to);
+            assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
+        }
+        assert!(read(&FOREIGN[..50]).is_err(), "half a record");
+    }
+
+    #[test]
+    fn a_heartbeat_rewrites_the_time_and_nothing_else() {
+        let previous = FOREIGN.replacen(
+            '{',
+            "{\n  \"later\": {\"acquiredAt\": \"x\", \"n\": [1.50, 1e999]},",
+            1,
+        );
+        let mut claim = claim(&[("runId", "other")]);
+        claim.lease.renewed.wall_ms += 90_500;
+        assert_eq!(
+            written(&claim, Some(&previous)),
+            Ok(previous.replace("10:00:00.000", "10:01:30.500")),
+            "nested and unknown fields, their order and their spelling stay"
+        );
+        for torn in ["", "{", "[]", "{\"pid\": 1}"] {
+            assert!(
+                written(&claim, Some(torn)).is_err(),
+                "{torn:?} is not renewed"
+            );
+        }
+    }
+
+    #[test]
+    fn a_claim_without_a_process_names_the_fact_or_none() {
+        let mut claim = claim(&[]);
+        claim.holder.process = None;
+        let text = written(&claim, None).expect("a record");
+        assert!(text.contains("\"pid\": 0,"), "{text}");
+        assert_same(&read(&text).expect("a record of ours"), &claim);
+        claim.holder.facts.push(("pid".to_owned(), "77".to_owned()));
+        let text = written(&claim, None).expect("a record");
+        assert!(text.contains("\"pid\": 77,"), "{text}");
+    }
+
+    #[test]
+    fn a_name_is_an_issue_number_in_its_one_spelling() {
+        let session = Session::default();
+        for good in ["0", "7", "42", "18446744073709551615"] {
+            assert_eq!(session.check_name(&name(good)), Ok(()));
+            let file = session.file_name(&name(good));
+            assert_eq!(session.name_of(&file), Some(name(good)));
+        }
+        for bad in [
+            "007",
+            "00",
+            "4a",
+            "a",
+            "1.0",
+            "1e3",
+            "4+2",
+            "18446744073709551616",
+        ] {
+            assert!(session.check_name(&name(bad)).is_err(), "{bad:?}");
+            assert!(session.encode(&name(bad), &claim(&[]), None).is_err());
+            assert_eq!(
+                session.name_of(&format!("{bad}.lock")),
+                None,
+                "{bad:?} names no lock"
+            );
+        }
+        assert_eq!(session.name_of("+4.lock"), None);
+        assert_eq!(session.name_of("4"), None);
+        assert_eq!(session.folder(Path::new("/s")), Path::new("/s/locks"));
+    }
+
+    #[test]
+    fn the_age_limit_is_the_rows_unless_another_was_asked_for() {
+        assert_eq!(Session::default().policy(), Policy::SESSION);
+        let other = Session::stale_after_ms(1_000);
+        assert_eq!(
+            other.policy().age,
+            Some(AgeRule {
+                limit: AgeLimit::SilenceMs(1_000),
+                inclusive: true
+            })
+        );
+        let read = other.decode(&name("42"), FOREIGN.as_bytes(), &now(), &here());
+        assert_eq!(read.map(|claim| claim.lease.ttl_ms), Ok(1_000));
     }
 }

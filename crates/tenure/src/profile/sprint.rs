@@ -1,23 +1,89 @@
-//! The sprint profile.
+//! The sprint profile: what stands in a project's one lock file, five keys of YAML, and which
+//! name that file has.
+//!
+//! Whether the recorded process lives, and what a zombie is, is decided elsewhere.
 
-use super::{Profile, Record};
-use tenure_core::{Claim, Host, LockName, Now, Policy};
+use super::{Profile, Record, document, instant, own};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use std::fmt::Write as _;
+use tenure_core::{Claim, Host, Kind, LockName, Now, Policy};
+
+/// What the one lock of a project is called.
+const NAME: &str = "sprint";
+
+/// What its file is called unless another name was asked for.
+const FILE: &str = ".sprint-running";
+
+/// The longest file name that is accepted, in bytes.
+const FILE_BYTES_MAX: usize = 200;
+
+/// The version of the format that is written, and the latest that is understood.
+const VERSION: u64 = 1;
+
+/// Whole numbers from here on, 2^64, are read as floating ones.
+const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
 
 /// The profile.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Sprint;
+#[derive(Debug, Clone)]
+pub struct Sprint {
+    file: String,
+}
+
+impl Default for Sprint {
+    fn default() -> Self {
+        Self {
+            file: FILE.to_owned(),
+        }
+    }
+}
+
+impl Sprint {
+    /// The profile with another file name.
+    ///
+    /// # Errors
+    /// - The rule that the name breaks, as the end of a sentence that begins with the name.
+    pub fn new(file: impl Into<String>) -> Result<Self, String> {
+        let file = file.into();
+        if file.is_empty() || file == "." || file == ".." {
+            return Err("is not the name of a file".to_owned());
+        }
+        if file.contains(['/', '\\']) {
+            return Err("contains a separator; a bare file name is needed".to_owned());
+        }
+        if file.contains(char::is_control) {
+            return Err("contains a control character".to_owned());
+        }
+        if file.len() > FILE_BYTES_MAX {
+            return Err(format!("is longer than {FILE_BYTES_MAX} bytes"));
+        }
+        Ok(Self { file })
+    }
+}
 
 impl Profile for Sprint {
     fn policy(&self) -> Policy {
         Policy::SPRINT
     }
 
-    fn file_name(&self, name: &LockName) -> String {
-        format!("{name}.lock")
+    fn check_name(&self, name: &LockName) -> Result<(), String> {
+        if name.as_str() == NAME {
+            Ok(())
+        } else {
+            Err(format!("is not {NAME}, the one lock of a project"))
+        }
+    }
+
+    fn file_name(&self, _: &LockName) -> String {
+        self.file.clone()
     }
 
     fn name_of(&self, file: &str) -> Option<LockName> {
-        LockName::new(file.strip_suffix(".lock")?).ok()
+        (file == self.file)
+            .then(|| LockName::new(NAME).ok())
+            .flatten()
     }
 
     fn record(&self) -> Option<&dyn Record> {
@@ -26,11 +92,551 @@ impl Profile for Sprint {
 }
 
 impl Record for Sprint {
-    fn encode(&self, _: &LockName, _: &Claim, _: Option<&[u8]>) -> Result<Vec<u8>, String> {
-        Err("not written yet".to_owned())
+    /// The format has nothing that a heartbeat renews: of a previous record every byte stays.
+    fn encode(
+        &self,
+        _: &LockName,
+        claim: &Claim,
+        previous: Option<&[u8]>,
+    ) -> Result<Vec<u8>, String> {
+        if let Some(previous) = previous {
+            parse::<Document>(document::text(previous)?)?;
+            return Ok(previous.to_owned());
+        }
+        let holder = &claim.holder;
+        let process = holder
+            .process
+            .ok_or("a sprint lock lives by a process, and none was named")?;
+        let started_at = instant::milliseconds(document::since(claim)?)?;
+        let epic_spec = holder.fact("epic_spec").unwrap_or(&holder.why);
+        let own = own::Own {
+            ttl_ms: Some(claim.lease.ttl_ms),
+            host: document::some(&holder.host.name),
+            actor: document::some(&holder.actor),
+            why: Some(&holder.why).filter(|why| *why != epic_spec).cloned(),
+            ..own::Own::of(claim)
+        };
+        let mut text = format!(
+            "pid: {}\nsession_id: {}\nstarted_at: {}\nepic_spec: {}\nlock_version: {VERSION}\n",
+            process.pid,
+            quoted(holder.request_id.as_str()),
+            quoted(&started_at),
+            quoted(epic_spec),
+        );
+        text.push_str("tenure:\n");
+        if let Value::Object(fields) = document::extra(&own)? {
+            for (key, value) in fields {
+                let value = match value {
+                    Value::String(value) => quoted(&value),
+                    other => other.to_string(),
+                };
+                // Writing to a `String` cannot fail.
+                let _ = writeln!(text, "  {key}: {value}");
+            }
+        }
+        Ok(text.into_bytes())
     }
 
-    fn decode(&self, _: &LockName, _: &[u8], _: &Now, _: &Host) -> Result<Claim, String> {
-        Err("not read yet".to_owned())
+    /// A record names no host: it is this one's, for a project is worked on where it lies. Of a
+    /// newer version as much is read as can be, for it blocks in any case; a start that cannot
+    /// be read is then now.
+    fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, here: &Host) -> Result<Claim, String> {
+        let document = read(document::text(bytes)?)?;
+        let now_ms = now.stamp().wall_ms;
+        let newer = is_newer(&document.lock_version)?;
+        let (pid, started_ms) = if newer {
+            (pid(&document).ok(), started_ms(&document).unwrap_or(now_ms))
+        } else {
+            (Some(pid(&document)?), started_ms(&document)?)
+        };
+        let session_id = document.session_id.unwrap_or_default();
+        let epic_spec = document.epic_spec.unwrap_or_default();
+
+        let mut claim = own::foreign(&session_id, pid, here.clone(), started_ms);
+        claim.lease.ttl_ms = Policy::SPRINT.detached_ttl_ms;
+        if newer {
+            claim.kind = Kind::Sealed;
+        }
+        let holder = &mut claim.holder;
+        holder.why.clone_from(&epic_spec);
+        holder.facts.push(("epic_spec".to_owned(), epic_spec));
+        if started_ms > now_ms {
+            holder.facts.push(document::future());
+        }
+        if let Some(own) = document::own(Some(document.tenure)) {
+            own::Own {
+                // The format has a key of its own for it.
+                request_id: None,
+                ..own
+            }
+            .apply(&mut claim);
+        }
+        Ok(claim)
+    }
+}
+
+/// What of a record is read. Text is taken as it is spelt, be it `5`, `yes` or `"yes"`; what
+/// has to be a number is not.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    pid: Value,
+    session_id: Option<String>,
+    started_at: Option<String>,
+    epic_spec: Option<String>,
+    lock_version: Value,
+    tenure: Value,
+}
+
+/// What is sought in a record that makes no sense to us.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Versioned {
+    lock_version: Value,
+}
+
+/// A record of a newer version may be anything else: it is only recognised by its version.
+fn read(text: &str) -> Result<Document, String> {
+    parse(text).or_else(|error| match parse::<Versioned>(text) {
+        Ok(Versioned { lock_version }) if is_newer(&lock_version) == Ok(true) => Ok(Document {
+            lock_version,
+            ..Document::default()
+        }),
+        _ => Err(error),
+    })
+}
+
+/// Whether the version is beyond what is understood. One that is missing or empty is 1.
+fn is_newer(version: &Value) -> Result<bool, String> {
+    match version {
+        Value::Null => Ok(false),
+        Value::Number(number) if number.is_u64() || number.is_i64() => {
+            Ok(number.as_u64().is_some_and(|number| number > VERSION))
+        }
+        // More digits than a number of ours can have.
+        Value::Number(number) if number.as_f64().is_some_and(|number| number >= TOO_LARGE) => {
+            Ok(true)
+        }
+        _ => Err("its lock_version is not a whole number".to_owned()),
+    }
+}
+
+fn pid(document: &Document) -> Result<u32, String> {
+    match &document.pid {
+        Value::Null => Err("it has no pid".to_owned()),
+        value => value
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok())
+            .ok_or_else(|| "its pid is not a process id".to_owned()),
+    }
+}
+
+fn started_ms(document: &Document) -> Result<u64, String> {
+    let text = document.started_at.as_deref();
+    instant::parse(text.ok_or("it has no started_at")?)
+        .ok_or_else(|| "its started_at is not a time".to_owned())
+}
+
+/// One YAML document that is a mapping, within bounds that no record comes near.
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 10_000,
+            max_nodes: 5_000,
+            max_depth: 32,
+            max_aliases: 100,
+            max_anchors: 100,
+            max_recorded_anchor_events: 10_000,
+            max_merge_keys: 10,
+            max_documents: 1,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 1_000,
+            max_replay_stack_depth: 8,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| format!("it is not YAML of this format: {}", document::short(&error)))
+}
+
+/// The text as a double-quoted scalar that every reader of YAML 1.1 and 1.2 takes for the same
+/// string. JSON's own escapes are not enough: YAML 1.1 folds U+0085, U+2028 and U+2029 like line
+/// breaks and refuses other characters that JSON leaves bare.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                escape(&mut quoted, c);
+            }
+            c if c.is_control() => escape(&mut quoted, c),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Four digits are enough: all that is escaped stands in the first plane.
+fn escape(text: &mut String, c: char) {
+    // Writing to a `String` cannot fail.
+    let _ = write!(text, "\\u{:04X}", u32::from(c));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{AT_MS, assert_same, claim, here, name, now};
+    use super::*;
+
+    const FOREIGN: &str = "pid: 999\n\
+        session_id: sprint-2026-02-07-001\n\
+        started_at: 2026-02-07T10:00:00Z\n\
+        epic_spec: epic5\n\
+        lock_version: 1\n";
+
+    fn read(text: &str) -> Result<Claim, String> {
+        Sprint::default().decode(&name("sprint"), text.as_bytes(), &now(), &here())
+    }
+
+    fn written(claim: &Claim, previous: Option<&str>) -> Result<String, String> {
+        let previous = previous.map(str::as_bytes);
+        let bytes = Sprint::default().encode(&name("sprint"), claim, previous)?;
+        Ok(String::from_utf8(bytes).expect("text"))
+    }
+
+    fn id(claim: &Claim) -> &str {
+        claim.holder.request_id.as_str()
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        for facts in [[].as_slice(), &[("epic_spec", "epic5")]] {
+            let claim = claim(facts);
+            let text = written(&claim, None).expect("a record");
+            assert_same(&read(&text).expect("a record of ours"), &claim);
+        }
+        let mut bare = claim(&[]);
+        bare.holder.why.clear();
+        let text = written(&bare, None).expect("a record");
+        assert_same(&read(&text).expect("a record of ours"), &bare);
+    }
+
+    #[test]
+    fn every_text_survives_as_the_same_text() {
+        for text in [
+            "",
+            " ",
+            "~",
+            "null",
+            "true",
+            "no",
+            "5",
+            "1.5",
+            ".nan",
+            "0x1F",
+            "1_000",
+            "- a",
+            "a: b",
+            "a #b",
+            "#b",
+            "&a",
+            "*a",
+            "!!int 5",
+            "<<",
+            "? a",
+            "| a",
+            "> a",
+            "%a",
+            "@a",
+            "`a",
+            "'",
+            "\"",
+            "\\",
+            "\\n",
+            "\n",
+            "\r\n",
+            "a\n\n b\n",
+            "\ttab\t",
+            " lead",
+            "trail ",
+            "---",
+            "...",
+            "{a}",
+            "[a]",
+            "2026-02-07",
+            "\0",
+            "\u{7}\u{8}\u{b}\u{c}\u{1b}[31m",
+            "\u{7f}",
+            "\u{80}\u{85}\u{9f}\u{a0}",
+            "\u{2028}\u{2029}",
+            "\u{feff}x",
+            "\u{fffe}\u{ffff}",
+            "é漢🔒\u{10ffff}",
+            "\u{e000}\u{d7ff}",
+        ] {
+            let mut claim = claim(&[("epic_spec", text)]);
+            claim.holder.why = text.to_owned();
+            claim.holder.actor = format!("-{text}");
+            let yaml = written(&claim, None).expect("a record");
+            assert!(
+                yaml.chars().all(|c| c == '\n' || !c.is_control()),
+                "nothing that a terminal would act on: {yaml:?}"
+            );
+            assert_eq!(yaml.lines().next(), Some("pid: 4242"), "{yaml}");
+            assert_same(&read(&yaml).expect("a record of ours"), &claim);
+        }
+    }
+
+    #[test]
+    fn random_texts_survive_as_well() {
+        let mut seed = 0x5EED_u64;
+        let mut draw = |below: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..500 {
+            let length = draw(20);
+            let text: String = (0..length)
+                .filter_map(|_| {
+                    let ceiling =
+                        [0x30, 0x100, 0x3000, 0x11_0000][usize::try_from(draw(4)).unwrap()];
+                    char::from_u32(u32::try_from(draw(ceiling)).unwrap())
+                })
+                .collect();
+            let claim = claim(&[("epic_spec", &text)]);
+            let yaml = written(&claim, None).expect("a record");
+            assert_same(&read(&yaml).expect("a record of ours"), &claim);
+        }
+    }
+
+    #[test]
+    fn a_record_of_the_original_program_means_a_process_of_this_host() {
+        let read = read(FOREIGN).expect("five plain keys");
+        assert_eq!(id(&read), "sprint-2026-02-07-001");
+        assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+        assert_eq!(read.holder.host, here());
+        assert_eq!(read.holder.why, "epic5");
+        assert_eq!(read.holder.fact("epic_spec"), Some("epic5"));
+        assert_eq!(read.holder.fact("future"), None);
+        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS));
+        assert_eq!(read.kind, Kind::Foreign);
+    }
+
+    #[test]
+    fn yaml_may_be_written_in_many_ways() {
+        for text in [
+            "{pid: 999, started_at: 2026-02-07T10:00:00Z}",
+            "{\"pid\": 999, \"started_at\": \"2026-02-07T10:00:00.000Z\"}",
+            "---\npid: 999 # a shell\nstarted_at: '2026-02-07T11:00:00+01:00'\n...\n",
+            "pid: 999\r\nstarted_at: 2026-02-07 10:00:00+00:00\r\n",
+            "\u{feff}pid: 999\nstarted_at: 2026-02-07T10:00:00.123456789012Z\n",
+            "pid: 999\nstarted_at: 2026-02-07T10:00:00Z\nsession_id: ~\nepic_spec:\nlock_version:\n",
+            "new: {deep: [1, .nan, ~]}\n7: x\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
+        ] {
+            let read = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+            assert_eq!(read.since.map(|at| at.wall_ms / 1_000), Some(AT_MS / 1_000));
+            assert_eq!(id(&read), "", "none is named");
+            assert_eq!(read.holder.fact("epic_spec"), Some(""));
+        }
+    }
+
+    #[test]
+    fn a_session_id_that_looks_like_a_number_is_its_text() {
+        for spelt in ["20260207", "007", "1_0", "1e3", "yes", "0x1F"] {
+            let text = FOREIGN.replace("sprint-2026-02-07-001", spelt);
+            let read = read(&text).expect("a text all the same");
+            assert_eq!(id(&read), spelt);
+        }
+    }
+
+    #[test]
+    fn a_record_without_pid_or_start_or_with_wrong_ones_is_unreadable() {
+        for (from, to, why) in [
+            ("pid:", "p:", "it has no pid"),
+            ("999", "~", "it has no pid"),
+            ("999", "\"999\"", "its pid is not a process id"),
+            ("999", "-1", "its pid is not a process id"),
+            ("999", "9.5", "its pid is not a process id"),
+            ("999", "yes", "its pid is not a process id"),
+            ("999", "[999]", "its pid is not a process id"),
+            ("999", "4294967296", "its pid is not a process id"),
+            ("started_at:", "s:", "it has no started_at"),
+            ("2026-02-07T10:00:00Z", "~", "it has no started_at"),
+            ("10:00:00Z", "10:00:00", "its started_at is not a time"),
+            ("2026-02-07T10:00:00Z", "5", "its started_at is not a time"),
+            ("2026-02-07T", "yesterday ", "its started_at is not a time"),
+            (": 1\n", ": x\n", "its lock_version is not a whole number"),
+            (
+                ": 1\n",
+                ": \"2\"\n",
+                "its lock_version is not a whole number",
+            ),
+            (": 1\n", ": 1.5\n", "its lock_version is not a whole number"),
+        ] {
+            let text = FOREIGN.replace(from, to);
+            assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_mapping_of_yaml_is_unreadable() {
+        let twice = format!("{FOREIGN}pid: 5\n");
+        let unknown_twice = format!("{FOREIGN}x: 5\nx: 6\n");
+        let nested_twice = format!("{FOREIGN}tenure: {{token: 5, token: 6}}\n");
+        let below_unknown_twice = format!("{FOREIGN}x: {{y: 5, y: 6}}\n");
+        let two_documents = format!("{FOREIGN}---\n{FOREIGN}");
+        for text in [
+            "",
+            "\n",
+            "# nothing\n",
+            "~",
+            "999",
+            "hello",
+            "- 999\n- x\n- 2026-02-07T10:00:00Z\n",
+            "[999, x, 2026-02-07T10:00:00Z, y, 1, {}]",
+            "pid: [",
+            "? [a, b]\n: x\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
+            "pid: 999\n\tstarted_at: x",
+            "session_id: {a: b}\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
+            &twice,
+            &unknown_twice,
+            &nested_twice,
+            &below_unknown_twice,
+            &two_documents,
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.chars().count() < 300, "a short sentence: {error}");
+            assert!(!error.contains('\n'), "one line: {error}");
+        }
+        let raw = Sprint::default().decode(&name("sprint"), b"pid: \xff", &now(), &here());
+        assert_eq!(raw, Err("it is not UTF-8".to_owned()));
+    }
+
+    #[test]
+    fn a_document_that_unfolds_is_refused() {
+        let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
+        for (from, to) in ('a'..'i').zip('b'..='i') {
+            let _ = writeln!(
+                bomb,
+                "{to}: &{to} [*{from}, *{from}, *{from}, *{from}, *{from}, *{from}, *{from}]"
+            );
+        }
+        bomb.push_str(FOREIGN);
+        assert!(read(&bomb).is_err(), "aliases of aliases");
+        let merged = format!("{bomb}tenure: {{<<: *i}}\n");
+        assert!(read(&merged).is_err(), "merged aliases");
+        for storm in [
+            "[", "- ", "? ", "{a: ", "&a ", "!a ", "\"a\": ", "a:\n", "--- \n", "#\n",
+        ] {
+            let text = storm.repeat(document::BYTES_MAX / storm.len());
+            assert!(read(&text).is_err(), "a mebibyte of {storm:?}");
+        }
+        let large = format!("{FOREIGN}x: {}\n", "y".repeat(document::BYTES_MAX));
+        assert_eq!(
+            read(&large),
+            Err("it is larger than 1048576 bytes".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_start_in_the_future_is_kept_and_flagged() {
+        let read = read(&FOREIGN.replace("2026-02-07T", "2126-02-07T")).expect("a date");
+        assert!(read.since.is_some_and(|at| at.wall_ms > AT_MS + 5_000));
+        assert_eq!(read.holder.fact("future"), Some("true"));
+    }
+
+    #[test]
+    fn a_newer_version_is_sealed_whatever_else_it_says() {
+        let newer = read(&FOREIGN.replace(": 1\n", ": 2\n")).expect("sealed");
+        assert_eq!(newer.kind, Kind::Sealed);
+        assert_eq!(newer.holder.process.map(|process| process.pid), Some(999));
+        for text in [
+            "lock_version: 2\n",
+            "lock_version: 99999999999999999999\n",
+            "lock_version: 18446744073709551615\npid: {a: b}\n",
+            "lock_version: 3\nsession_id: {id: x}\nstarted_at: [soon]\n",
+        ] {
+            let newer = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(newer.kind, Kind::Sealed, "{text}");
+            assert_eq!(newer.holder.process, None);
+            assert_eq!(newer.since.map(|at| at.wall_ms), Some(AT_MS + 5_000), "now");
+        }
+        for version in ["0", "-3"] {
+            let older = read(&FOREIGN.replace(": 1\n", &format!(": {version}\n")));
+            assert_eq!(older.map(|claim| claim.kind), Ok(Kind::Foreign));
+        }
+    }
+
+    #[test]
+    fn an_extra_key_of_another_shape_leaves_the_record_as_the_original_program_wrote_it() {
+        for tenure in ["[]", "7", "x", "~", "{token: x}", "{token: -1}", "{why: 5}"] {
+            let text = format!("{FOREIGN}tenure: {tenure}\n");
+            assert_eq!(read(&text), read(FOREIGN), "{tenure} is not ours");
+        }
+        let text = format!("{FOREIGN}tenure: {{request_id: x, token: 5}}\n");
+        let read = read(&text).expect("a record of ours");
+        assert_eq!(read.token, Some(5));
+        assert_eq!(id(&read), "sprint-2026-02-07-001", "the format's own key");
+    }
+
+    #[test]
+    fn a_heartbeat_changes_nothing() {
+        let previous = format!("# by hand\n{FOREIGN}new: {{x: [1.50, ~]}}\n");
+        assert_eq!(
+            written(&claim(&[]), Some(&previous)).as_ref(),
+            Ok(&previous)
+        );
+        assert!(written(&claim(&[]), Some("pid: [")).is_err());
+    }
+
+    #[test]
+    fn a_claim_without_a_process_has_no_record() {
+        let mut ownerless = claim(&[]);
+        ownerless.holder.process = None;
+        assert!(written(&ownerless, None).is_err());
+        let mut waiting = claim(&[]);
+        waiting.since = None;
+        assert!(written(&waiting, None).is_err());
+    }
+
+    #[test]
+    fn a_project_has_one_lock_in_one_file() {
+        let sprint = Sprint::default();
+        let lock = name("sprint");
+        assert_eq!(sprint.check_name(&lock), Ok(()));
+        assert!(sprint.check_name(&name("sprint2")).is_err());
+        assert_eq!(sprint.file_name(&lock), ".sprint-running");
+        assert_eq!(sprint.name_of(".sprint-running"), Some(lock.clone()));
+        for other in ["sprint", "sprint.lock", ".sprint-running.tmp", ""] {
+            assert_eq!(sprint.name_of(other), None, "{other:?} is no lock");
+        }
+        let other = Sprint::new("my lock.yaml").expect("a bare file name");
+        assert_eq!(other.file_name(&lock), "my lock.yaml");
+        assert_eq!(other.name_of("my lock.yaml"), Some(lock));
+        assert_eq!(other.name_of(".sprint-running"), None);
+    }
+
+    #[test]
+    fn a_file_name_is_bare() {
+        let longest = "a".repeat(200);
+        for good in ["a", ".a", "..a", "é", &longest] {
+            assert!(Sprint::new(good).is_ok(), "{good:?}");
+        }
+        let long = "a".repeat(201);
+        for bad in [
+            "", ".", "..", "a/b", "/a", "a/", "a\\b", "a\0b", "a\n", "\u{85}", &long,
+        ] {
+            assert!(Sprint::new(bad).is_err(), "{bad:?}");
+        }
     }
 }

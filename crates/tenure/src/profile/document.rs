@@ -1,0 +1,190 @@
+//! Reads published records within bounds, field by field, and changes one field in place.
+//!
+//! Which fields there are, and what they mean, each format says itself.
+
+use super::{instant, own::Own};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use tenure_core::{Claim, Holder, Stamp};
+
+/// The largest record that is read: a thousand times what any of the formats needs.
+pub(super) const BYTES_MAX: usize = 1 << 20;
+
+/// How many characters of a parser's message are shown.
+const MESSAGE_CHARS_MAX: usize = 200;
+
+/// The bytes as text, if they are few enough.
+pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
+    if bytes.len() > BYTES_MAX {
+        return Err(format!("it is larger than {BYTES_MAX} bytes"));
+    }
+    std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// The bytes as a JSON object.
+pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(text(bytes)?) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err("it is not a JSON object".to_owned()),
+        Err(error) => Err(format!("it is not JSON: {}", short(&error))),
+    }
+}
+
+/// The object as pretty JSON, without a final newline.
+pub(super) fn pretty(object: &Map<String, Value>) -> Result<Vec<u8>, String> {
+    serde_json::to_vec_pretty(object)
+        .map_err(|error| format!("it cannot be written: {}", short(&error)))
+}
+
+/// The document with another text as the value of one key, and every other byte as it was: an
+/// unknown field keeps its place, and a number keeps digits that no parser of ours could hold.
+pub(super) fn with_text(previous: &[u8], key: &str, value: &str) -> Result<Vec<u8>, String> {
+    let document = text(previous)?;
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(document)
+        .map_err(|error| format!("the previous one is not a JSON object: {}", short(&error)))?;
+    let old = fields
+        .get(key)
+        .ok_or_else(|| format!("the previous one has no {key}"))?
+        .get();
+    // A raw value is a slice of the document that it was read from.
+    let start = old.as_ptr().addr() - document.as_ptr().addr();
+    let (Some(before), Some(after)) = (
+        document.get(..start),
+        document.get(start.saturating_add(old.len())..),
+    ) else {
+        return Err(format!("the previous one hides its {key}"));
+    };
+    Ok(format!("{before}{}{after}", Value::from(value)).into_bytes())
+}
+
+/// A required field of text.
+pub(super) fn string<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a str, String> {
+    match object.get(key) {
+        None => Err(format!("it has no {key}")),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(format!("its {key} is not a text")),
+    }
+}
+
+/// A required field that is a whole number, not below 0.
+pub(super) fn whole(object: &Map<String, Value>, key: &str) -> Result<u64, String> {
+    let value = object.get(key).ok_or_else(|| format!("it has no {key}"))?;
+    value
+        .as_u64()
+        .ok_or_else(|| format!("its {key} is not a whole number"))
+}
+
+/// A required field that is a process id, or could be one: whether it is, liveness judges.
+pub(super) fn pid(object: &Map<String, Value>, key: &str) -> Result<u32, String> {
+    let pid = whole(object, key)?;
+    u32::try_from(pid).map_err(|_| format!("its {key} is not a process id"))
+}
+
+/// A required field that is an instant, in milliseconds since the Unix epoch.
+pub(super) fn time(object: &Map<String, Value>, key: &str) -> Result<u64, String> {
+    instant::parse(string(object, key)?).ok_or_else(|| format!("its {key} is not a time"))
+}
+
+/// The extra key's object. What has another shape is not ours, and is left alone.
+pub(super) fn own(value: Option<Value>) -> Option<Own> {
+    let value = value.filter(Value::is_object)?;
+    serde_json::from_value(value).ok()
+}
+
+/// The extra key's object, to be written.
+pub(super) fn extra(own: &Own) -> Result<Value, String> {
+    serde_json::to_value(own).map_err(|error| format!("it cannot be written: {}", short(&error)))
+}
+
+/// The process id to write where a format requires one and never asks about it: the process,
+/// else the one that the fact `pid` names, else 0, which is no process.
+pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
+    match (holder.process, holder.fact("pid")) {
+        (Some(process), _) => Ok(process.pid),
+        (None, Some(pid)) => pid
+            .parse()
+            .map_err(|_| "its pid is not a process id".to_owned()),
+        (None, None) => Ok(0),
+    }
+}
+
+/// The fact that a record's time lies in the future.
+pub(super) fn future() -> (String, String) {
+    ("future".to_owned(), "true".to_owned())
+}
+
+/// When the claim was granted: nothing else is published.
+pub(super) fn since(claim: &Claim) -> Result<Stamp, String> {
+    claim
+        .since
+        .ok_or_else(|| "a claim that waits has no record".to_owned())
+}
+
+/// The text, unless there is none.
+pub(super) fn some(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A parser's message as the end of a sentence: one line, and not longer than a line.
+pub(super) fn short(message: &impl Display) -> String {
+    message
+        .to_string()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MESSAGE_CHARS_MAX)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_value_leaves_every_other_byte_as_it_was() {
+        let previous =
+            "{ \"a\" : 1e999,\n\t\"b\":\"x\\u0041\" , \"n\":{\"b\":\"inner\"},\"z\":0.10}\r\n";
+        let changed = with_text(previous.as_bytes(), "b", "new \"one\"");
+        assert_eq!(
+            changed.as_deref().map(String::from_utf8_lossy),
+            Ok(
+                "{ \"a\" : 1e999,\n\t\"b\":\"new \\\"one\\\"\" , \"n\":{\"b\":\"inner\"},\"z\":0.10}\r\n"
+                    .into()
+            ),
+            "number spelling, white space, order and nested namesakes stay"
+        );
+    }
+
+    #[test]
+    fn of_a_key_that_stands_twice_the_last_is_replaced_as_the_last_is_read() {
+        let changed = with_text(br#"{"b":"1","b":"2"}"#, "b", "3");
+        assert_eq!(changed.as_deref(), Ok(br#"{"b":"1","b":"3"}"#.as_slice()));
+    }
+
+    #[test]
+    fn a_previous_record_that_is_none_is_an_error() {
+        for previous in ["", "[]", "{", "null", "{\"a\":1}", "{\"b\":1} x"] {
+            assert!(
+                with_text(previous.as_bytes(), "b", "x").is_err(),
+                "{previous:?} cannot be renewed"
+            );
+        }
+    }
+
+    #[test]
+    fn more_than_a_mebibyte_is_not_read() {
+        let large = vec![b' '; BYTES_MAX + 1];
+        assert_eq!(
+            object(&large),
+            Err("it is larger than 1048576 bytes".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_a_parser_says_is_shown_on_one_short_line() {
+        let shown = short(&format!("a\n\u{1b}[31m{}", "x".repeat(1_000)));
+        assert_eq!(shown.chars().count(), MESSAGE_CHARS_MAX, "cut");
+        assert!(!shown.contains(char::is_control), "no control characters");
+    }
+}

@@ -1,0 +1,123 @@
+//! How instants stand in published records: ISO 8601 text in, ISO 8601 UTC text out.
+//!
+//! What an instant means, and whether it can be true, is left to the format that asks.
+
+use jiff::Timestamp;
+use tenure_core::Stamp;
+
+/// How many digits of a fraction are read. What comes after is below a nanosecond.
+const FRACTION_DIGITS_MAX: usize = 9;
+
+/// Milliseconds since the Unix epoch. Accepts `Z` and offsets, and a fraction of any length;
+/// never a time without a zone, which would be a guess. What lies before 1970 counts as 1970.
+pub(super) fn parse(text: &str) -> Option<u64> {
+    let timestamp: Timestamp = match text.find(['.', ',']) {
+        None => text.parse().ok()?,
+        Some(point) => {
+            let digits = text.get(point + 1..)?;
+            let end = digits
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(digits.len());
+            let kept = point + 1 + end.min(FRACTION_DIGITS_MAX);
+            let short = format!("{}{}", text.get(..kept)?, digits.get(end..)?);
+            short.parse().ok()?
+        }
+    };
+    Some(u64::try_from(timestamp.as_millisecond()).unwrap_or(0))
+}
+
+/// The instant as whole seconds, `YYYY-MM-DDTHH:MM:SSZ`. What is over a second is cut, so that
+/// a record never claims a later sign of life than there was.
+pub(super) fn seconds(at: Stamp) -> Result<String, String> {
+    Ok(format!("{:.0}", timestamp(at)?))
+}
+
+/// The instant with its milliseconds, `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+pub(super) fn milliseconds(at: Stamp) -> Result<String, String> {
+    Ok(format!("{:.3}", timestamp(at)?))
+}
+
+/// The instant with as many digits as it needs, in RFC 3339.
+pub(super) fn shortest(at: Stamp) -> Result<String, String> {
+    Ok(timestamp(at)?.to_string())
+}
+
+fn timestamp(at: Stamp) -> Result<Timestamp, String> {
+    i64::try_from(at.wall_ms)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok())
+        .ok_or_else(|| "a time of it lies beyond the year 9999".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_MS: u64 = 1_770_458_400_000;
+
+    fn at(wall_ms: u64) -> Stamp {
+        Stamp {
+            wall_ms,
+            boot_ms: 0,
+        }
+    }
+
+    #[test]
+    fn an_instant_is_read_with_z_or_offset_and_any_fraction() {
+        for (text, ms) in [
+            ("2026-02-07T10:00:00Z", AT_MS),
+            ("2026-02-07t10:00:00z", AT_MS),
+            ("2026-02-07 10:00:00Z", AT_MS),
+            ("2026-02-07T11:30:00+01:30", AT_MS),
+            ("2026-02-07T05:00:00-05:00", AT_MS),
+            ("2026-02-07T10:00:00+00:00", AT_MS),
+            ("2026-02-07T10:00:00.5Z", AT_MS + 500),
+            ("2026-02-07T10:00:00,25Z", AT_MS + 250),
+            ("2026-02-07T10:00:00.123456789Z", AT_MS + 123),
+            (
+                "2026-02-07T10:00:00.123456789012345678901234567890+00:00",
+                AT_MS + 123,
+            ),
+            ("0001-01-01T00:00:00Z", 0),
+        ] {
+            assert_eq!(parse(text), Some(ms), "{text:?} is an instant");
+        }
+    }
+
+    #[test]
+    fn what_is_no_instant_is_not_guessed_at() {
+        for text in [
+            "",
+            "now",
+            "2026-02-07",
+            "2026-02-07T10:00:00",
+            "2026-02-30T10:00:00Z",
+            "2026-02-07T25:00:00Z",
+            "2026-02-07T10:00:00.Z",
+            "2026-02-07T10:00:00Z.5",
+            "1770458400000",
+            "2026-02-07T10:00:00Z ",
+            "é.5Z",
+            "…",
+        ] {
+            assert_eq!(parse(text), None, "{text:?} is no instant");
+        }
+    }
+
+    #[test]
+    fn each_precision_is_written_as_its_format_wants_it() {
+        let late = at(AT_MS + 999);
+        assert_eq!(seconds(late).as_deref(), Ok("2026-02-07T10:00:00Z"), "cut");
+        assert_eq!(
+            milliseconds(at(AT_MS)).as_deref(),
+            Ok("2026-02-07T10:00:00.000Z"),
+            "always three digits"
+        );
+        assert_eq!(
+            shortest(late).as_deref(),
+            Ok("2026-02-07T10:00:00.999Z"),
+            "as many digits as needed"
+        );
+        assert!(seconds(at(u64::MAX)).is_err(), "beyond the calendar");
+    }
+}
