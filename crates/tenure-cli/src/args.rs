@@ -51,6 +51,8 @@ pub(crate) enum Verb {
     Acquire(AcquireArgs),
     /// Give back a lock that `acquire` took
     Release(ReleaseArgs),
+    /// Remove somebody else's lock, where the profile lets force do that
+    ForceRelease(ForceReleaseArgs),
     /// Renew a lock, and learn whether it is lost or asked for
     Heartbeat(HeartbeatArgs),
     /// Say who holds a lock
@@ -77,9 +79,19 @@ pub(crate) struct Common {
         conflicts_with = "dir"
     )]
     pub(crate) store: Option<String>,
-    /// The profile by which locks are kept and judged
+    /// The profile by which locks are kept and judged: native, sprint, resume, session, fleet or
+    /// one of tenure.toml [default: native]
     #[arg(long, value_name = "NAME", help_heading = "Global")]
     pub(crate) profile: Option<String>,
+    /// The project whose lock is meant (sprint)
+    #[arg(long, value_name = "DIR", help_heading = "Global", conflicts_with_all = ["dir", "store"])]
+    pub(crate) project_root: Option<PathBuf>,
+    /// The name of the lock file (sprint) [default: .sprint-running]
+    #[arg(long, value_name = "FILE", help_heading = "Global")]
+    pub(crate) lock_file_name: Option<String>,
+    /// The age at which a lock no longer counts (session) [default: 10m]
+    #[arg(long, value_name = "DURATION", help_heading = "Global")]
+    pub(crate) stale_after: Option<String>,
     /// What to print: text, json or yaml [env: TENURE_OUTPUT]
     #[arg(long, value_name = "FORMAT", help_heading = "Global")]
     pub(crate) output: Option<Output>,
@@ -123,11 +135,26 @@ pub(crate) struct Claiming {
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
     /// Ask a live holder to stop, or override a detached one (that needs --yes)
-    #[arg(long)]
+    #[arg(long, visible_alias = "force-lock")]
     pub(crate) force: bool,
     /// Confirm --force
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
+    /// On whose behalf [default: $USER; fleet: $ACTOR]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) actor: Option<String>,
+    /// What the sprint works on (sprint)
+    #[arg(long, value_name = "SPEC", help_heading = "Profiles")]
+    pub(crate) epic_spec: Option<String>,
+    /// The intent's name (fleet)
+    #[arg(long, value_name = "NAME", help_heading = "Profiles")]
+    pub(crate) intent_name: Option<String>,
+    /// The intent's version (fleet)
+    #[arg(long, value_name = "VERSION", help_heading = "Profiles")]
+    pub(crate) intent_version: Option<String>,
+    /// A fact to be kept with the lock (fleet); may be given several times
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
+    pub(crate) metadata: Vec<String>,
     /// What the lock is held for, shown to whoever waits
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: Option<String>,
@@ -135,6 +162,9 @@ pub(crate) struct Claiming {
 
 /// The default of `--grace`.
 const GRACE: &str = "10s";
+
+/// The default of `--on-lost`.
+const ON_LOST: &str = "terminate";
 
 /// `run`.
 #[derive(Debug, Clone, Args)]
@@ -154,7 +184,7 @@ command ends. A signal sent to tenure is passed on to the command; after --grace
 pub(crate) struct RunArgs {
     /// The name of the lock
     #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// An exclusive lock; this is the default and stands here for flock(1)'s users
@@ -163,6 +193,21 @@ pub(crate) struct RunArgs {
     /// How long the command may take to end after it was asked to
     #[arg(long, value_name = "DURATION", default_value = GRACE)]
     pub(crate) grace: String,
+    /// The intent to carry out (fleet): names the lock, the mode and the ttl
+    #[arg(long, value_name = "FILE", help_heading = "Profiles")]
+    pub(crate) intent: Option<PathBuf>,
+    /// A parameter of the intent (fleet); may be given several times
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
+    pub(crate) param: Vec<String>,
+    /// A command that undoes a failed one while the lock is still held; run by `sh -c`
+    #[arg(long, value_name = "CMD")]
+    pub(crate) rollback: Option<String>,
+    /// What the step is called that failed, for the audit [default: command]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) failure_step: Option<String>,
+    /// What to do when the lock is lost while the command runs: terminate or warn
+    #[arg(long, value_name = "ACTION", value_parser = ["terminate", "warn"], default_value = ON_LOST)]
+    pub(crate) on_lost: String,
     #[command(flatten)]
     pub(crate) common: Common,
     /// The command and its arguments
@@ -182,13 +227,16 @@ Give it back with `tenure release NAME`. A lock whose owner ends is free at once
 pub(crate) struct AcquireArgs {
     /// The name of the lock
     #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// Whose life the lock follows: a PID, parent, none, or auto (the nearest ancestor that is
     /// not a one-shot `sh -c`)
     #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid")]
     pub(crate) owner: String,
+    /// Read the call as one YAML or JSON document from stdin (sprint): `-`
+    #[arg(long, value_name = "-", help_heading = "Profiles")]
+    pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -203,10 +251,37 @@ Only the owner can release. Releasing a lock that nobody holds succeeds with a w
 pub(crate) struct ReleaseArgs {
     /// The name of the lock
     #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     /// The owner token that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
+    /// How the work ended: success or failure (fleet)
+    #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], help_heading = "Profiles")]
+    pub(crate) result: Option<String>,
+    /// The step that failed (fleet) [default: command]
+    #[arg(long, value_name = "NAME", help_heading = "Profiles")]
+    pub(crate) failure_step: Option<String>,
+    /// Read the call as one YAML or JSON document from stdin (sprint): `-`
+    #[arg(long, value_name = "-", help_heading = "Profiles")]
+    pub(crate) input: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `force-release`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure force-release deploy --yes             end a detached hold, loudly
+  tenure --profile fleet force-release app-prod remove a stale lock; an active one is refused
+
+A supervised run is never ended from outside: `tenure run --force` asks it to stop.")]
+pub(crate) struct ForceReleaseArgs {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Confirm, where a live hold would be ended
+    #[arg(long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -220,7 +295,7 @@ With --output json the answer has cancel_requested: somebody asks the holder to 
 pub(crate) struct HeartbeatArgs {
     /// The name of the lock
     #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     /// The owner token that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
@@ -244,6 +319,12 @@ pub(crate) struct CheckArgs {
     /// Report a lock held under this id as mine
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
+    /// Answer in a health check's words: pass, warn or fail (sprint)
+    #[arg(long, help_heading = "Profiles")]
+    pub(crate) health: bool,
+    /// Read the call as one YAML or JSON document from stdin (sprint): `-`
+    #[arg(long, value_name = "-", help_heading = "Profiles")]
+    pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -267,7 +348,7 @@ The lock may be taken again by the time this returns; to have it, use `run` or `
 pub(crate) struct WaitArgs {
     /// The name of the lock
     #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]
@@ -291,7 +372,16 @@ pub(crate) struct CleanArgs {
 }
 
 /// Global flags that take a value and may stand before the verb.
-const BEFORE_VERB: [&str; 5] = ["--dir", "--store", "--profile", "--output", "--config"];
+const BEFORE_VERB: [&str; 8] = [
+    "--dir",
+    "--store",
+    "--profile",
+    "--output",
+    "--config",
+    "--project-root",
+    "--lock-file-name",
+    "--stale-after",
+];
 /// Global flags without one.
 const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allow-network-fs"];
 
@@ -319,6 +409,9 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "run" => one::<RunArgs>("tenure run", words).map(Verb::Run),
         "acquire" => one::<AcquireArgs>("tenure acquire", words).map(Verb::Acquire),
         "release" => one::<ReleaseArgs>("tenure release", words).map(Verb::Release),
+        "force-release" => {
+            one::<ForceReleaseArgs>("tenure force-release", words).map(Verb::ForceRelease)
+        }
         "heartbeat" => one::<HeartbeatArgs>("tenure heartbeat", words).map(Verb::Heartbeat),
         "check" => one::<CheckArgs>("tenure check", words).map(Verb::Check),
         "list" => one::<ListArgs>("tenure list", words).map(Verb::List),

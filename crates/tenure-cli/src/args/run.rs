@@ -4,7 +4,7 @@
 //!
 //! Tests hold every call that is read here equal to what the parser makes of it.
 
-use super::{Claiming, Common, GRACE, RunArgs};
+use super::{Claiming, Common, GRACE, ON_LOST, RunArgs};
 use crate::render::Output;
 use std::ffi::OsString;
 
@@ -12,10 +12,15 @@ use std::ffi::OsString;
 pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
     let mut words = words.iter().skip(1);
     let mut args = RunArgs {
-        name: String::new(),
+        name: None,
         claiming: Claiming::default(),
         exclusive: false,
         grace: String::new(),
+        intent: None,
+        param: Vec::new(),
+        rollback: None,
+        failure_step: None,
+        on_lost: String::new(),
         common: Common::default(),
         command: Vec::new(),
     };
@@ -38,17 +43,18 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
             "--request-id" => fill(&mut args.claiming.request_id, value()?.to_owned())?,
             "--dir" => fill(&mut args.common.dir, value()?.into())?,
             "--output" => fill(&mut args.common.output, Output::from_word(value()?)?)?,
-            name if is_plain(name) && args.name.is_empty() => name.clone_into(&mut args.name),
+            name if is_plain(name) => fill(&mut args.name, name.to_owned())?,
             _ => return None,
         }
     }
     args.command = words.cloned().collect();
     let contradictory = (args.common.quiet && args.common.verbose)
         || (args.claiming.patience.nonblock && args.claiming.patience.wait.is_some());
-    if args.name.is_empty() || args.command.is_empty() || contradictory {
+    if args.name.is_none() || args.command.is_empty() || contradictory {
         return None;
     }
     GRACE.clone_into(&mut args.grace);
+    ON_LOST.clone_into(&mut args.on_lost);
     Some(args)
 }
 

@@ -78,7 +78,8 @@ impl Driver<'_> {
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();
-        self.hand_down(FdFlags::CLOEXEC)?;
+        // Should this fail, a later child of ours would inherit the beacon; there is none.
+        let _ = self.hand_down(FdFlags::CLOEXEC);
         let child = child.map_err(SpawnError)?;
         let began = instant();
         let number = child.id();

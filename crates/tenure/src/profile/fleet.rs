@@ -4,7 +4,7 @@
 //! Only the age of the heartbeat judges such a lock, and it does so elsewhere; the process id
 //! that stands in a record is information.
 
-use super::{Profile, Record, document, instant, own};
+use super::{Place, Profile, Record, document, instant, own};
 use serde_json::{Map, Value};
 use tenure_core::{Claim, Host, LockName, Now, Policy, RequestId};
 
@@ -29,6 +29,13 @@ pub struct Fleet;
 impl Profile for Fleet {
     fn policy(&self) -> Policy {
         Policy::FLEET
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            private: true,
+            ..Place::default()
+        }
     }
 
     fn check_name(&self, name: &LockName) -> Result<(), String> {

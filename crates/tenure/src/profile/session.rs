@@ -4,7 +4,7 @@
 //! When a hold really began, and how often it was renewed, has no place in this format: a
 //! renewal rewrites its only time. The coordination file keeps that.
 
-use super::{Profile, Record, document, instant, own};
+use super::{Place, Profile, Record, document, instant, own};
 use serde_json::Map;
 use std::path::{Path, PathBuf};
 use tenure_core::{AgeLimit, AgeRule, Claim, Host, LockName, Now, Policy};
@@ -42,6 +42,13 @@ impl Profile for Session {
 
     fn folder(&self, place: &Path) -> PathBuf {
         place.join("locks")
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            ignored: true,
+            ..Place::default()
+        }
     }
 
     fn check_name(&self, name: &LockName) -> Result<(), String> {

@@ -3,7 +3,7 @@
 //!
 //! Whether the recorded process lives, and what a zombie is, is decided elsewhere.
 
-use super::{Profile, Record, document, instant, own};
+use super::{Place, Profile, Record, document, instant, own};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -66,6 +66,17 @@ impl Sprint {
 impl Profile for Sprint {
     fn policy(&self) -> Policy {
         Policy::SPRINT
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            must_exist: true,
+            ..Place::default()
+        }
+    }
+
+    fn temporary(&self, _: &LockName) -> Option<String> {
+        Some(format!("{}.tmp", self.file))
     }
 
     fn check_name(&self, name: &LockName) -> Result<(), String> {

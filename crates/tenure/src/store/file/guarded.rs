@@ -24,6 +24,10 @@ use crate::profile::Record;
 use crate::store::StoreError;
 use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Stamp};
 
+/// The highest token that a record is believed to carry: half of what JSON readers keep exactly,
+/// and in microseconds the year 2112.
+const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
+
 /// The names of one lock's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
@@ -370,7 +374,10 @@ pub(super) fn join(
     }
     let shown = format.decode(name, &published.bytes, now, here)?;
     let token = shown.token.unwrap_or(0);
-    entry.raise(token);
+    // A number that no clock of ours gives would use up the room for those to come.
+    if token <= TOKEN_BELIEVED_MAX {
+        entry.raise(token);
+    }
     let claim = match held {
         Some(held) if is_of(&shown, &held) => merged(held, shown),
         _ => shown,
