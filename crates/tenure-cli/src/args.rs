@@ -63,6 +63,8 @@ pub(crate) enum Verb {
     Wait(WaitArgs),
     /// Remove what is proven stale
     Clean(CleanArgs),
+    /// Show the rules of every profile, own ones too
+    Profiles(ProfilesArgs),
 }
 
 /// Flags that every verb takes.
@@ -371,6 +373,33 @@ pub(crate) struct CleanArgs {
     pub(crate) common: Common,
 }
 
+/// `profiles`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure profiles                  the built-in profiles and those of the nearest tenure.toml
+  tenure profiles --profile fleet  one of them
+  tenure profiles --output json | jq '.data.profiles[] | {name, ttl_ms}'
+
+What the rows of the table say:
+  like            the built-in profile that an own one begins as
+  judged by       what is looked at to find out whether a holder is alive
+  if unseen       what a process counts as that cannot be looked at (another machine or container)
+  too old         the age, or silence since the last heartbeat, at which a lock is stale
+  unreadable      what is done about a record that cannot be read
+  left behind     what is done about a stale lock
+  held            what is done about a lock that somebody else holds
+  held by you     the answer to asking again under the request id of a detached hold
+  force           what --force does to a lock that is held
+  another's       the answer to releasing a lock that somebody else holds
+  already free    the answer to releasing a lock that nobody holds
+  ttl             how long a run, and a detached hold, last without a heartbeat
+
+An own profile is a table [profile.NAME] in tenure.toml. Reads only: it looks at no lock.")]
+pub(crate) struct ProfilesArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// Global flags that take a value and may stand before the verb.
 const BEFORE_VERB: [&str; 8] = [
     "--dir",
@@ -417,6 +446,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "list" => one::<ListArgs>("tenure list", words).map(Verb::List),
         "wait" => one::<WaitArgs>("tenure wait", words).map(Verb::Wait),
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
+        "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         _ => return None,
     })
 }
@@ -569,6 +599,8 @@ mod tests {
             "tenure list --dir d",
             "tenure wait x -w forever",
             "tenure clean --dry-run",
+            "tenure profiles",
+            "tenure profiles --profile fleet --output json",
             "tenure run x",
             "tenure run x true",
             "tenure run -- true",
@@ -578,6 +610,7 @@ mod tests {
             "tenure run -q -v x -- true",
             "tenure run --yes x -- true",
             "tenure list x",
+            "tenure profiles x",
         ] {
             let quick = parse_quick(&words(line)).expect("a verb");
             let whole = Tree::try_parse_from(words(line)).map(|tree| tree.verb);

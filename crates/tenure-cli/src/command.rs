@@ -4,6 +4,7 @@ mod acquire;
 mod check;
 mod clean;
 mod heartbeat;
+mod profiles;
 mod release;
 mod run;
 mod wait;
@@ -36,6 +37,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::List(args) => check::list(&args),
         Verb::Wait(args) => wait::wait(&args),
         Verb::Clean(args) => clean::clean(&args),
+        Verb::Profiles(args) => profiles::profiles(&args),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tenure::config::ConfigError;
 use tenure::process::OwnerError;
+use tenure::profile::ProfileError;
 use tenure::store::StoreError;
 
 /// How a retry is best done.
@@ -171,6 +172,16 @@ impl From<ConfigError> for Failure {
             _ => (Exit::BadArguments, "BAD_CONFIGURATION"),
         };
         Self::new(exit, code, error.to_string())
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Self {
+        let code = match &error {
+            ProfileError::Row { .. } => "BAD_CONFIGURATION",
+            _ => "BAD_ARGUMENTS",
+        };
+        Self::new(Exit::BadArguments, code, error.to_string())
     }
 }
 

@@ -5,6 +5,7 @@
 //! control characters before a person sees it.
 
 pub(crate) mod lock;
+pub(crate) mod profile;
 pub(crate) mod waiting;
 
 use crate::exit::Exit;

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure::config::{self, Config, LockDefaults};
 use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
+use tenure::duration::{self, DurationError};
 use tenure::engine::Wait;
 use tenure::profile::{Native, Profile};
-
-/// The longest duration that is accepted: beyond it, `forever` is meant.
-const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// Where the locks are, and what a project says about them.
 #[derive(Debug, Clone)]
@@ -34,14 +32,7 @@ impl Place {
                 "--profile {profile}: this version has one profile, native"
             )));
         }
-        // A run tells its command which configuration it read; the folder is told as well and
-        // counts for more than what that file says.
-        let told = std::env::var_os(CONFIG).filter(|path| !path.is_empty());
-        let config = match (&common.config, told) {
-            (Some(path), _) => Some(Config::read(path)?),
-            (None, Some(path)) => Some(Config::read(Path::new(&path))?),
-            (None, None) => None,
-        };
+        let config = named_configuration(common)?;
         let url = common
             .store
             .clone()
@@ -102,6 +93,25 @@ impl Place {
 
 /// Tells a command which configuration its run has read.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";
+
+/// The configuration that the caller names, or that a run has told its command. The run tells the
+/// folder as well, which counts for more than what that file says.
+fn named_configuration(common: &Common) -> Result<Option<Config>, Failure> {
+    let told = std::env::var_os(CONFIG).filter(|path| !path.is_empty());
+    Ok(match (&common.config, told) {
+        (Some(path), _) => Some(Config::read(path)?),
+        (None, Some(path)) => Some(Config::read(Path::new(&path))?),
+        (None, None) => None,
+    })
+}
+
+/// The configuration that is named, else the nearest one; for what does not depend on a place.
+pub(crate) fn configuration(common: &Common) -> Result<Config, Failure> {
+    if let Some(config) = named_configuration(common)? {
+        return Ok(config);
+    }
+    Ok(Config::nearest(&current_folder()?)?.unwrap_or_default())
+}
 
 /// Looks at every default of a configuration, so that a mistake is found by the first call and not
 /// by the first that needs it.
@@ -264,34 +274,15 @@ fn lease(source: &str, text: &str) -> Result<Duration, Failure> {
     Ok(duration)
 }
 
-/// A duration: `90s`, `15m`, `1h30m`, `250ms`; a bare number is seconds, as in flock(1) and
-/// timeout(1).
+/// A duration that was typed or configured; `source` says where.
 pub(crate) fn duration(source: &str, text: &str) -> Result<Duration, Failure> {
-    let bad = || {
-        Failure::bad_arguments(format!(
-            "{source} {text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds (a wait may also be `forever`)"
-        ))
-    };
-    let trimmed = text.trim();
-    let looks_bare = trimmed
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let duration = if looks_bare && !trimmed.is_empty() {
-        let seconds: f64 = trimmed.parse().map_err(|_| bad())?;
-        Duration::try_from_secs_f64(seconds).map_err(|_| bad())?
-    } else {
-        let span: jiff::Span = trimmed.parse().map_err(|_| bad())?;
-        let signed = span
-            .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
-            .map_err(|_| bad())?;
-        Duration::try_from(signed).map_err(|_| bad())?
-    };
-    if duration > DURATION_MAX {
-        return Err(Failure::bad_arguments(format!(
-            "{source} {text}: a year is the most; write `forever` to wait without a limit"
-        )));
-    }
-    Ok(duration)
+    duration::parse(text).map_err(|error| {
+        let hint = match error {
+            DurationError::TooLong { .. } => "; write `forever` to wait without a limit",
+            _ => " (a wait may also be `forever`)",
+        };
+        Failure::bad_arguments(format!("{source} {error}{hint}"))
+    })
 }
 
 /// How much the caller insists.
@@ -325,37 +316,6 @@ pub(crate) fn surface(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_as_people_write_them() {
-        for (text, millis) in [
-            ("90s", 90_000),
-            ("15m", 900_000),
-            ("1h30m", 5_400_000),
-            ("250ms", 250),
-            ("5", 5_000),
-            ("0.5", 500),
-            ("0", 0),
-            ("1 hour", 3_600_000),
-            ("1d", 86_400_000),
-        ] {
-            let parsed = duration("--wait", text).ok();
-            assert_eq!(parsed, Some(Duration::from_millis(millis)), "{text}");
-        }
-        for text in [
-            "",
-            "x",
-            "-5",
-            "-5s",
-            "5 potatoes",
-            "1e3",
-            "inf",
-            "99999d",
-            ".",
-        ] {
-            assert!(duration("--wait", text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn generated_ids_are_valid_and_differ() {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 
-const VERBS: [&str; 8] = [
+const VERBS: [&str; 9] = [
     "run",
     "acquire",
     "release",
@@ -26,6 +26,7 @@ const VERBS: [&str; 8] = [
     "list",
     "wait",
     "clean",
+    "profiles",
 ];
 
 fn folder() -> PathBuf {
@@ -225,6 +226,11 @@ fn success_of_every_verb() {
     let _ = document(&scene, &["check"], 0);
     let _ = document(&scene, &["list"], 0);
     let _ = document(&scene, &["clean", "--dry-run"], 0);
+    let profiles = document(&scene, &["profiles"], 0);
+    assert_eq!(
+        profiles["data"]["profiles"][0]["name"], "native",
+        "{profiles}"
+    );
     let waited = document(&scene, &["wait", "x"], 0);
     assert_eq!(waited["data"]["standing"], "free", "{waited}");
 
@@ -586,6 +592,8 @@ fn bad_arguments_are_answered_with_one_document() {
         &["list", "x"],
         &["wait", ".."],
         &["clean", "--nonsense"],
+        &["profiles", "x"],
+        &["profiles", "--profile", "nightly"],
     ] {
         let verb = words[0];
         let before = scene.run(["--output", "json"].iter().chain(words));
@@ -819,6 +827,7 @@ fn yaml_carries_the_same_document() {
         &["clean", "--dry-run"],
         &["acquire", "x", "-n"],
         &["wait", "x", "-n"],
+        &["profiles"],
         &["acquire", "x", "--wait", "soon"],
     ] {
         let call = |format: &str| scene.run(words.iter().chain(&["--output", format]));

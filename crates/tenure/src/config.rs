@@ -5,6 +5,7 @@
 //! file is looked for only when nothing more explicit was said, so that a caller who names the
 //! folder pays for no search.
 
+use crate::profile::{ProfileError, RowConfig};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,9 @@ pub struct Config {
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
     #[serde(default, rename = "lock")]
     pub locks: BTreeMap<String, LockDefaults>,
+    /// The user's own profiles, by name.
+    #[serde(default, rename = "profile")]
+    pub profiles: BTreeMap<String, RowConfig>,
 }
 
 /// Defaults for some locks, as written: durations are parsed by whoever uses them.
@@ -59,6 +63,14 @@ pub enum ConfigError {
         /// What, and where.
         why: String,
     },
+    /// One of its profiles cannot be used.
+    #[error("{path}: {source}")]
+    Profile {
+        /// The file.
+        path: String,
+        /// Which, and why.
+        source: ProfileError,
+    },
     /// No folder can be named: there is neither a configuration nor a home.
     #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
     NoPlace,
@@ -70,6 +82,7 @@ impl Config {
     /// # Errors
     /// - [`ConfigError::Read`] if it cannot be read or is larger than a mebibyte.
     /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
+    /// - [`ConfigError::Profile`] if the row of a profile contradicts itself.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         use std::io::Read;
         let read = |path: &Path| -> std::io::Result<String> {
@@ -85,8 +98,17 @@ impl Config {
         })?;
         let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
             path: path.display().to_string(),
-            why: error.message().to_owned(),
+            why: located(&text, &error),
         })?;
+        for (name, row) in &config.profiles {
+            row.policy(name).map_err(|source| ConfigError::Profile {
+                path: path.display().to_string(),
+                source: ProfileError::Row {
+                    name: name.clone(),
+                    source,
+                },
+            })?;
+        }
         path.clone_into(&mut config.file);
         if let (Some(dir), Some(folder)) = (config.dir.take(), path.parent()) {
             config.dir = Some(folder.join(dir));
@@ -115,6 +137,25 @@ impl Config {
             .max_by_key(|(pattern, _)| pattern.len())
             .map(|(_, defaults)| defaults.clone())
             .unwrap_or_default()
+    }
+}
+
+/// What a parser has to say, with the line and, as far as it can be told, the key.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let said = error.message();
+    let Some((before, after)) = error
+        .span()
+        .and_then(|span| text.split_at_checked(span.start))
+    else {
+        return said.to_owned();
+    };
+    let number = before.matches('\n').count() + 1;
+    let line = before.rsplit('\n').next().into_iter();
+    let line: String = line.chain(after.split('\n').next()).collect();
+    let key = line.split_once('=').map(|(key, _)| key.trim());
+    match key.filter(|key| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())) {
+        Some(key) => format!("line {number}, {key}: {said}"),
+        None => format!("line {number}: {said}"),
     }
 }
 
@@ -179,6 +220,36 @@ mod tests {
     #[test]
     fn a_key_that_means_nothing_is_an_error_and_not_ignored() {
         assert!(toml::from_str::<Config>("dri = \"x\"").is_err());
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_found_by_its_line_and_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "[profile.x]\nheld = \"1s\"\nttl = 5\n").expect("a file");
+        let said = Config::read(&path).expect_err("no text").to_string();
+        assert!(said.contains(": line 3, ttl: invalid type"), "{said}");
+    }
+
+    #[test]
+    fn the_row_of_a_profile_is_looked_at_as_soon_as_it_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "[profile.fleet]\n").expect("a file");
+        let error = Config::read(&path).expect_err("a name that is taken");
+        assert!(
+            matches!(
+                &error,
+                ConfigError::Profile {
+                    source: ProfileError::Row {
+                        source: crate::profile::RowError::NameTaken,
+                        ..
+                    },
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]

@@ -18,7 +18,9 @@
 
 pub mod clock;
 pub mod config;
+pub mod duration;
 pub mod engine;
+pub mod intent;
 pub mod process;
 pub mod profile;
 pub mod store;

@@ -5,6 +5,8 @@
 //! coordination file beside it keeps what the format has no place for (the queue, past holds, the
 //! rising counter). How a record is created, replaced and removed without ever overwriting
 //! somebody else's is the file store's affair; what stands in it is decided here.
+//!
+//! A user's own profile ([`row`]) is another row in front of one of the five formats.
 
 mod document;
 #[cfg(test)]
@@ -14,6 +16,7 @@ mod instant;
 mod native;
 pub(crate) mod own;
 mod resume;
+pub mod row;
 mod session;
 mod sprint;
 
@@ -21,12 +24,87 @@ pub use fleet::Fleet;
 pub use native::Native;
 pub(crate) use native::SUFFIX;
 pub use resume::Resume;
+pub use row::{Custom, RowConfig, RowError};
 pub use session::Session;
 pub use sprint::Sprint;
 
+use crate::config::Config;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, LockName, Now, Policy};
+
+/// Why there is no such profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// No profile has this name.
+    #[error("there is no profile {name:?}; it is one of {}", known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The profile's row in the configuration cannot be used.
+    #[error("[profile.{name:?}] {source}")]
+    Row {
+        /// The profile.
+        name: String,
+        /// Why not.
+        source: RowError,
+    },
+}
+
+/// The profile of a name: a built-in one, or one of the configuration's own.
+///
+/// # Errors
+/// - [`ProfileError::Unknown`] if there is none.
+/// - [`ProfileError::Row`] if it is an own one whose row cannot be used.
+///
+/// # Examples
+/// ```
+/// use tenure::config::Config;
+/// let fleet = tenure::profile::by_name("fleet", &Config::default())?;
+/// assert_eq!(fleet.policy().name, "fleet");
+/// # Ok::<(), tenure::profile::ProfileError>(())
+/// ```
+pub fn by_name(name: &str, config: &Config) -> Result<Box<dyn Profile>, ProfileError> {
+    if let Some(profile) = built_in(name) {
+        return Ok(profile);
+    }
+    let Some(row) = config.profiles.get(name) else {
+        return Err(ProfileError::Unknown {
+            name: name.to_owned(),
+            known: names(config).map(str::to_owned).collect(),
+        });
+    };
+    match Custom::new(name, row) {
+        Ok(profile) => Ok(Box::new(profile)),
+        Err(source) => Err(ProfileError::Row {
+            name: name.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The names of all profiles: the built-in ones in their order, then the configuration's own.
+pub fn names(config: &Config) -> impl Iterator<Item = &str> {
+    let built_in = Policy::ALL.into_iter().map(|policy| policy.name);
+    built_in.chain(config.profiles.keys().map(String::as_str))
+}
+
+/// The profile that comes with the product under this name.
+fn built_in(name: &str) -> Option<Box<dyn Profile>> {
+    let all: [Box<dyn Profile>; Policy::ALL.len()] = [
+        Box::new(Native),
+        Box::new(Sprint),
+        Box::new(Resume),
+        Box::new(Session),
+        Box::new(Fleet),
+    ];
+    all.into_iter()
+        .find(|profile| profile.policy().name == name)
+}
 
 /// One system's rules and format.
 pub trait Profile: Debug + Send + Sync {
@@ -136,4 +214,62 @@ pub fn why(text: &str) -> String {
         kept.push('…');
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        toml::from_str(text).expect("a configuration")
+    }
+
+    #[test]
+    fn every_row_has_its_profile() {
+        for policy in Policy::ALL {
+            let profile = by_name(policy.name, &Config::default()).expect("a built-in profile");
+            assert_eq!(profile.policy(), policy);
+        }
+    }
+
+    #[test]
+    fn an_own_profile_is_another_row_in_front_of_the_same_format() {
+        let config = config("[profile.nightly]\nlike = \"fleet\"\nheld = \"30s\"\n");
+        let own = by_name("nightly", &config).expect("an own profile");
+        let base = by_name("fleet", &config).expect("a built-in profile");
+        let expected = Policy {
+            name: "nightly",
+            held_unforced: tenure_core::HeldUnforced::WaitMs(30_000),
+            ..Policy::FLEET
+        };
+        assert_eq!(own.policy(), expected);
+        let name = LockName::new("a").expect("a name");
+        assert_eq!(own.file_name(&name), base.file_name(&name));
+        assert_eq!(own.name_of("a.lock"), base.name_of("a.lock"));
+        assert_eq!(own.check_name(&name), base.check_name(&name));
+        assert_eq!(own.folder(Path::new("/p")), base.folder(Path::new("/p")));
+        assert_eq!(own.record().is_some(), base.record().is_some());
+    }
+
+    #[test]
+    fn an_unknown_profile_is_answered_with_those_that_there_are() {
+        let config = config("[profile.nightly]\n");
+        let error = by_name("nightli", &config).expect_err("no such profile");
+        assert_eq!(
+            error.to_string(),
+            "there is no profile \"nightli\"; it is one of native, sprint, resume, session, \
+             fleet, nightly"
+        );
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_used_is_no_profile() {
+        let config = config("[profile.nightly]\nforce = \"maybe\"\n");
+        let error = by_name("nightly", &config).expect_err("a bad row");
+        let said = error.to_string();
+        assert!(
+            said.starts_with("[profile.\"nightly\"] force = \"maybe\""),
+            "the profile and the key are named: {said}"
+        );
+    }
 }

@@ -304,6 +304,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "list",
         "wait",
         "clean",
+        "profiles",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

@@ -15,6 +15,7 @@ mod detached;
 mod environment;
 mod force;
 mod passing_on;
+mod profiles;
 mod reading;
 mod signals;
 mod streams;
