@@ -1,16 +1,18 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
-mod acquire;
-mod check;
+pub(crate) mod acquire;
+pub(crate) mod check;
 mod clean;
+pub(crate) mod force_release;
 mod heartbeat;
 mod profiles;
-mod release;
-mod run;
+pub(crate) mod release;
+pub(crate) mod run;
 mod wait;
 
-use crate::args::{Common, Verb};
+use crate::args::{Claiming, Common, Verb};
 use crate::exit::Exit;
+use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::Surface;
@@ -20,7 +22,7 @@ use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
 use serde_json::json;
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{Claim, Event, Kind, LockName, Request, Takeover};
+use tenure::core::{Claim, Event, LockName, Request};
 use tenure::engine::{self, AcquireError, Acquired, Wait};
 use tenure::process::{Identity, is_descendant_of};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
@@ -28,35 +30,39 @@ use tenure::store::{Reading, Store, StoreError};
 
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
-    match verb {
-        Verb::Run(args) => run::run(&args),
-        Verb::Acquire(args) => acquire::acquire(&args),
-        Verb::Release(args) => release::release(&args),
-        Verb::Heartbeat(args) => heartbeat::heartbeat(&args),
-        Verb::Check(args) => check::check(&args),
-        Verb::List(args) => check::list(&args),
-        Verb::Wait(args) => wait::wait(&args),
-        Verb::Clean(args) => clean::clean(&args),
-        Verb::Profiles(args) => profiles::profiles(&args),
-    }
+    let face = |common: &Common| face::of(common).map_err(|failure| failure.report());
+    let said = match verb {
+        Verb::Run(args) => face(&args.common).map(|face| face.run(&args)),
+        Verb::Acquire(args) => face(&args.common).map(|face| face.acquire(&args)),
+        Verb::Release(args) => face(&args.common).map(|face| face.release(&args)),
+        Verb::ForceRelease(args) => face(&args.common).map(|face| face.force_release(&args)),
+        Verb::Check(args) => face(&args.common).map(|face| face.check(&args)),
+        Verb::List(args) => face(&args.common).map(|face| face.list(&args)),
+        Verb::Heartbeat(args) => Ok(heartbeat::heartbeat(&args)),
+        Verb::Wait(args) => Ok(wait::wait(&args)),
+        Verb::Clean(args) => Ok(clean::clean(&args)),
+        Verb::Profiles(args) => Ok(profiles::profiles(&args)),
+    };
+    said.unwrap_or_else(|exit| exit)
 }
 
 /// What every verb works with.
-struct Session {
-    place: Place,
-    identity: Identity,
-    clock: SystemClock,
-    store: FileStore,
+pub(crate) struct Session {
+    pub(crate) place: Place,
+    pub(crate) identity: Identity,
+    pub(crate) clock: SystemClock,
+    pub(crate) store: FileStore,
+    pub(crate) face: &'static dyn Face,
 }
 
 impl Session {
     /// For verbs that never sleep.
-    fn open(common: &Common) -> Result<Self, Failure> {
+    pub(crate) fn open(common: &Common) -> Result<Self, Failure> {
         Self::with(common, Box::new(ThreadSleeper))
     }
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
-    fn waiting(common: &Common, signals: Signals) -> Result<Self, Failure> {
+    pub(crate) fn waiting(common: &Common, signals: Signals) -> Result<Self, Failure> {
         Self::with(common, Box::new(SignalSleeper(signals)))
     }
 
@@ -64,49 +70,77 @@ impl Session {
         common: &Common,
         sleeper: Box<dyn tenure::store::file::Sleeper>,
     ) -> Result<Self, Failure> {
-        let place = Place::of(common)?;
+        let mut place = Place::of(common)?;
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
-        let store = FileStore::new(&place.folder, identity.host.clone(), sleeper)
+        let profile = place.take_profile();
+        let face = face::of_format(profile.format());
+        let host = identity.host.clone();
+        let store = FileStore::with_profile(profile, &place.folder, host, sleeper)
             .allow_network(place.allow_network);
         Ok(Self {
             place,
             identity,
             clock,
             store,
+            face,
         })
+    }
+
+    /// The name of a lock, by the rules of this profile.
+    pub(crate) fn name(&self, given: Option<&str>) -> Result<LockName, Failure> {
+        let name = request::name(given)?;
+        self.store.profile().check_name(&name).map_err(|why| {
+            Failure::bad_arguments(format!(
+                "the lock name {:?} cannot be used in the {} profile: {why}",
+                name.as_str(),
+                self.store.policy().name
+            ))
+        })?;
+        Ok(name)
+    }
+
+    /// On whose behalf a claim is made.
+    pub(crate) fn actor(&self, claiming: &Claiming) -> String {
+        let given = claiming.actor.as_deref();
+        given.map_or_else(|| self.identity.actor.clone(), tenure::profile::why)
     }
 
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
     /// because the claim's owner is one of its ancestors.
-    fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
+    pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
         if let Some(id) = shown {
-            return claim.holder.request_id.as_str() == id;
+            return self.face.shows(claim, id);
         }
         if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
         }
-        claim.kind == Kind::Detached
+        claim.kind.is_detached()
             && claim.holder.process.is_some_and(|owner| {
                 is_descendant_of(&owner, &claim.holder.host, &self.identity.host)
             })
     }
 
-    fn inherited(&self, name: &LockName) -> Vec<Hold> {
+    pub(crate) fn inherited(&self, name: &LockName) -> Vec<Hold> {
         holds::of(&self.place.folder, name)
     }
 
-    fn reading(&self, name: &LockName) -> Result<Reading, StoreError> {
+    pub(crate) fn reading(&self, name: &LockName) -> Result<Reading, StoreError> {
         self.store.read(name)
     }
 
     /// The facts of a lock as it stands now.
-    fn view(&self, name: &LockName, shown: Option<&str>) -> Result<LockView, Failure> {
+    pub(crate) fn view(&self, name: &LockName, shown: Option<&str>) -> Result<LockView, Failure> {
         Ok(self.view_of(name, &self.reading(name)?, shown))
     }
 
     /// The facts of a lock as it was read.
-    fn view_of(&self, name: &LockName, reading: &Reading, shown: Option<&str>) -> LockView {
+    pub(crate) fn view_of(
+        &self,
+        name: &LockName,
+        reading: &Reading,
+        shown: Option<&str>,
+    ) -> LockView {
         let inherited = self.inherited(name);
         LockView::of(
             name,
@@ -118,7 +152,7 @@ impl Session {
     }
 
     /// Waiting, inside a run, for a lock that this very run holds would never end.
-    fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
+    pub(crate) fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
         let inherited = self.inherited(name);
         if inherited.is_empty() {
             return Ok(());
@@ -142,7 +176,7 @@ impl Session {
     }
 
     /// Acquires a lock, shows the wait, and tells of what happened on the way.
-    fn acquire(
+    pub(crate) fn acquire(
         &self,
         surface: &mut Surface,
         name: &LockName,
@@ -154,42 +188,75 @@ impl Session {
             engine::acquire(&self.store, &self.clock, name, request, wait, &mut progress);
         drop(progress);
         let acquired = acquired.map_err(|error| self.explain(name, error))?;
-        report_events(surface, name, &acquired.events);
+        self.report_events(surface, name, &acquired.events);
+        self.face.on_acquired(surface, name, &acquired.claim);
         Ok(acquired)
     }
 
+    /// Tells about what happened on the way to a grant.
+    fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
+        let now = self.clock.now();
+        for event in events {
+            if let Event::Stolen { why, previous, .. } = event {
+                surface.warn(self.face.took_over(&TakenOver {
+                    name,
+                    why: *why,
+                    previous: previous.as_deref(),
+                    now: &now,
+                }));
+            }
+        }
+    }
+
+    /// What a failed store is to the caller, in the words of the profile.
+    pub(crate) fn store_failed(&self, name: &LockName, error: StoreError) -> Failure {
+        let unreadable = match &error {
+            StoreError::Unreadable { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        match unreadable {
+            Some(why) => self.face.unreadable(error.into(), name, &why),
+            None => error.into(),
+        }
+    }
+
     /// What an attempt that did not succeed is to the caller.
-    fn explain(&self, name: &LockName, error: AcquireError) -> Failure {
+    pub(crate) fn explain(&self, name: &LockName, error: AcquireError) -> Failure {
         match error {
             AcquireError::Refused {
                 refusal,
                 entry,
                 waited,
                 retry_after_ms,
-            } => LockView::refused(
-                name,
-                self.store.place(name),
-                &refusal,
-                &entry,
-                self.store.policy(),
-                &self.clock.now(),
-            )
-            .into_failure(refusal.reason, waited, retry_after_ms),
+            } => {
+                let view = LockView::refused(
+                    name,
+                    self.store.place(name),
+                    &refusal,
+                    &entry,
+                    self.store.policy(),
+                    &self.clock.now(),
+                );
+                let failure = view
+                    .clone()
+                    .into_failure(refusal.reason, waited, retry_after_ms);
+                self.face.refused(failure, &view, refusal.reason)
+            }
             AcquireError::Interrupted => cancelled("acquire"),
             AcquireError::Superseded { by } => superseded(name, &by),
-            AcquireError::Store(error) => error.into(),
+            AcquireError::Store(error) => self.store_failed(name, error),
             other => Failure::new(Exit::General, "ACQUIRE_FAILED", other.to_string()),
         }
     }
 }
 
 /// The answer of a call that a signal ended.
-fn cancelled(phase: &'static str) -> Failure {
+pub(crate) fn cancelled(phase: &'static str) -> Failure {
     cancelled_by(signals::stop_asked().unwrap_or(libc::SIGTERM), phase)
 }
 
 /// The same for a signal that is known.
-fn cancelled_by(number: i32, phase: &'static str) -> Failure {
+pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     let signal = match number {
         libc::SIGINT => "SIGINT",
         libc::SIGHUP => "SIGHUP",
@@ -208,7 +275,7 @@ fn cancelled_by(number: i32, phase: &'static str) -> Failure {
 }
 
 /// The answer of a run that another one displaced.
-fn superseded(name: &LockName, by: &str) -> Failure {
+pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
     Failure::new(
         Exit::Superseded,
         "SUPERSEDED",
@@ -216,34 +283,8 @@ fn superseded(name: &LockName, by: &str) -> Failure {
     )
 }
 
-/// Tells about what happened on the way to a grant.
-fn report_events(surface: &mut Surface, name: &LockName, events: &[Event]) {
-    for event in events {
-        let Event::Stolen { why, previous, .. } = event else {
-            continue;
-        };
-        let whose = match previous.as_deref().and_then(|claim| claim.holder.process) {
-            Some(process) => format!("PID {}", process.pid),
-            None => previous.as_deref().map_or_else(
-                || "an unreadable record".to_owned(),
-                |claim| format!("request {}", claim.holder.request_id),
-            ),
-        };
-        surface.warn(match why {
-            Takeover::Stale(_) => {
-                format!("{name}: took over from {whose}, which ended without releasing")
-            }
-            Takeover::Corrupt => format!("{name}: replaced {whose}"),
-            Takeover::Active => format!(
-                "{name}: OVERRODE the live hold of {whose}; two holders may be at work until it \
-                 notices"
-            ),
-        });
-    }
-}
-
 /// Runs the body of a verb and shows whichever way it ended.
-fn finish(
+pub(crate) fn finish(
     mut surface: Surface,
     body: impl FnOnce(&mut Surface) -> Result<(String, serde_json::Value), Failure>,
 ) -> Exit {
@@ -254,7 +295,7 @@ fn finish(
 }
 
 /// Starts to collect the signals that end a wait.
-fn collect_signals() -> Result<Signals, Failure> {
+pub(crate) fn collect_signals() -> Result<Signals, Failure> {
     Signals::collect().map_err(|error| {
         Failure::new(
             Exit::General,
@@ -265,12 +306,12 @@ fn collect_signals() -> Result<Signals, Failure> {
 }
 
 /// The caller's own text, or what stands for it.
-fn why(given: Option<&str>, otherwise: impl FnOnce() -> String) -> String {
+pub(crate) fn why(given: Option<&str>, otherwise: impl FnOnce() -> String) -> String {
     tenure::profile::why(&given.map_or_else(otherwise, str::to_owned))
 }
 
 /// The request id that a caller shows, checked.
-fn shown(given: Option<&str>) -> Result<Option<String>, Failure> {
+pub(crate) fn shown(given: Option<&str>) -> Result<Option<String>, Failure> {
     given
         .map(|id| request::request_id(id).map(|id| id.to_string()))
         .transpose()

@@ -7,6 +7,7 @@
 mod args;
 mod command;
 mod exit;
+mod face;
 mod failure;
 mod holds;
 mod render;

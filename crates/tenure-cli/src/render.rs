@@ -83,6 +83,8 @@ pub(crate) struct Surface {
     command: String,
     request_id: String,
     conflict_exit_code: Option<u8>,
+    /// Messages are sentences that a profile's users know, and stand without our name.
+    plain: bool,
     began: Instant,
     warnings: Vec<String>,
 }
@@ -102,6 +104,7 @@ impl Surface {
             command,
             request_id: String::new(),
             conflict_exit_code,
+            plain: false,
             began: tenure::clock::instant(),
             warnings: Vec::new(),
         }
@@ -120,13 +123,37 @@ impl Surface {
         self.quiet
     }
 
+    /// The same, for a profile whose messages stand without our name.
+    #[must_use]
+    pub(crate) fn plain(mut self, plain: bool) -> Self {
+        self.plain = plain;
+        self
+    }
+
+    fn say(&self, message: &str) {
+        if self.plain {
+            let _ = std::io::stderr()
+                .lock()
+                .write_all(format!("{message}\n").as_bytes());
+        } else {
+            say(message);
+        }
+    }
+
     /// Something a person should know, and a program finds under `warnings`.
     pub(crate) fn warn(&mut self, message: impl Into<String>) {
         let message = message.into();
         if !self.quiet {
-            say(&message);
+            self.say(&message);
         }
         self.warnings.push(message);
+    }
+
+    /// A line that goes with the answer, for people and their logs.
+    pub(crate) fn inform(&self, message: &str) {
+        if !self.quiet {
+            self.say(message);
+        }
     }
 
     /// Something a person wants to know who asked for more.
@@ -159,7 +186,7 @@ impl Surface {
                 print_out(failure.text.as_deref().unwrap_or(&failure.message));
             }
             // Quiet is about talk; why a call failed is not talk.
-            Output::Text => say(failure.text.as_deref().unwrap_or(&failure.message)),
+            Output::Text => self.say(failure.text.as_deref().unwrap_or(&failure.message)),
             Output::Json | Output::Yaml => self.document(false, None, Some(failure.to_json())),
         }
         match (failure.exit, self.conflict_exit_code) {

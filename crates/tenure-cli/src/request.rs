@@ -11,33 +11,34 @@ use tenure::config::{self, Config, LockDefaults};
 use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
 use tenure::duration::{self, DurationError};
 use tenure::engine::Wait;
-use tenure::profile::{Native, Profile};
+use tenure::profile::{self, Native, Profile, Settings};
 
 /// Where the locks are, and what a project says about them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Place {
     /// The folder, absolute.
     pub(crate) folder: PathBuf,
     pub(crate) allow_network: bool,
     config: Config,
+    profile: Option<Box<dyn Profile>>,
 }
 
 impl Place {
     /// Settles the place.
     pub(crate) fn of(common: &Common) -> Result<Self, Failure> {
-        if let Some(profile) = &common.profile
-            && profile != Native.policy().name
-        {
-            return Err(Failure::bad_arguments(format!(
-                "--profile {profile}: this version has one profile, native"
-            )));
-        }
+        let profile = profile(common)?;
         let config = named_configuration(common)?;
         let url = common
             .store
             .clone()
             .or_else(|| variable("TENURE_STORE").filter(|_| common.dir.is_none()));
-        let (folder, config) = match (&common.dir, url, config) {
+        let dir = common.dir.as_ref().or(common.project_root.as_ref());
+        if common.project_root.is_some() && !profile.place().must_exist {
+            return Err(Failure::bad_arguments(
+                "--project-root is the sprint profile's; name the folder with --dir",
+            ));
+        }
+        let (folder, config) = match (dir, url, config) {
             (Some(dir), _, config) => (dir.clone(), config),
             (None, Some(url), config) => (folder_of(&url)?, config),
             (None, None, Some(config)) => (
@@ -73,7 +74,13 @@ impl Place {
             folder: absolute(&folder)?,
             allow_network: common.allow_network_fs,
             config,
+            profile: Some(profile),
         })
+    }
+
+    /// The profile by which the locks are kept, for whoever opens the store.
+    pub(crate) fn take_profile(&mut self) -> Box<dyn Profile> {
+        self.profile.take().unwrap_or_else(|| Box::new(Native))
     }
 
     /// The configuration file that was read, absolute.
@@ -89,6 +96,31 @@ impl Place {
         }
         self.config.defaults(name.as_str())
     }
+}
+
+/// The profile that a call names.
+fn profile(common: &Common) -> Result<Box<dyn Profile>, Failure> {
+    let given = common.lock_file_name.is_some() || common.stale_after.is_some();
+    let name = match &common.profile {
+        // Nothing is looked up for what nearly every call wants.
+        None if !given => return Ok(Box::new(Native)),
+        None => Policy::NATIVE.name,
+        Some(name) => name,
+    };
+    let stale_after = common.stale_after.as_deref();
+    let settings = Settings {
+        lock_file_name: common.lock_file_name.clone(),
+        stale_after_ms: stale_after
+            .map(|text| lease("--stale-after", text))
+            .transpose()?
+            .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+    };
+    let config = if Policy::ALL.iter().any(|policy| policy.name == name) {
+        Config::default()
+    } else {
+        configuration(common)?
+    };
+    Ok(profile::by_name(name, &settings, &config)?)
 }
 
 /// Tells a command which configuration its run has read.
@@ -176,8 +208,11 @@ fn folder_of(url: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A lock's name.
-pub(crate) fn name(text: &str) -> Result<LockName, Failure> {
+/// A lock's name, as far as it can be checked without knowing the profile.
+pub(crate) fn name(given: Option<&str>) -> Result<LockName, Failure> {
+    let text = given.ok_or_else(|| {
+        Failure::bad_arguments("the following required arguments were not provided: <NAME>")
+    })?;
     LockName::new(text).map_err(|why| {
         Failure::bad_arguments(format!("the lock name {text:?} cannot be used: {why}"))
     })
@@ -304,6 +339,7 @@ pub(crate) fn surface(
         .output
         .or_else(Output::from_environment)
         .unwrap_or(Output::Text);
+    let native = Policy::NATIVE.name;
     Surface::new(
         output,
         common.quiet,
@@ -311,6 +347,7 @@ pub(crate) fn surface(
         command.to_owned(),
         conflict_exit_code,
     )
+    .plain(common.profile.as_deref().is_some_and(|name| name != native))
 }
 
 #[cfg(test)]

@@ -45,6 +45,9 @@ pub enum ProfileError {
         /// The names that there are.
         known: Vec<String>,
     },
+    /// A setting cannot be used with this profile.
+    #[error("{0}")]
+    Setting(String),
     /// The profile's row in the configuration cannot be used.
     #[error("[profile.{name:?}] {source}")]
     Row {
@@ -53,6 +56,15 @@ pub enum ProfileError {
         /// Why not.
         source: RowError,
     },
+}
+
+/// What a call may say about a profile beside its name. Each is for one format alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The name of a sprint's lock file.
+    pub lock_file_name: Option<String>,
+    /// The age at which a session's lock no longer counts, in milliseconds.
+    pub stale_after_ms: Option<u64>,
 }
 
 /// The profile of a name: a built-in one, or one of the configuration's own.
@@ -64,12 +76,17 @@ pub enum ProfileError {
 /// # Examples
 /// ```
 /// use tenure::config::Config;
-/// let fleet = tenure::profile::by_name("fleet", &Config::default())?;
+/// use tenure::profile::Settings;
+/// let fleet = tenure::profile::by_name("fleet", &Settings::default(), &Config::default())?;
 /// assert_eq!(fleet.policy().name, "fleet");
 /// # Ok::<(), tenure::profile::ProfileError>(())
 /// ```
-pub fn by_name(name: &str, config: &Config) -> Result<Box<dyn Profile>, ProfileError> {
-    if let Some(profile) = built_in(name) {
+pub fn by_name(
+    name: &str,
+    settings: &Settings,
+    config: &Config,
+) -> Result<Box<dyn Profile>, ProfileError> {
+    if let Some(profile) = built_in(name, settings)? {
         return Ok(profile);
     }
     let Some(row) = config.profiles.get(name) else {
@@ -78,7 +95,7 @@ pub fn by_name(name: &str, config: &Config) -> Result<Box<dyn Profile>, ProfileE
             known: names(config).map(str::to_owned).collect(),
         });
     };
-    match Custom::new(name, row) {
+    match Custom::new(name, row, settings) {
         Ok(profile) => Ok(Box::new(profile)),
         Err(source) => Err(ProfileError::Row {
             name: name.to_owned(),
@@ -94,22 +111,54 @@ pub fn names(config: &Config) -> impl Iterator<Item = &str> {
 }
 
 /// The profile that comes with the product under this name.
-fn built_in(name: &str) -> Option<Box<dyn Profile>> {
-    let all: [Box<dyn Profile>; Policy::ALL.len()] = [
-        Box::new(Native),
-        Box::new(Sprint),
-        Box::new(Resume),
-        Box::new(Session),
-        Box::new(Fleet),
-    ];
-    all.into_iter()
-        .find(|profile| profile.policy().name == name)
+pub(crate) fn built_in(
+    name: &str,
+    settings: &Settings,
+) -> Result<Option<Box<dyn Profile>>, ProfileError> {
+    let profile: Box<dyn Profile> = match name {
+        "native" => Box::new(Native),
+        "sprint" => match &settings.lock_file_name {
+            Some(file) => Box::new(Sprint::new(file).map_err(|why| {
+                ProfileError::Setting(format!("the lock file name {file:?} {why}"))
+            })?),
+            None => Box::new(Sprint::default()),
+        },
+        "resume" => Box::new(Resume),
+        "session" => match settings.stale_after_ms {
+            Some(limit_ms) => Box::new(Session::stale_after_ms(limit_ms)),
+            None => Box::new(Session::default()),
+        },
+        "fleet" => Box::new(Fleet),
+        _ => return Ok(None),
+    };
+    for (given, format, what) in [
+        (
+            settings.lock_file_name.is_some(),
+            "sprint",
+            "a lock file's name",
+        ),
+        (settings.stale_after_ms.is_some(), "session", "an age"),
+    ] {
+        if given && profile.format() != format {
+            return Err(ProfileError::Setting(format!(
+                "{what} can be set for locks in the format of {format}, and these are in the format \
+                 of {}",
+                profile.format()
+            )));
+        }
+    }
+    Ok(Some(profile))
 }
 
 /// One system's rules and format.
 pub trait Profile: Debug + Send + Sync {
     /// The row by which locks are judged and decided.
     fn policy(&self) -> Policy;
+
+    /// The built-in profile whose format and words these are.
+    fn format(&self) -> &'static str {
+        self.policy().name
+    }
 
     /// The folder of the locks below the place that the caller names.
     fn folder(&self, place: &Path) -> PathBuf {

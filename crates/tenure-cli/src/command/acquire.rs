@@ -11,26 +11,27 @@ use tenure::core::{Holder, Kind, Patience, Request};
 use tenure::process::{Chosen, choose_owner};
 use tenure::store::Store;
 
-pub(super) fn acquire(args: &AcquireArgs) -> Exit {
+pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
     let claiming = &args.claiming;
     let conflict = claiming.patience.conflict_exit_code;
     let surface = request::surface(&args.common, "acquire", conflict);
     finish(surface, |surface| {
-        let name = request::name(&args.name)?;
-        let request_id = request::request_id_or_new(claiming.request_id.as_deref())?;
-        surface.set_request_id(request_id.as_str());
+        request::name(args.name.as_deref())?;
         let session = Session::waiting(&args.common, collect_signals()?)?;
+        let name = session.name(args.name.as_deref())?;
+        let request_id = session.face.request_id(claiming.request_id.as_deref())?;
+        surface.set_request_id(request_id.as_str());
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ttl_ms = request::ttl(claiming, &defaults)?;
         let owner = owner(&args.owner)?;
         session.refuse_nesting(&name)?;
-        let request = Request {
+        let mut request = Request {
             holder: Holder {
                 facts: Vec::new(),
                 request_id,
-                actor: session.identity.actor.clone(),
+                actor: session.actor(claiming),
                 process: owner.as_ref().map(|owner| owner.process),
                 command: None,
                 host: session.identity.host.clone(),
@@ -45,6 +46,7 @@ pub(super) fn acquire(args: &AcquireArgs) -> Exit {
             force: request::force(claiming),
             patience: Patience::Default,
         };
+        session.face.complete(claiming, &mut request.holder)?;
         let acquired = session.acquire(surface, &name, &request, wait)?;
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();
@@ -64,25 +66,23 @@ pub(super) fn acquire(args: &AcquireArgs) -> Exit {
             },
             claim.holder.request_id
         );
-        Ok((
-            text,
-            json!({
-                "name": name.as_str(),
-                "status": "acquired",
-                "already_held": acquired.already,
-                "request_id": claim.holder.request_id.as_str(),
-                "token": token,
-                "owner_pid": claim.holder.process.map(|process| process.pid),
-                "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
-                "ttl_ms": claim.lease.ttl_ms,
-                "lock_file": session.store.place(&name),
-            }),
-        ))
+        let data = json!({
+            "name": name.as_str(),
+            "status": "acquired",
+            "already_held": acquired.already,
+            "request_id": claim.holder.request_id.as_str(),
+            "token": token,
+            "owner_pid": claim.holder.process.map(|process| process.pid),
+            "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
+            "ttl_ms": claim.lease.ttl_ms,
+            "lock_file": session.store.place(&name),
+        });
+        Ok((session.face.acquired_text(&name, claim, text, &data), data))
     })
 }
 
 /// Whose life the lock follows; `None` for nobody's.
-fn owner(word: &str) -> Result<Option<Chosen>, Failure> {
+pub(crate) fn owner(word: &str) -> Result<Option<Chosen>, Failure> {
     match word {
         "none" => Ok(None),
         "auto" => Ok(Some(choose_owner(None)?)),

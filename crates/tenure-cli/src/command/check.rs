@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tenure::core::Reason;
 use tenure::store::Store;
 
-pub(super) fn check(args: &CheckArgs) -> Exit {
+pub(crate) fn check(args: &CheckArgs) -> Exit {
     let surface = request::surface(&args.common, "check", None);
     finish(surface, |surface| {
         let id = shown(args.request_id.as_deref())?;
@@ -25,13 +25,14 @@ pub(super) fn check(args: &CheckArgs) -> Exit {
                 Some(view) => Err(answer_of(view, answer.0)),
             };
         };
-        let name = request::name(name)?;
+        request::name(Some(name))?;
         let session = Session::open(&args.common)?;
+        let name = session.name(Some(name))?;
         let view = session.view(&name, id.as_deref())?;
+        let text = session.face.checked_text(&view);
         if view.mine || view.available {
-            return Ok((view.text(), view.json()));
+            return Ok((text, view.json()));
         }
-        let text = view.text();
         Err(answer_of(view, text))
     })
 }
@@ -55,7 +56,7 @@ fn refusal(view: LockView) -> Failure {
     view.into_failure(reason, None, retry_after_ms)
 }
 
-pub(super) fn list(args: &ListArgs) -> Exit {
+pub(crate) fn list(args: &ListArgs) -> Exit {
     let surface = request::surface(&args.common, "list", None);
     finish(surface, |surface| {
         let session = Session::open(&args.common)?;

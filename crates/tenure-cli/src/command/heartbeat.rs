@@ -14,10 +14,11 @@ use tenure::store::{RenewedOwned, Store};
 pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
     let surface = request::surface(&args.common, "heartbeat", None);
     finish(surface, |surface| {
-        let name = request::name(&args.name)?;
+        let name = request::name(args.name.as_deref())?;
         let id = shown(args.request_id.as_deref())?;
         surface.set_request_id(id.as_deref().unwrap_or_default());
         let session = Session::open(&args.common)?;
+        let name = session.name(Some(name.as_str()))?;
         let inherited = session.inherited(&name);
         let renewed = session.store.renew_owned(
             &name,
@@ -38,23 +39,23 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                     Some(cancel) => format!("; request {} asks for the lock", cancel.by),
                     None => String::new(),
                 };
-                Ok((
-                    format!(
-                        "renewed {name}, token {}, ttl {}{asked}",
-                        claim.token.unwrap_or_default(),
-                        age(claim.lease.ttl_ms)
-                    ),
-                    json!({
-                        "name": name.as_str(),
-                        "status": "renewed",
-                        "lost": false,
-                        "request_id": request_id,
-                        "token": claim.token,
-                        "ttl_ms": claim.lease.ttl_ms,
-                        "cancel_requested": cancel.is_some(),
-                        "cancel_requested_by": cancel.map(|cancel| cancel.by),
-                    }),
-                ))
+                let text = format!(
+                    "renewed {name}, token {}, ttl {}{asked}",
+                    claim.token.unwrap_or_default(),
+                    age(claim.lease.ttl_ms)
+                );
+                let data = json!({
+                    "name": name.as_str(),
+                    "status": "renewed",
+                    "lost": false,
+                    "request_id": request_id,
+                    "token": claim.token,
+                    "ttl_ms": claim.lease.ttl_ms,
+                    "cancel_requested": cancel.is_some(),
+                    "cancel_requested_by": cancel.map(|cancel| cancel.by),
+                });
+                let text = session.face.renewed_text(&name, &claim, text, &data);
+                Ok((text, data))
             }
             RenewedOwned::NotOwner { .. } => {
                 let view = session.view(&name, id.as_deref())?;

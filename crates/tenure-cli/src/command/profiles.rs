@@ -18,7 +18,7 @@ pub(super) fn profiles(args: &ProfilesArgs) -> Exit {
         };
         let mut views = Vec::with_capacity(names.len());
         for name in names {
-            let policy = profile::by_name(name, &config)?.policy();
+            let policy = profile::by_name(name, &profile::Settings::default(), &config)?.policy();
             let row = config.profiles.get(name);
             views.push(ProfileView::of(&policy, row.map(RowConfig::like)));
         }

@@ -9,57 +9,79 @@ use crate::render::lock::age;
 use crate::request;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
-use tenure::core::{Kind, LockName, Ownership, Released};
+use tenure::core::{AbsentRelease, Kind, LockName, Ownership, Policy, Released};
 use tenure::store::Store;
 
-pub(super) fn release(args: &ReleaseArgs) -> Exit {
+pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     let surface = request::surface(&args.common, "release", None);
     finish(surface, |surface| {
-        let name = request::name(&args.name)?;
+        let name = request::name(args.name.as_deref())?;
         let id = shown(args.request_id.as_deref())?;
         surface.set_request_id(id.as_deref().unwrap_or_default());
         let session = Session::open(&args.common)?;
+        let name = session.name(Some(name.as_str()))?;
         // A supervised run is released by its own supervisor, after its work has ended. Taking
         // the lock away from under it would let the next one in while it still works.
         let released = session.store.release_owned(
             &name,
             &|claim| {
-                if claim.kind == Kind::Detached && session.is_mine(claim, id.as_deref(), &[]) {
+                if claim.kind.is_detached() && session.is_mine(claim, id.as_deref(), &[]) {
                     Ownership::Shown
                 } else {
                     Ownership::Missing
                 }
             },
             &session.clock.now(),
-        )?;
+        );
+        let released = released.map_err(|error| session.store_failed(&name, error))?;
         match released {
-            Released::Done { claim, held_ms, .. } => {
+            Released::Done {
+                claim,
+                held_ms,
+                by_other,
+            } => {
+                if by_other {
+                    surface.warn(format!(
+                        "{name} was held by request {}, not by the caller; released all the same",
+                        claim.holder.request_id
+                    ));
+                }
+                session.face.on_released(surface, &name);
                 let request_id = claim.holder.request_id.as_str();
                 surface.set_request_id(request_id);
-                Ok((
-                    format!("released {name} after {}", age(held_ms)),
-                    json!({
-                        "name": name.as_str(),
-                        "status": "released",
-                        "request_id": request_id,
-                        "token": claim.token,
-                        "held_ms": held_ms,
-                    }),
-                ))
+                let text = format!("released {name} after {}", age(held_ms));
+                let data = json!({
+                    "name": name.as_str(),
+                    "status": "released",
+                    "request_id": request_id,
+                    "token": claim.token,
+                    "held_ms": held_ms,
+                });
+                Ok((session.face.released_text(&name, text, &data), data))
             }
-            Released::Absent => Ok(absent(surface, &name)),
+            Released::Absent => Ok(absent(surface, session.store.policy(), &name)),
             Released::Unreadable => {
-                surface.warn(format!("{name}: what stood there could not be read; it was removed"));
+                surface.warn(format!(
+                    "{name}: what stood there could not be read; it was removed"
+                ));
                 Ok((
                     format!("released {name}"),
                     json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
                 ))
             }
-            Released::NotOwner { claim } | Released::Ignored { claim } => {
+            Released::Ignored { claim } => {
+                let text = session.face.ignored_text(&name, &claim);
+                surface.inform(&text);
+                Ok((
+                    String::new(),
+                    json!({ "name": name.as_str(), "status": "ignored", "held_ms": null }),
+                ))
+            }
+            Released::NotOwner { claim } => {
                 let view = session.view(&name, id.as_deref())?;
                 // What a dead holder left behind is held by nobody.
                 if view.available {
-                    return Ok(absent(surface, &name));
+                    return Ok(absent(surface, session.store.policy(), &name));
                 }
                 let next = if claim.kind == Kind::Kernel {
                     format!(
@@ -86,8 +108,10 @@ pub(super) fn release(args: &ReleaseArgs) -> Exit {
     })
 }
 
-fn absent(surface: &mut Surface, name: &LockName) -> (String, Value) {
-    surface.warn(format!("{name} is not held; nothing to release"));
+fn absent(surface: &mut Surface, policy: &Policy, name: &LockName) -> (String, Value) {
+    if policy.absent_release == AbsentRelease::SuccessWithWarning {
+        surface.warn(format!("{name} is not held; nothing to release"));
+    }
     (
         String::new(),
         json!({ "name": name.as_str(), "status": "released", "held_ms": null }),

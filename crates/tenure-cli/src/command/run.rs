@@ -20,7 +20,7 @@ use tenure::core::{Claim, Holder, Kind, Left, LockName, Patience, Request};
 use tenure::store::Store;
 use tenure::store::file::Seat;
 
-pub(super) fn run(args: &RunArgs) -> Exit {
+pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
     let mut surface = request::surface(&args.common, "run", conflict);
     match hold_and_run(args, &mut surface) {
@@ -31,12 +31,13 @@ pub(super) fn run(args: &RunArgs) -> Exit {
 
 fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> {
     let claiming = &args.claiming;
-    let name = request::name(&args.name)?;
-    let request_id = request::request_id_or_new(claiming.request_id.as_deref())?;
-    surface.set_request_id(request_id.as_str());
+    request::name(args.name.as_deref())?;
     let grace = request::duration("--grace", &args.grace)?;
     let signals = collect_signals()?;
     let session = Session::waiting(&args.common, signals)?;
+    let name = session.name(args.name.as_deref())?;
+    let request_id = session.face.request_id(claiming.request_id.as_deref())?;
+    surface.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
     let defaults = session.place.defaults(&name);
     let wait = request::wait(&claiming.patience, &defaults, &policy)?;
@@ -44,11 +45,11 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let program = find_program(&args.command)?;
     session.refuse_nesting(&name)?;
 
-    let request = Request {
+    let mut request = Request {
         holder: Holder {
             facts: Vec::new(),
             request_id,
-            actor: session.identity.actor.clone(),
+            actor: session.actor(claiming),
             process: Some(session.identity.process),
             command: None,
             host: session.identity.host.clone(),
@@ -59,6 +60,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         force: request::force(claiming),
         patience: Patience::Default,
     };
+    session.face.complete(claiming, &mut request.holder)?;
     let acquired = session.acquire(surface, &name, &request, wait)?;
     let Some(seat) = acquired.seat else {
         return Err(Failure::new(
@@ -94,7 +96,8 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
 fn release(session: &Session, seat: &Seat, surface: &mut Surface) {
     match signals::unstopped(|| session.store.leave(seat, &session.clock.now())) {
-        Ok(Left::Released { .. } | Left::Withdrawn) => {}
+        Ok(Left::Released { .. }) => session.face.on_released(surface, seat.name()),
+        Ok(Left::Withdrawn) => {}
         Ok(Left::Absent) => surface.warn(format!(
             "{}: the lock was not ours any more when it was released",
             seat.name()

@@ -19,8 +19,9 @@ const NAP: Duration = Duration::from_secs(10);
 pub(super) fn wait(args: &WaitArgs) -> Exit {
     let surface = request::surface(&args.common, "wait", args.patience.conflict_exit_code);
     finish(surface, |surface| {
-        let name = request::name(&args.name)?;
+        let name = request::name(args.name.as_deref())?;
         let session = Session::waiting(&args.common, collect_signals()?)?;
+        let name = session.name(Some(name.as_str()))?;
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
         let limit = request::wait(&args.patience, &defaults, &policy)?;

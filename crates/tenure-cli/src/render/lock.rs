@@ -56,6 +56,18 @@ pub(crate) struct HolderView {
     pub(crate) last_heartbeat: String,
     pub(crate) ttl_ms: u64,
     pub(crate) cancel_requested: bool,
+    /// When it began, in milliseconds since the epoch.
+    #[serde(skip)]
+    pub(crate) since_ms: u64,
+    /// The last renewal, likewise.
+    #[serde(skip)]
+    pub(crate) renewed_ms: u64,
+    /// How long there has been none.
+    #[serde(skip)]
+    pub(crate) silent_ms: u64,
+    /// What the profile's record says beyond this.
+    #[serde(skip)]
+    pub(crate) facts: Vec<(String, String)>,
 }
 
 /// Who waits.
@@ -290,6 +302,12 @@ impl LockView {
 }
 
 impl HolderView {
+    /// A fact by the name of its key.
+    pub(crate) fn fact(&self, key: &str) -> Option<&str> {
+        let found = self.facts.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// Who and where.
     pub(crate) fn who(&self) -> String {
         process(self.pid, &self.request_id, &self.actor, &self.host)
@@ -355,6 +373,10 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
         last_heartbeat: timestamp(claim.lease.renewed.wall_ms),
         ttl_ms: claim.lease.ttl_ms,
         cancel_requested: entry.is_cancelled(claim.ticket),
+        since_ms: since.wall_ms,
+        renewed_ms: claim.lease.renewed.wall_ms,
+        silent_ms: claim.lease.silent_ms(boot, now),
+        facts: claim.holder.facts.clone(),
     }
 }
 
@@ -378,6 +400,17 @@ pub(crate) fn timestamp(wall_ms: u64) -> String {
         .ok()
         .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
         .map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
+}
+
+/// `YYYY-MM-DD HH:MM:SS UTC`.
+pub(crate) fn utc(wall_ms: u64) -> String {
+    i64::try_from(wall_ms / 1_000)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .map_or_else(
+            || "an unknown time".to_owned(),
+            |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        )
 }
 
 fn stale_reason(reason: StaleReason) -> &'static str {

@@ -4,7 +4,7 @@
 //! its words are read, and rows that contradict themselves are refused. What the answers on the
 //! axes lead to is decided where it is decided for every profile: in the core.
 
-use super::{Profile, Record, built_in};
+use super::{Place, Profile, Record, Settings, built_in};
 use crate::duration::{self, DurationError};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -62,6 +62,9 @@ pub enum RowError {
     /// Its name is that of a built-in profile.
     #[error("this name is a built-in profile's; choose another and write `like` for its row")]
     NameTaken,
+    /// A setting of the call cannot be used with it.
+    #[error("{0}")]
+    Setting(String),
     /// A key has a value that it does not know.
     #[error("{key} = {given:?}: write {expected}")]
     Value {
@@ -219,7 +222,7 @@ impl RowConfig {
     /// - [`RowError`] says what is wrong with the name or the row.
     pub fn policy(&self, name: &str) -> Result<Policy, RowError> {
         check_name(name)?;
-        self.apply(self.base()?.policy())
+        self.apply(self.base(&Settings::default())?.policy())
     }
 
     /// The name of the profile that it begins as.
@@ -227,12 +230,16 @@ impl RowConfig {
         self.like.as_deref().unwrap_or(Policy::NATIVE.name)
     }
 
-    fn base(&self) -> Result<Box<dyn Profile>, RowError> {
-        built_in(self.like()).ok_or_else(|| RowError::Value {
-            key: "like",
-            given: self.like().to_owned(),
-            expected: one_of(Policy::ALL.map(|policy| policy.name)),
-        })
+    fn base(&self, settings: &Settings) -> Result<Box<dyn Profile>, RowError> {
+        match built_in(self.like(), settings) {
+            Ok(Some(profile)) => Ok(profile),
+            Ok(None) => Err(RowError::Value {
+                key: "like",
+                given: self.like().to_owned(),
+                expected: one_of(Policy::ALL.map(|policy| policy.name)),
+            }),
+            Err(error) => Err(RowError::Setting(error.to_string())),
+        }
     }
 
     /// What the row makes of another one.
@@ -408,14 +415,14 @@ impl Custom {
     ///
     /// # Errors
     /// - [`RowError`] says what is wrong with the name or the row.
-    pub fn new(name: &str, row: &RowConfig) -> Result<Self, RowError> {
+    pub fn new(name: &str, row: &RowConfig, settings: &Settings) -> Result<Self, RowError> {
         let policy = row.policy(name)?;
         // A policy is data that is copied freely and mostly constant, so its name is a `'static`
         // one. An own profile's is kept for as long as the program lives: 32 bytes at most, once
         // for each profile that is made, which is one in a run of the binary.
         let name: &'static str = Box::leak(name.into());
         Ok(Self {
-            base: row.base()?,
+            base: row.base(settings)?,
             policy: Policy { name, ..policy },
         })
     }
@@ -426,8 +433,20 @@ impl Profile for Custom {
         self.policy
     }
 
+    fn format(&self) -> &'static str {
+        self.base.format()
+    }
+
     fn folder(&self, place: &Path) -> PathBuf {
         self.base.folder(place)
+    }
+
+    fn place(&self) -> Place {
+        self.base.place()
+    }
+
+    fn temporary(&self, name: &LockName) -> Option<String> {
+        self.base.temporary(name)
     }
 
     fn check_name(&self, name: &LockName) -> Result<(), String> {

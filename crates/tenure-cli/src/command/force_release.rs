@@ -1,0 +1,89 @@
+//! `force-release`: removes somebody else's hold, where the profile lets force do that. For an
+//! operator who wants a lock gone and not for himself.
+
+use super::{Session, finish};
+use crate::args::ForceReleaseArgs;
+use crate::exit::Exit;
+use crate::render::lock::{LockView, age};
+use crate::request;
+use serde_json::json;
+use tenure::clock::Clock;
+use tenure::core::{Entry, Force, Forced, Reason, Standing};
+use tenure::store::Store;
+
+pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
+    let surface = request::surface(&args.common, "force-release", None);
+    finish(surface, |surface| {
+        request::name(args.name.as_deref())?;
+        let session = Session::open(&args.common)?;
+        let name = session.name(args.name.as_deref())?;
+        let force = if args.yes {
+            Force::Confirmed
+        } else {
+            Force::Asked
+        };
+        let now = session.clock.now();
+        let forced = session
+            .store
+            .force_release(&name, force, &now)
+            .map_err(|error| session.store_failed(&name, error))?;
+        match forced.released {
+            Forced::Done {
+                claim,
+                standing,
+                held_ms,
+            } => {
+                let whose = claim.as_ref().map_or_else(
+                    || "an unreadable record".to_owned(),
+                    |claim| format!("request {}", claim.holder.request_id),
+                );
+                if matches!(standing, Standing::Held(_)) {
+                    surface.warn(format!(
+                        "{name}: ended the live hold of {whose}; it may be at work until it notices"
+                    ));
+                }
+                let text = format!("removed the lock {name} of {whose} after {}", age(held_ms));
+                let data = json!({
+                    "name": name.as_str(),
+                    "status": "released",
+                    "request_id": claim.as_ref().map(|claim| claim.holder.request_id.as_str()),
+                    "token": claim.as_ref().and_then(|claim| claim.token),
+                    "held_ms": held_ms,
+                    "was_live": matches!(standing, Standing::Held(_)),
+                });
+                Ok((session.face.released_text(&name, text, &data), data))
+            }
+            Forced::Absent => {
+                surface.warn(format!("{name} is not held; nothing to remove"));
+                Ok((
+                    String::new(),
+                    json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
+                ))
+            }
+            Forced::Refused(refusal) => {
+                let entry = match session.reading(&name)?.content {
+                    tenure::store::Content::Whole { entry, .. } => entry,
+                    tenure::store::Content::Unreadable { .. } => Entry::default(),
+                };
+                let view = LockView::refused(
+                    &name,
+                    session.store.place(&name),
+                    &refusal,
+                    &entry,
+                    session.store.policy(),
+                    &now,
+                );
+                let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
+                let failure = view
+                    .clone()
+                    .into_failure(refusal.reason, None, retry_after_ms);
+                let failure = session.face.refused(failure, &view, refusal.reason);
+                Err(if refusal.reason == Reason::NeedsConfirmation {
+                    failure.with_text(format!("{}; confirm with --yes", view.text()))
+                } else {
+                    failure
+                })
+            }
+        }
+    })
+}

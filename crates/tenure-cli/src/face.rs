@@ -1,0 +1,186 @@
+//! How a profile speaks: the words and documents that its users and their scripts know, where
+//! these differ from the product's own. One file per profile; what a lock *is* and who may have it
+//! is never decided here.
+
+mod fleet;
+mod native;
+mod resume;
+mod session;
+mod sprint;
+
+use crate::args::{
+    AcquireArgs, CheckArgs, Claiming, Common, ForceReleaseArgs, ListArgs, ReleaseArgs, RunArgs,
+};
+use crate::command;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::Surface;
+use crate::render::lock::LockView;
+use crate::request;
+use serde_json::Value;
+use tenure::core::{Claim, Holder, LockName, Now, Policy, Reason, RequestId, Takeover};
+use tenure::profile::{self, Settings};
+
+/// What was taken over.
+pub(crate) struct TakenOver<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) why: Takeover,
+    /// The claim that stood there; `None` where it could not be read.
+    pub(crate) previous: Option<&'a Claim>,
+    pub(crate) now: &'a Now,
+}
+
+/// The surface of one profile. What is not overridden is the product's own way.
+pub(crate) trait Face: Sync {
+    /// Answers `acquire`.
+    fn acquire(&self, args: &AcquireArgs) -> Exit {
+        command::acquire::acquire(args)
+    }
+
+    /// Answers `run`.
+    fn run(&self, args: &RunArgs) -> Exit {
+        command::run::run(args)
+    }
+
+    /// Answers `release`.
+    fn release(&self, args: &ReleaseArgs) -> Exit {
+        command::release::release(args)
+    }
+
+    /// Answers `force-release`.
+    fn force_release(&self, args: &ForceReleaseArgs) -> Exit {
+        command::force_release::force_release(args)
+    }
+
+    /// Answers `check`.
+    fn check(&self, args: &CheckArgs) -> Exit {
+        command::check::check(args)
+    }
+
+    /// Answers `list`.
+    fn list(&self, args: &ListArgs) -> Exit {
+        command::check::list(args)
+    }
+
+    /// The owner token of a new hold.
+    fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
+        request::request_id_or_new(given)
+    }
+
+    /// Puts into a holder what the profile's record wants to know beyond the usual, or says what
+    /// is missing.
+    fn complete(&self, claiming: &Claiming, holder: &mut Holder) -> Result<(), Failure> {
+        let _ = (claiming, holder);
+        Ok(())
+    }
+
+    /// Whether an id that a caller shows is a claim's own.
+    fn shows(&self, claim: &Claim, id: &str) -> bool {
+        claim.holder.request_id.as_str() == id
+    }
+
+    /// Tells that a lock was acquired, beside the answer.
+    fn on_acquired(&self, surface: &mut Surface, name: &LockName, claim: &Claim) {
+        let _ = (surface, name, claim);
+    }
+
+    /// Tells that a lock was released, beside the answer.
+    fn on_released(&self, surface: &mut Surface, name: &LockName) {
+        let _ = (surface, name);
+    }
+
+    /// The warning that a lock was taken over.
+    fn took_over(&self, taken: &TakenOver<'_>) -> String {
+        let name = taken.name;
+        let whose = match taken.previous.and_then(|claim| claim.holder.process) {
+            Some(process) => format!("PID {}", process.pid),
+            None => taken.previous.map_or_else(
+                || "an unreadable record".to_owned(),
+                |claim| format!("request {}", claim.holder.request_id),
+            ),
+        };
+        match taken.why {
+            Takeover::Stale(_) => {
+                format!("{name}: took over from {whose}, which ended without releasing")
+            }
+            Takeover::Corrupt => format!("{name}: replaced {whose}"),
+            Takeover::Active => format!(
+                "{name}: OVERRODE the live hold of {whose}; two holders may be at work until it \
+                 notices"
+            ),
+        }
+    }
+
+    /// What a person, or a script of the profile's system, reads when `acquire` succeeds; `text`
+    /// is the product's own line and `data` the envelope's.
+    fn acquired_text(&self, name: &LockName, claim: &Claim, text: String, data: &Value) -> String {
+        let _ = (name, claim, data);
+        text
+    }
+
+    /// The same when `release` succeeds.
+    fn released_text(&self, name: &LockName, text: String, data: &Value) -> String {
+        let _ = (name, data);
+        text
+    }
+
+    /// The same when `heartbeat` succeeds.
+    fn renewed_text(&self, name: &LockName, claim: &Claim, text: String, data: &Value) -> String {
+        let _ = (name, claim, data);
+        text
+    }
+
+    /// Gives a refusal the words of the profile.
+    fn refused(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let _ = (view, reason);
+        failure
+    }
+
+    /// Gives a record that cannot be read, and is in the way, the words of the profile.
+    fn unreadable(&self, failure: Failure, name: &LockName, why: &str) -> Failure {
+        let _ = (name, why);
+        failure
+    }
+
+    /// What `check` prints of a lock.
+    fn checked_text(&self, view: &LockView) -> String {
+        view.text()
+    }
+
+    /// What somebody reads whose release was taken for nothing to do, as the lock is another's.
+    fn ignored_text(&self, name: &LockName, claim: &Claim) -> String {
+        format!(
+            "{name} is held by request {} and was not released",
+            claim.holder.request_id
+        )
+    }
+}
+
+/// The face that goes with a format.
+pub(crate) fn of_format(format: &str) -> &'static dyn Face {
+    match format {
+        "sprint" => &sprint::Sprint,
+        "resume" => &resume::Resume,
+        "session" => &session::Session,
+        "fleet" => &fleet::Fleet,
+        _ => &native::Native,
+    }
+}
+
+/// The face for a call.
+pub(crate) fn of(common: &Common) -> Result<&'static dyn Face, Failure> {
+    let Some(name) = &common.profile else {
+        return Ok(&native::Native);
+    };
+    if Policy::ALL.iter().any(|policy| policy.name == name) {
+        return Ok(of_format(name));
+    }
+    let config = request::configuration(common)?;
+    let profile = profile::by_name(name, &Settings::default(), &config)?;
+    Ok(of_format(profile.format()))
+}
+
+/// An age in whole seconds, as the systems' own messages have it.
+pub(crate) fn seconds(millis: u64) -> u64 {
+    millis / 1_000
+}

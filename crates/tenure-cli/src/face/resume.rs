@@ -1,0 +1,62 @@
+//! How the resume profile speaks: the sentences that users of resume locks know.
+
+use super::{Face, TakenOver};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::lock::{LockView, utc};
+use crate::render::{Surface, clean};
+use tenure::core::{Claim, LockName, Reason, Takeover};
+
+pub(super) struct Resume;
+
+impl Face for Resume {
+    fn on_acquired(&self, surface: &mut Surface, name: &LockName, _: &Claim) {
+        surface.inform(&format!("Acquired resume lock for {name}"));
+    }
+
+    fn on_released(&self, surface: &mut Surface, name: &LockName) {
+        surface.inform(&format!("Released resume lock for {name}"));
+    }
+
+    fn took_over(&self, taken: &TakenOver<'_>) -> String {
+        let name = taken.name;
+        let pid = taken.previous.and_then(|claim| claim.holder.process);
+        let pid = pid.map_or_else(|| "unknown".to_owned(), |process| process.pid.to_string());
+        match taken.why {
+            Takeover::Stale(_) => {
+                format!("Removing stale lock for {name} (PID {pid} no longer running)")
+            }
+            Takeover::Corrupt => format!("Replacing an unreadable lock for {name}"),
+            Takeover::Active => format!(
+                "Overriding the lock for {name} held by PID {pid}; two processes may be at work \
+                 until it notices"
+            ),
+        }
+    }
+
+    fn refused(&self, mut failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let Some(holder) = view.holder.as_ref().filter(|_| reason == Reason::Held) else {
+            return failure;
+        };
+        let pid = holder
+            .pid
+            .map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+        failure.text = Some(format!(
+            "Resume already in progress for job {}\nLock held by: PID {pid} on {} (acquired {})\n\
+             Please wait for the other process to complete, or use --force to override.",
+            view.name,
+            clean(&holder.host),
+            utc(holder.since_ms),
+        ));
+        failure
+    }
+
+    fn unreadable(&self, mut failure: Failure, name: &LockName, why: &str) -> Failure {
+        failure.text = Some(format!(
+            "Failed to check lock status for {name}: {}",
+            clean(why)
+        ));
+        failure.exit = Exit::Precondition;
+        failure
+    }
+}

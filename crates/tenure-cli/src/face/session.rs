@@ -1,0 +1,95 @@
+//! How the session profile speaks: one line on stderr for whatever happens to an issue's lock.
+
+use super::{Face, TakenOver, seconds};
+use crate::args::Claiming;
+use crate::failure::Failure;
+use crate::render::lock::LockView;
+use crate::render::{Surface, clean};
+use crate::request;
+use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
+
+pub(super) struct Session;
+
+/// The key under which the format names the run.
+const RUN: &str = "runId";
+
+/// The run of a claim, as its record names it.
+fn run(claim: &Claim) -> String {
+    let named = claim.holder.fact(RUN);
+    clean(named.unwrap_or(claim.holder.request_id.as_str()))
+}
+
+impl Face for Session {
+    /// A run id is shared by all jobs of a run and by its re-runs, so it owns nothing by itself;
+    /// every hold has a token of its own beside it.
+    fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
+        if let Some(id) = given {
+            request::request_id(id)?;
+        }
+        request::request_id_or_new(None)
+    }
+
+    fn complete(&self, claiming: &Claiming, holder: &mut Holder) -> Result<(), Failure> {
+        let named = claiming.request_id.clone();
+        let by_runner = || {
+            std::env::var("GITHUB_RUN_ID")
+                .ok()
+                .filter(|id| !id.is_empty())
+        };
+        let run = match named.or_else(by_runner) {
+            Some(id) => request::request_id(&id)?.to_string(),
+            None => holder.request_id.to_string(),
+        };
+        holder.facts.push((RUN.to_owned(), run));
+        Ok(())
+    }
+
+    fn shows(&self, claim: &Claim, id: &str) -> bool {
+        claim.holder.request_id.as_str() == id || claim.holder.fact(RUN) == Some(id)
+    }
+
+    fn on_acquired(&self, surface: &mut Surface, name: &LockName, _: &Claim) {
+        surface.inform(&format!("Acquired lock for issue #{name}"));
+    }
+
+    fn on_released(&self, surface: &mut Surface, name: &LockName) {
+        surface.inform(&format!("Released lock for issue #{name}"));
+    }
+
+    fn took_over(&self, taken: &TakenOver<'_>) -> String {
+        let name = taken.name;
+        let Some(claim) = taken.previous else {
+            return format!("Cleaning corrupt lock for issue #{name}");
+        };
+        let boot = claim.holder.host.boot_id.as_deref();
+        let old = seconds(claim.lease.silent_ms(boot, taken.now));
+        match taken.why {
+            Takeover::Stale(_) | Takeover::Corrupt => format!(
+                "Cleaning stale lock for issue #{name} (run {}, {old}s old)",
+                run(claim)
+            ),
+            Takeover::Active => format!(
+                "Overriding the lock for issue #{name} of run {} ({old}s old)",
+                run(claim)
+            ),
+        }
+    }
+
+    fn refused(&self, mut failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let Some(holder) = view.holder.as_ref().filter(|_| reason == Reason::Held) else {
+            return failure;
+        };
+        let run = holder.fact(RUN).unwrap_or(&holder.request_id);
+        failure.text = Some(format!(
+            "Issue #{} is locked by run {} ({}s ago)",
+            view.name,
+            clean(run),
+            seconds(holder.age_ms)
+        ));
+        failure
+    }
+
+    fn ignored_text(&self, name: &LockName, _: &Claim) -> String {
+        format!("Lock for issue #{name} owned by different run, not releasing")
+    }
+}

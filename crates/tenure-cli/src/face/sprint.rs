@@ -1,0 +1,7 @@
+//! How the sprint profile speaks.
+
+use super::Face;
+
+pub(super) struct Sprint;
+
+impl Face for Sprint {}
