@@ -276,7 +276,8 @@ mod tests {
     #[test]
     fn every_row_has_its_profile() {
         for policy in Policy::ALL {
-            let profile = by_name(policy.name, &Config::default()).expect("a built-in profile");
+            let profile = by_name(policy.name, &Settings::default(), &Config::default())
+                .expect("a built-in profile");
             assert_eq!(profile.policy(), policy);
         }
     }
@@ -284,8 +285,8 @@ mod tests {
     #[test]
     fn an_own_profile_is_another_row_in_front_of_the_same_format() {
         let config = config("[profile.nightly]\nlike = \"fleet\"\nheld = \"30s\"\n");
-        let own = by_name("nightly", &config).expect("an own profile");
-        let base = by_name("fleet", &config).expect("a built-in profile");
+        let own = by_name("nightly", &Settings::default(), &config).expect("an own profile");
+        let base = by_name("fleet", &Settings::default(), &config).expect("a built-in profile");
         let expected = Policy {
             name: "nightly",
             held_unforced: tenure_core::HeldUnforced::WaitMs(30_000),
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn an_unknown_profile_is_answered_with_those_that_there_are() {
         let config = config("[profile.nightly]\n");
-        let error = by_name("nightli", &config).expect_err("no such profile");
+        let error = by_name("nightli", &Settings::default(), &config).expect_err("no such profile");
         assert_eq!(
             error.to_string(),
             "there is no profile \"nightli\"; it is one of native, sprint, resume, session, \
@@ -314,7 +315,7 @@ mod tests {
     #[test]
     fn a_row_that_cannot_be_used_is_no_profile() {
         let config = config("[profile.nightly]\nforce = \"maybe\"\n");
-        let error = by_name("nightly", &config).expect_err("a bad row");
+        let error = by_name("nightly", &Settings::default(), &config).expect_err("a bad row");
         let said = error.to_string();
         assert!(
             said.starts_with("[profile.\"nightly\"] force = \"maybe\""),
