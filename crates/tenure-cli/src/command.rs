@@ -217,7 +217,7 @@ fn superseded(name: &LockName, by: &str) -> Failure {
 /// Tells about what happened on the way to a grant.
 fn report_events(surface: &mut Surface, name: &LockName, events: &[Event]) {
     for event in events {
-        let Event::Stolen { why, previous } = event else {
+        let Event::Stolen { why, previous, .. } = event else {
             continue;
         };
         let whose = match previous.as_deref().and_then(|claim| claim.holder.process) {

@@ -338,7 +338,7 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
     HolderView {
         kind: match claim.kind {
             Kind::Kernel => "run",
-            Kind::Detached => "detached",
+            Kind::Detached | Kind::Foreign | Kind::Sealed => "detached",
         },
         orphaned: standing == Standing::Held(Life::Orphaned),
         pid: claim.holder.process.map(|process| process.pid),
