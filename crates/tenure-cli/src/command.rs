@@ -1,6 +1,7 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
 mod acquire;
+mod audit;
 mod check;
 mod clean;
 mod heartbeat;
@@ -36,6 +37,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::List(args) => check::list(&args),
         Verb::Wait(args) => wait::wait(&args),
         Verb::Clean(args) => clean::clean(&args),
+        Verb::Audit(args) => audit::audit(&args),
     }
 }
 

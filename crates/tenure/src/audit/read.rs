@@ -132,6 +132,11 @@ impl Entry {
         &self.fields
     }
 
+    /// The same, taken out.
+    pub fn into_fields(self) -> Map<String, Value> {
+        self.fields
+    }
+
     /// The event as one line with sorted keys, safe to be shown by a terminal; no newline.
     pub fn line(&self) -> String {
         record::render(&self.fields)
