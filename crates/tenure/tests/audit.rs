@@ -343,6 +343,35 @@ fn a_file_that_cannot_be_read_is_named_and_hides_no_other() {
     assert_eq!(events.problems().len(), 2, "{:?}", events.problems());
 }
 
+#[test]
+fn no_event_goes_to_a_file_that_was_removed_while_its_writer_waited() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    let path = scene.dir().join(FILE);
+    let other = fs::File::open(&path).unwrap();
+    let exclusive = rustix::fs::FlockOperation::LockExclusive;
+    rustix::fs::flock(&other, exclusive).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap());
+        // Seen to have the file open; removed under its hands.
+        let is_open = || {
+            let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let leads = |item: &fs::DirEntry| fs::read_link(item.path()).is_ok_and(|to| to == path);
+            open.filter(leads).count() == 2
+        };
+        while !is_open() {
+            std::thread::yield_now();
+        }
+        let gone = scene.folder.path().join("gone");
+        fs::rename(&path, &gone).unwrap();
+        drop(other);
+        writer.join().unwrap();
+        assert_eq!(fs::read_to_string(&gone).unwrap().lines().count(), 1);
+    });
+    assert_eq!(scene.tokens(), [2]);
+}
+
 /// As `logrotate` does without `copytruncate`.
 #[test]
 fn a_writer_follows_a_file_that_was_renamed_by_others() {
@@ -397,6 +426,70 @@ fn a_follower_sees_every_event_once_across_rotations_days_and_new_files() {
     let found: BTreeSet<_> = seen.into_iter().collect();
     assert_eq!(count, found.len(), "none twice");
     assert_eq!(found.last().copied(), Some(count as u64), "none missing");
+}
+
+#[test]
+fn a_follower_beside_many_writers_misses_and_repeats_nothing() {
+    const WRITERS: u64 = 4;
+    const EVENTS: u64 = 200;
+    let scene = Scene::new();
+    let mut follower = Events::open_to_follow(&scene.dir(), Filter::default())
+        .unwrap()
+        .follow();
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let one_file = scene.log(Layout::OneFile).rotating(4 << 10, 400);
+                let per_request = scene.log(Layout::PerRequest);
+                scope.spawn(move || {
+                    for number in 0..EVENTS {
+                        let number = writer * EVENTS + number;
+                        let log = if number.is_multiple_of(4) {
+                            &per_request
+                        } else {
+                            &one_file
+                        };
+                        log.append(&acquired("deploy", "req_1", TEN + number, number))
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        while !writers
+            .iter()
+            .all(std::thread::ScopedJoinHandle::is_finished)
+        {
+            seen.extend(follower.look().unwrap().iter().map(token));
+        }
+    });
+    seen.extend(follower.look().unwrap().iter().map(token));
+    let count = seen.len();
+    let found: BTreeSet<_> = seen.into_iter().collect();
+    assert_eq!(count, found.len(), "none twice");
+    assert_eq!(found.len() as u64, WRITERS * EVENTS, "none missing");
+    assert_eq!(follower.skipped(), 0, "none torn");
+    assert_eq!(follower.problems(), [] as [String; 0]);
+}
+
+#[test]
+fn a_reader_beside_a_rotation_reads_whole_files_in_order() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile).rotating(2 << 10, 400);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..600 {
+                log.append(&acquired("deploy", "req_1", TEN, number))
+                    .unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            let (entries, skipped) = scene.read(Filter::default());
+            let tokens: Vec<_> = entries.iter().map(token).collect();
+            let whole: Vec<_> = (0..tokens.len() as u64).collect();
+            assert_eq!((tokens, skipped), (whole, 0), "no gap, nothing twice");
+        }
+    });
 }
 
 #[test]
