@@ -65,6 +65,8 @@ pub(crate) enum Verb {
     Clean(CleanArgs),
     /// Show the rules of every profile, own ones too
     Profiles(ProfilesArgs),
+    /// Show what happened to locks
+    Audit(AuditArgs),
 }
 
 /// Flags that every verb takes.
@@ -100,6 +102,9 @@ pub(crate) struct Common {
     /// Read this tenure.toml instead of the nearest one
     #[arg(long, value_name = "FILE", help_heading = "Global")]
     pub(crate) config: Option<PathBuf>,
+    /// The folder of the audit [default: `audit` in the lock folder, env: TENURE_AUDIT_DIR]
+    #[arg(long, value_name = "DIR", help_heading = "Global")]
+    pub(crate) audit_dir: Option<PathBuf>,
     /// Trust the locks of a network file system
     #[arg(long, help_heading = "Global")]
     pub(crate) allow_network_fs: bool,
@@ -400,8 +405,43 @@ pub(crate) struct ProfilesArgs {
     pub(crate) common: Common,
 }
 
+/// `audit`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure audit deploy --since 1h        what happened to it in the last hour
+  tenure audit --event lock_stolen      every takeover
+  tenure audit --request-id run-42      what one run did
+  tenure audit -f --since 0s            what happens from now on
+  tenure audit -f --output json | jq .  the same for a program, one event per line
+
+Oldest first. --output json prints one document (data.events); with -f it prints the events
+themselves, one JSON object per line. Reads only: without an audit there are no events.")]
+pub(crate) struct AuditArgs {
+    /// The name of the lock; all of them if it is left out
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed or
+    /// heartbeat_failed; may be given more than once
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Vec<String>,
+    /// Not before this time: 2026-02-07T10:00:00Z, or 15m for that long ago
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Not after this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+    /// Only what was done under this id
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+    pub(crate) request_id: Option<String>,
+    /// Go on showing events as they happen
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// Global flags that take a value and may stand before the verb.
-const BEFORE_VERB: [&str; 8] = [
+const BEFORE_VERB: [&str; 9] = [
     "--dir",
     "--store",
     "--profile",
@@ -410,6 +450,7 @@ const BEFORE_VERB: [&str; 8] = [
     "--project-root",
     "--lock-file-name",
     "--stale-after",
+    "--audit-dir",
 ];
 /// Global flags without one.
 const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allow-network-fs"];
@@ -447,6 +488,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "wait" => one::<WaitArgs>("tenure wait", words).map(Verb::Wait),
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
+        "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
         _ => return None,
     })
 }
@@ -601,6 +643,12 @@ mod tests {
             "tenure clean --dry-run",
             "tenure profiles",
             "tenure profiles --profile fleet --output json",
+            "tenure audit",
+            "tenure audit x --event lock_stolen --event lock_released --since 1h --until=0s -f",
+            "tenure audit --request-id r --follow --audit-dir a --output json",
+            "tenure audit x y",
+            "tenure audit --since",
+            "tenure run x --audit-dir a -- true",
             "tenure run x",
             "tenure run x true",
             "tenure run -- true",
@@ -630,8 +678,12 @@ mod tests {
 
     #[test]
     fn global_flags_stand_before_or_after_the_verb() {
-        let before = parse_quick(&words("tenure --dir d --output=json -q run x -- true"));
-        let after = parse_quick(&words("tenure run x --dir d --output=json -q -- true"));
+        let before = parse_quick(&words(
+            "tenure --dir d --audit-dir a --output=json -q run x -- true",
+        ));
+        let after = parse_quick(&words(
+            "tenure run x --dir d --audit-dir a --output=json -q -- true",
+        ));
         let (Some(Ok(before)), Some(Ok(after))) = (before, after) else {
             panic!("both are good calls");
         };

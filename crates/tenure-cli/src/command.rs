@@ -1,6 +1,7 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
 pub(crate) mod acquire;
+mod audit;
 pub(crate) mod check;
 mod clean;
 pub(crate) mod force_release;
@@ -42,6 +43,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Wait(args) => Ok(wait::wait(&args)),
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
+        Verb::Audit(args) => Ok(audit::audit(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::render::{self, Output};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use tenure::audit::AuditError;
 use tenure::config::ConfigError;
 use tenure::process::OwnerError;
 use tenure::profile::ProfileError;
@@ -158,6 +159,21 @@ impl From<StoreError> for Failure {
             failure.context = object(json!({ "lock_file": place }));
         }
         failure
+    }
+}
+
+impl From<AuditError> for Failure {
+    fn from(error: AuditError) -> Self {
+        let (exit, code) = match &error {
+            AuditError::Io { source, .. }
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                (Exit::Permission, "PERMISSION_DENIED")
+            }
+            AuditError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
+            _ => (Exit::StoreUnavailable, "AUDIT_UNAVAILABLE"),
+        };
+        Self::new(exit, code, error.to_string())
     }
 }
 

@@ -4,6 +4,7 @@
 //! stderr. A reader that has closed its end is no error. Whatever came from a record is cleaned of
 //! control characters before a person sees it.
 
+pub(crate) mod audit;
 pub(crate) mod lock;
 pub(crate) mod profile;
 pub(crate) mod waiting;
@@ -232,11 +233,15 @@ impl Surface {
 
 /// One line on stdout. A closed reader is silent.
 fn print_out(text: &str) {
+    print_lines(&format!("{text}\n"));
+}
+
+/// Whole lines on stdout, at once. `false` if the reader has gone, and nothing more need be said.
+pub(crate) fn print_lines(lines: &str) -> bool {
     let mut out = std::io::stdout().lock();
-    let _ = out
-        .write_all(text.as_bytes())
-        .and_then(|()| out.write_all(b"\n"))
-        .and_then(|()| out.flush());
+    out.write_all(lines.as_bytes())
+        .and_then(|()| out.flush())
+        .is_ok()
 }
 
 /// One message on stderr, in a single write so that lines of many callers do not mix.

@@ -123,6 +123,45 @@ fn profile(common: &Common) -> Result<Box<dyn Profile>, Failure> {
     Ok(profile::by_name(name, &settings, &config)?)
 }
 
+/// The folder of the audit: what was typed, else the environment, else the project, else beside
+/// the locks. Whether there is one is not looked at.
+pub(crate) fn audit_folder(common: &Common, place: &Place) -> Result<PathBuf, Failure> {
+    let told = || {
+        std::env::var_os("TENURE_AUDIT_DIR")
+            .filter(|dir| !dir.is_empty())
+            .map(PathBuf::from)
+    };
+    let folder = common
+        .audit_dir
+        .clone()
+        .or_else(told)
+        .or_else(|| place.config.audit_dir.clone())
+        .unwrap_or_else(|| place.folder.join("audit"));
+    if folder.as_os_str().is_empty() {
+        return Err(Failure::bad_arguments(
+            "--audit-dir: the folder's name is empty",
+        ));
+    }
+    absolute(&folder)
+}
+
+/// An instant, in milliseconds since the Unix epoch: RFC 3339, or a duration, which means so long
+/// before `now_ms`.
+pub(crate) fn moment(source: &str, text: &str, now_ms: u64) -> Result<u64, Failure> {
+    if let Ok(at) = text.trim().parse::<jiff::Timestamp>() {
+        // Before 1970 there were no locks.
+        return Ok(u64::try_from(at.as_millisecond()).unwrap_or(0));
+    }
+    let ago = duration(source, text).map_err(|_| {
+        Failure::bad_arguments(format!(
+            "{source} {text:?} is neither a time with its zone (2026-02-07T10:00:00Z) nor a \
+             duration of up to a year (15m, which means that long ago)"
+        ))
+    })?;
+    let ago_ms = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+    Ok(now_ms.saturating_sub(ago_ms))
+}
+
 /// Tells a command which configuration its run has read.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 
@@ -353,6 +392,25 @@ pub(crate) fn surface(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_times_or_durations_ago() {
+        let now = 1_770_458_400_000;
+        for (text, millis) in [
+            ("2026-02-07T10:00:00Z", now),
+            ("2026-02-07T11:00:00.007+01:00", now + 7),
+            ("1960-01-01T00:00:00Z", 0),
+            ("15m", now - 900_000),
+            ("0s", now),
+            ("90", now - 90_000),
+        ] {
+            let parsed = moment("--since", text, now).ok();
+            assert_eq!(parsed, Some(millis), "{text}");
+        }
+        for text in ["", "yesterday", "2026-02-07T10:00:00", "-5m", "forever"] {
+            assert!(moment("--since", text, now).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn generated_ids_are_valid_and_differ() {

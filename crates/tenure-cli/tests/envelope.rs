@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 
-const VERBS: [&str; 9] = [
+const VERBS: [&str; 10] = [
     "run",
     "acquire",
     "release",
@@ -27,6 +27,7 @@ const VERBS: [&str; 9] = [
     "wait",
     "clean",
     "profiles",
+    "audit",
 ];
 
 fn folder() -> PathBuf {
@@ -231,6 +232,8 @@ fn success_of_every_verb() {
         profiles["data"]["profiles"][0]["name"], "native",
         "{profiles}"
     );
+    let audit = document(&scene, &["audit", "x"], 0);
+    assert_eq!(audit["data"], serde_json::json!({ "events": [] }));
     let waited = document(&scene, &["wait", "x"], 0);
     assert_eq!(waited["data"]["standing"], "free", "{waited}");
 
@@ -532,6 +535,36 @@ fn other_refusals() {
 }
 
 #[test]
+fn every_event_of_the_audit() {
+    use tenure::audit::{AuditLog, Ending, Layout, Occasion, Record};
+    use tenure::core::{LockName, RequestId, Takeover};
+    let scene = Scene::new();
+    let (lock, id) = (LockName::new("x").unwrap(), RequestId::new("r").unwrap());
+    let occasion = Occasion {
+        lock: &lock,
+        request_id: &id,
+        at_ms: 0,
+    };
+    let second = std::time::Duration::from_millis(1_500);
+    let failure = Ending::Failure { step: "command" };
+    let log = AuditLog::new(scene.locks().join("audit"), Layout::OneFile);
+    for record in [
+        Record::lock_acquired(occasion, "/l".as_ref(), second, 1),
+        Record::of_steal(occasion, Takeover::Corrupt, None, b"{", true),
+        Record::lock_released(occasion, second, failure, true),
+        Record::lock_release_failed(occasion, "/l".as_ref(), "EACCES: permission denied"),
+        Record::heartbeat_failed(occasion, 3, "EIO: input/output error"),
+    ] {
+        log.append(&record).unwrap();
+    }
+    let audit = document(&scene, &["audit"], 0);
+    assert_eq!(audit["data"]["events"].as_array().map(Vec::len), Some(5));
+    let dir = scene.write("file", "");
+    let refused = document(&scene, &["audit", "--audit-dir", dir.to_str().unwrap()], 7);
+    has_code(&refused, "UNSAFE_PLACE");
+}
+
+#[test]
 fn places_and_commands_that_cannot_be_used() {
     let scene = Scene::new();
     let file = scene.write("file", "");
@@ -594,6 +627,7 @@ fn bad_arguments_are_answered_with_one_document() {
         &["clean", "--nonsense"],
         &["profiles", "x"],
         &["profiles", "--profile", "nightly"],
+        &["audit", "--event", "lock_dreamt"],
     ] {
         let verb = words[0];
         let before = scene.run(["--output", "json"].iter().chain(words));

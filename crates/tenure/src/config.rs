@@ -25,6 +25,8 @@ pub struct Config {
     pub file: PathBuf,
     /// The lock folder; relative paths begin at the file's own folder.
     pub dir: Option<PathBuf>,
+    /// The folder of the audit; relative paths begin at the file's own folder.
+    pub audit_dir: Option<PathBuf>,
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
     #[serde(default, rename = "lock")]
     pub locks: BTreeMap<String, LockDefaults>,
@@ -110,8 +112,10 @@ impl Config {
             })?;
         }
         path.clone_into(&mut config.file);
-        if let (Some(dir), Some(folder)) = (config.dir.take(), path.parent()) {
-            config.dir = Some(folder.join(dir));
+        for dir in [&mut config.dir, &mut config.audit_dir] {
+            if let (Some(dir), Some(folder)) = (dir, path.parent()) {
+                *dir = folder.join(&*dir);
+            }
         }
         Ok(config)
     }
@@ -257,8 +261,13 @@ mod tests {
         let top = tempfile::tempdir().expect("a folder");
         let deep = top.path().join("a/b");
         std::fs::create_dir_all(&deep).expect("folders");
-        std::fs::write(top.path().join(FILE), "dir = \"locks\"").expect("a file");
+        std::fs::write(
+            top.path().join(FILE),
+            "dir = \"locks\"\naudit_dir = \"log\"",
+        )
+        .expect("a file");
         let config = Config::nearest(&deep).expect("a search").expect("found");
         assert_eq!(config.dir, Some(top.path().join("locks")));
+        assert_eq!(config.audit_dir, Some(top.path().join("log")));
     }
 }

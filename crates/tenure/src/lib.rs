@@ -16,6 +16,7 @@
 //!
 //! The binary `tenure` is a thin user of this crate.
 
+pub mod audit;
 pub mod clock;
 pub mod config;
 pub mod duration;

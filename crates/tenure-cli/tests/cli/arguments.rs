@@ -244,6 +244,13 @@ fn calls_that_make_no_sense_are_refused_with_one_sentence() {
         &["list", "x"],
         &["check", "x", "y"],
         &["clean", "--nonsense"],
+        &["audit", "x", "y"],
+        &["audit", "a/b"],
+        &["audit", "--event", "lock_dreamt"],
+        &["audit", "--since", "yesterday"],
+        &["audit", "--until", "2026-02-07"],
+        &["audit", "--request-id", "a/b"],
+        &["audit", "--audit-dir", ""],
         &["--nonsense", "list"],
     ] {
         refused(&scene, words);
@@ -305,6 +312,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "wait",
         "clean",
         "profiles",
+        "audit",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

@@ -10,6 +10,7 @@
 mod support;
 
 mod arguments;
+mod audit;
 mod configuration;
 mod detached;
 mod environment;

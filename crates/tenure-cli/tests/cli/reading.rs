@@ -53,6 +53,8 @@ fn looking_at_what_nobody_uses_creates_nothing() {
         &["wait", "x"],
         &["clean"],
         &["clean", "--dry-run"],
+        &["audit"],
+        &["audit", "x"],
         &["release", "x"],
     ] {
         let _ = scene.run(words).expect(0, &format!("{words:?}"));

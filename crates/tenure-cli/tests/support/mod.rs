@@ -336,6 +336,11 @@ impl Started {
         self.child().stdin.take().expect("a piped stdin")
     }
 
+    /// Its stdout, to be read by somebody else.
+    pub(crate) fn take_stdout(&mut self) -> ChildStdout {
+        self.child().stdout.take().expect("a piped stdout")
+    }
+
     /// Its stdout, to be read while it runs.
     pub(crate) fn stdout(&mut self) -> &mut ChildStdout {
         self.child().stdout.as_mut().expect("a piped stdout")

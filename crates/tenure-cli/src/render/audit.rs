@@ -1,0 +1,176 @@
+//! An event of the audit as a person reads it: one line, the most telling fields last.
+//!
+//! Whatever stands in the line came from a file, so the whole line is cleaned.
+
+use super::clean;
+use serde_json::Value;
+use tenure::audit::{Entry, EventName};
+
+/// As wide as the longest name of an event.
+const EVENT_COLUMNS: usize = 19;
+
+/// The common fields, which every line begins with.
+const COMMON: [&str; 4] = ["event", "lock_name", "request_id", "timestamp"];
+
+/// One line without its newline.
+pub(crate) fn line(entry: &Entry) -> String {
+    let line = format!(
+        "{}  {:<EVENT_COLUMNS$}  {}  {}  {}",
+        entry.timestamp(),
+        entry.event(),
+        or_dash(entry.lock_name()),
+        or_dash(entry.request_id()),
+        telling(entry),
+    );
+    clean(line.trim_end())
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+/// What a person wants to know of an event, beyond the common fields.
+fn telling(entry: &Entry) -> String {
+    let get = |key: &str| {
+        let value = entry.fields().get(key).filter(|value| !value.is_null());
+        value.map(plain)
+    };
+    let word = |key: &str| get(key).unwrap_or_else(|| "?".to_owned());
+    match EventName::from_word(entry.event()) {
+        Some(EventName::LockAcquired) => [("ttl", "ttl_seconds"), ("token", "token")]
+            .into_iter()
+            .filter_map(|(name, key)| {
+                let unit = if key == "ttl_seconds" { "s" } else { "" };
+                Some(format!("{name}={}{unit}", get(key)?))
+            })
+            .collect::<Vec<_>>()
+            .join(" "),
+        Some(EventName::LockStolen) => {
+            let previous = entry.fields().get("previous_lock");
+            let whose = previous.filter(|value| value.is_object()).map(|previous| {
+                let word = |key: &str| {
+                    let value = previous.get(key).filter(|value| !value.is_null());
+                    value.map_or_else(|| "?".to_owned(), plain)
+                };
+                format!(
+                    "{} ({}, PID {} on {}, last heartbeat {})",
+                    word("request_id"),
+                    word("actor"),
+                    word("pid"),
+                    word("host_id"),
+                    word("last_heartbeat_at"),
+                )
+            });
+            format!(
+                "{} from {}",
+                word("reason"),
+                whose.unwrap_or_else(|| "an unreadable record".to_owned())
+            )
+        }
+        Some(EventName::LockReleased) => {
+            let step = get("failure_step").map_or_else(String::new, |step| format!(" in {step}"));
+            let other = match entry.fields().get("by_other") {
+                Some(Value::Bool(true)) => ", by another",
+                _ => "",
+            };
+            let held = word("held_duration_seconds");
+            format!("{}{step} after {held}s{other}", word("result"))
+        }
+        Some(EventName::LockReleaseFailed) => {
+            format!(
+                "{}: {} ({})",
+                word("lock_path"),
+                word("error"),
+                word("action")
+            )
+        }
+        Some(EventName::HeartbeatFailed) => {
+            format!(
+                "{} in a row: {}",
+                word("consecutive_failures"),
+                word("error")
+            )
+        }
+        // Written by a later version: everything that it says.
+        None => entry
+            .fields()
+            .iter()
+            .filter(|(key, _)| !COMMON.contains(&key.as_str()))
+            .map(|(key, value)| format!("{key}={}", plain(value)))
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}
+
+/// A value without the quotes.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(rest: &str) -> String {
+        let text = format!(
+            "{{\"lock_name\":\"deploy\",\"request_id\":\"req_1\",\
+             \"timestamp\":\"2026-02-07T10:00:00.000Z\",{rest}}}"
+        );
+        line(&Entry::parse(text.as_bytes()).expect("an event"))
+    }
+
+    #[test]
+    fn every_event_tells_what_matters_about_it() {
+        for (rest, expected) in [
+            (
+                r#""event":"lock_acquired","ttl_seconds":900,"token":7"#,
+                "lock_acquired        deploy  req_1  ttl=900s token=7",
+            ),
+            (
+                r#""event":"lock_stolen","reason":"stale_lock","previous_lock":{"request_id":"req_0",
+                "actor":"ci","pid":42,"host_id":"box","last_heartbeat_at":"2026-02-07T09:00:00Z"}"#,
+                "lock_stolen          deploy  req_1  stale_lock from req_0 (ci, PID 42 on box, \
+                 last heartbeat 2026-02-07T09:00:00Z)",
+            ),
+            (
+                r#""event":"lock_stolen","reason":"corrupt_lock","previous_lock":null"#,
+                "lock_stolen          deploy  req_1  corrupt_lock from an unreadable record",
+            ),
+            (
+                r#""event":"lock_released","result":"failure","failure_step":"migrate",
+                "held_duration_seconds":1.5"#,
+                "lock_released        deploy  req_1  failure in migrate after 1.5s",
+            ),
+            (
+                r#""event":"lock_released","result":"forced","held_duration_seconds":2,"by_other":true"#,
+                "lock_released        deploy  req_1  forced after 2s, by another",
+            ),
+            (
+                r#""event":"lock_release_failed","lock_path":"/l","error":"EACCES: permission denied",
+                "action":"manual_cleanup_required""#,
+                "lock_release_failed  deploy  req_1  /l: EACCES: permission denied \
+                 (manual_cleanup_required)",
+            ),
+            (
+                r#""event":"heartbeat_failed","consecutive_failures":3,"error":"ENOSPC: no space""#,
+                "heartbeat_failed     deploy  req_1  3 in a row: ENOSPC: no space",
+            ),
+            (
+                r#""event":"lock_dreamt","of":"sheep","count":3"#,
+                "lock_dreamt          deploy  req_1  of=sheep count=3",
+            ),
+        ] {
+            assert_eq!(shown(rest), format!("2026-02-07T10:00:00.000Z  {expected}"));
+        }
+    }
+
+    #[test]
+    fn nothing_in_an_event_reaches_the_terminal_as_a_command() {
+        let line = shown(r#""event":"lock_\u001b[2J\nstolen","x\u202e":"\u009b1m""#);
+        assert!(!line.contains(char::is_control), "{line:?}");
+        assert!(!line.contains('\u{202e}'), "{line:?}");
+    }
+}

@@ -1,0 +1,433 @@
+//! `audit`: what happened is shown, to people and to programs, once and to the end. The log is
+//! written through the library, as the other verbs write it.
+
+use crate::support::{Answer, Scene, Started, answer, eventually, state};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tenure::audit::{AuditLog, Ending, Layout, Occasion, Record, error_text};
+use tenure::clock::{Clock, SystemClock};
+use tenure::core::{LockName, RequestId, StaleReason, Takeover};
+
+/// 2026-02-07T10:00:00Z.
+const TEN: u64 = 1_770_458_400_000;
+
+fn audit_dir(scene: &Scene) -> PathBuf {
+    scene.locks().join("audit")
+}
+
+fn log(scene: &Scene, layout: Layout) -> AuditLog {
+    AuditLog::new(audit_dir(scene), layout)
+}
+
+fn record(lock: &str, id: &str, at_ms: u64, make: impl FnOnce(Occasion<'_>) -> Record) -> Record {
+    let (lock, id) = (LockName::new(lock).unwrap(), RequestId::new(id).unwrap());
+    make(Occasion {
+        lock: &lock,
+        request_id: &id,
+        at_ms,
+    })
+}
+
+fn acquired(lock: &str, id: &str, at_ms: u64, token: u64) -> Record {
+    record(lock, id, at_ms, |occasion| {
+        let ttl = Duration::from_secs(900);
+        Record::lock_acquired(occasion, Path::new("/l/x.lock"), ttl, token)
+    })
+}
+
+fn released(lock: &str, id: &str, at_ms: u64) -> Record {
+    record(lock, id, at_ms, |occasion| {
+        Record::lock_released(occasion, Duration::from_secs(5), Ending::Success, false)
+    })
+}
+
+fn now_ms() -> u64 {
+    SystemClock::new(None).now().wall_us / 1_000
+}
+
+/// Every event once, in both layouts.
+fn fill(scene: &Scene) {
+    let (one, many) = (log(scene, Layout::OneFile), log(scene, Layout::PerRequest));
+    one.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    many.append(&acquired("other", "req_2", TEN + 1_000, 2))
+        .unwrap();
+    one.append(&released("deploy", "req_1", TEN + 2_000))
+        .unwrap();
+    let stolen = record("other", "req_3", TEN + 3_000, |occasion| {
+        let why = Takeover::Stale(StaleReason::Silent);
+        Record::of_steal(occasion, why, None, b"{", true)
+    });
+    many.append(&stolen).unwrap();
+    let error = error_text(&std::io::Error::from_raw_os_error(13));
+    let failed = record("other", "req_3", TEN + 4_000, |occasion| {
+        Record::lock_release_failed(occasion, Path::new("/l/x.lock"), &error)
+    });
+    many.append(&failed).unwrap();
+    let failed = record("other", "req_3", TEN + 5_000, |occasion| {
+        Record::heartbeat_failed(occasion, 3, &error)
+    });
+    many.append(&failed).unwrap();
+}
+
+fn events(answer: &Answer) -> Vec<Value> {
+    let document = answer.json();
+    assert_eq!(document["ok"], true);
+    document["data"]["events"].as_array().unwrap().clone()
+}
+
+#[test]
+fn every_event_is_one_line_for_people_in_the_order_of_time() {
+    let scene = Scene::new();
+    fill(&scene);
+    let answer = scene.run(["audit"]).expect(0, "all of it");
+    assert_eq!(
+        answer.stdout(),
+        "2026-02-07T10:00:00.000Z  lock_acquired        deploy  req_1  ttl=900s token=1\n\
+         2026-02-07T10:00:01.000Z  lock_acquired        other  req_2  ttl=900s token=2\n\
+         2026-02-07T10:00:02.000Z  lock_released        deploy  req_1  success after 5s\n\
+         2026-02-07T10:00:03.000Z  lock_stolen          other  req_3  stale_lock_forced from an \
+         unreadable record\n\
+         2026-02-07T10:00:04.000Z  lock_release_failed  other  req_3  /l/x.lock: EACCES: \
+         permission denied (manual_cleanup_required)\n\
+         2026-02-07T10:00:05.000Z  heartbeat_failed     other  req_3  3 in a row: EACCES: \
+         permission denied\n"
+    );
+    assert_eq!(answer.stderr(), "");
+}
+
+#[test]
+fn programs_get_the_events_in_the_envelope() {
+    let scene = Scene::new();
+    fill(&scene);
+    let answer = scene.run(["audit", "--output", "json"]).expect(0, "json");
+    let events = events(&answer);
+    assert_eq!(events.len(), 6);
+    assert_eq!(events[0]["token"], 1);
+    let file = fs::read_to_string(audit_dir(&scene).join("audit.jsonl")).unwrap();
+    let first: Value = serde_json::from_str(file.lines().next().unwrap()).unwrap();
+    assert_eq!(events[0], first, "as it stands in the file");
+    let answer = scene.run(["audit", "--output", "yaml"]).expect(0, "yaml");
+    assert!(answer.stdout().contains("lock_stolen"));
+}
+
+#[test]
+fn a_filter_shows_what_it_names_and_nothing_else() {
+    let scene = Scene::new();
+    fill(&scene);
+    for (words, count) in [
+        (&["deploy"][..], 2),
+        (&["nobody"], 0),
+        (&["--event", "lock_acquired"], 2),
+        (&["--event", "lock_acquired", "--event", "lock_stolen"], 3),
+        (&["other", "--event=lock_acquired"], 1),
+        (&["--request-id", "req_3"], 3),
+        (&["--run-id", "req_3"], 3),
+        (&["--since", "2026-02-07T10:00:02Z"], 4),
+        (&["--until", "2026-02-07T11:00:02+01:00"], 3),
+        (
+            &[
+                "--since",
+                "2026-02-07T10:00:01Z",
+                "--until",
+                "2026-02-07T10:00:03Z",
+            ],
+            3,
+        ),
+        (&["--until", "2026-01-01T00:00:00Z"], 0),
+    ] {
+        let words = ["audit", "--output", "json"].iter().chain(words);
+        let answer = scene.run(words.clone()).expect(0, "a filter");
+        assert_eq!(events(&answer).len(), count, "{words:?}");
+    }
+    let log = log(&scene, Layout::PerRequest);
+    let now = now_ms();
+    for (id, minutes) in [("req_8", 60), ("req_9", 10)] {
+        log.append(&acquired("ago", id, now - minutes * 60_000, 1))
+            .unwrap();
+    }
+    let answer = scene.run(["audit", "ago", "--since", "15m", "--output", "json"]);
+    let events = events(&answer.expect(0, "a duration"));
+    assert_eq!(events.len(), 1, "a duration means ago");
+    assert_eq!(events[0]["request_id"], "req_9");
+}
+
+#[test]
+fn an_event_that_does_not_exist_is_answered_with_those_that_do() {
+    let scene = Scene::new();
+    let answer = scene
+        .run(["audit", "--event", "lock_lost"])
+        .expect(2, "no such event");
+    for event in ["lock_lost", "lock_acquired", "heartbeat_failed"] {
+        assert!(answer.stderr().contains(event), "{}", answer.said());
+    }
+}
+
+#[test]
+fn no_audit_is_no_event_and_stays_so() {
+    let scene = Scene::new();
+    let answer = scene.run(["audit"]).expect(0, "nothing happened");
+    assert_eq!(answer.stdout(), "no events\n");
+    let answer = scene
+        .run(["audit", "--output", "json"])
+        .expect(0, "nothing");
+    assert_eq!(events(&answer), [] as [Value; 0]);
+    assert!(!scene.locks().exists(), "reading creates nothing");
+}
+
+#[test]
+fn the_folder_is_the_flags_then_the_environments_then_the_projects_then_beside_the_locks() {
+    let scene = Scene::new();
+    let folders = ["flag", "environment", "project"].map(|name| scene.path(name));
+    for folder in folders.iter().chain([&audit_dir(&scene)]) {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let log = AuditLog::new(folder.clone(), Layout::OneFile);
+        log.append(&acquired(name, "req_1", TEN, 1)).unwrap();
+    }
+    let shown = |flag: bool, variable: bool, project: bool| {
+        let mut command = scene.tenure(["audit", "--output", "json"]);
+        command.current_dir(scene.root());
+        if flag {
+            command.args(["--audit-dir", "flag"]);
+        }
+        if variable {
+            command.env("TENURE_AUDIT_DIR", scene.path("environment"));
+        }
+        let config = format!(
+            "dir = \"locks\"\n{}",
+            if project {
+                "audit_dir = \"project\"\n"
+            } else {
+                ""
+            }
+        );
+        scene.write("tenure.toml", &config);
+        command.env_remove("TENURE_DIR");
+        let events = events(&answer(&mut command).expect(0, "a folder"));
+        assert_eq!(events.len(), 1);
+        events[0]["lock_name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(shown(true, true, true), "flag");
+    assert_eq!(shown(false, true, true), "environment");
+    assert_eq!(shown(false, false, true), "project");
+    assert_eq!(shown(false, false, false), "audit");
+    let before = scene.run(["--audit-dir", folders[0].to_str().unwrap(), "audit", "flag"]);
+    assert!(
+        before
+            .expect(0, "before the verb")
+            .stdout()
+            .contains("lock_acquired")
+    );
+}
+
+#[test]
+fn an_audit_beside_the_locks_is_no_lock() {
+    let scene = Scene::new();
+    fill(&scene);
+    assert_eq!(scene.run(["list"]).stdout(), "no locks\n");
+    let _ = scene.run(["clean"]).expect(0, "nothing to clean");
+    assert_eq!(events(&scene.run(["audit", "--output", "json"])).len(), 6);
+}
+
+#[test]
+fn a_torn_line_is_left_out_with_a_warning() {
+    let scene = Scene::new();
+    fill(&scene);
+    let path = audit_dir(&scene).join("audit.jsonl");
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(b"{\"event\":\"lock_acq").unwrap();
+    let answer = scene.run(["audit", "--output", "json"]).expect(0, "torn");
+    assert_eq!(events(&answer).len(), 6);
+    assert!(
+        answer.json()["warnings"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("1 line")
+    );
+    let answer = scene.run(["audit", "-q"]).expect(0, "torn");
+    assert_eq!(
+        (answer.stdout().lines().count(), answer.stderr()),
+        (6, String::new())
+    );
+}
+
+#[test]
+fn forged_content_is_one_line_and_no_command_to_the_terminal() {
+    let scene = Scene::new();
+    let evil = "x\n{\"event\":\"lock_released\"}\u{1b}[2J\u{9b}1m\u{202e}\u{2028}";
+    let forged = record("deploy", "req_1", TEN, |occasion| {
+        Record::heartbeat_failed(occasion, 3, evil)
+    });
+    log(&scene, Layout::OneFile).append(&forged).unwrap();
+    let shown = scene.run(["audit"]).expect(0, "text").stdout();
+    assert_eq!(shown.lines().count(), 1, "{shown:?}");
+    let harmless = |text: &str| {
+        let marks = ['\u{202e}', '\u{2028}'];
+        text.trim_end()
+            .chars()
+            .all(|c| !c.is_control() && !marks.contains(&c))
+    };
+    assert!(harmless(&shown), "{shown:?}");
+    let path = audit_dir(&scene).join("audit.jsonl");
+    let raw = fs::read_to_string(path).unwrap();
+    assert!(raw.lines().count() == 1 && harmless(&raw), "{raw:?}");
+    let events = events(&scene.run(["audit", "--output", "json"]));
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["error"], evil, "and nothing is lost");
+}
+
+#[test]
+fn a_folder_that_anybody_could_have_written_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::new();
+    fill(&scene);
+    fs::set_permissions(audit_dir(&scene), fs::Permissions::from_mode(0o777)).unwrap();
+    let answer = scene
+        .run(["audit", "--output", "json"])
+        .expect(7, "not safe");
+    assert_eq!(answer.json()["error"]["code"], "UNSAFE_PLACE");
+}
+
+/// `audit -f` and the lines that it has shown.
+struct Following {
+    started: Started,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Following {
+    fn new(scene: &Scene, words: &[&str]) -> Self {
+        let mut command = scene.tenure(["audit", "-f"].iter().chain(words));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut started = Started::new(&mut command);
+        let out = BufReader::new(started.take_stdout());
+        Self { started, out }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn token(&mut self) -> u64 {
+        let line = self.line();
+        let event: Value = serde_json::from_str(&line).expect("one event in one line");
+        event["token"].as_u64().unwrap()
+    }
+
+    #[track_caller]
+    fn ends(mut self, code: i32) {
+        assert_eq!(self.started.end().code(), Some(code));
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.out, &mut rest).unwrap();
+        assert_eq!(rest, "", "nothing but events");
+    }
+}
+
+#[test]
+fn following_shows_every_event_once_across_rotations_days_and_new_files() {
+    let scene = Scene::new();
+    let one = log(&scene, Layout::OneFile).rotating(2_000, 3);
+    let many = log(&scene, Layout::PerRequest);
+    one.append(&acquired("x", "req_1", TEN, 1)).unwrap();
+    let mut following = Following::new(&scene, &["--output", "json"]);
+    assert_eq!(following.token(), 1, "what there is");
+    for token in 2..=60_u64 {
+        let id = format!("req_{token}");
+        let at_ms = TEN + token * 3_600_000;
+        let log = if token % 3 == 0 { &many } else { &one };
+        log.append(&acquired("x", &id, at_ms, token)).unwrap();
+        assert_eq!(following.token(), token, "what comes, one after the other");
+    }
+    assert!(
+        audit_dir(&scene).join("audit.jsonl.2").exists(),
+        "it was rotated"
+    );
+    following.started.signal(Signal::TERM);
+    following.ends(143);
+}
+
+#[test]
+fn following_begins_before_there_is_an_audit_and_ends_by_a_signal() {
+    let scene = Scene::new();
+    let mut following = Following::new(&scene, &["deploy", "--event", "lock_acquired"]);
+    // Seen in the kernel's table: from then on a signal is collected.
+    let status = format!("/proc/{}/status", following.started.pid());
+    eventually("signals to be collected", || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.is_some_and(|caught| u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0)
+    });
+    fill(&scene);
+    assert!(
+        following
+            .line()
+            .contains("lock_acquired        deploy  req_1")
+    );
+    following.started.signal(Signal::INT);
+    following.ends(130);
+}
+
+#[test]
+fn following_ends_when_its_reader_has_gone() {
+    let scene = Scene::new();
+    fill(&scene);
+    let line = "{ tenure audit -f; echo \"code $?\" >&2; } | head -n 2";
+    let answer = scene.shell(line);
+    assert_eq!(answer.stdout().lines().count(), 2);
+    assert_eq!(
+        answer.stderr(),
+        "code 0\n",
+        "neither a message nor a failure"
+    );
+}
+
+#[test]
+fn following_until_a_time_that_has_passed_shows_what_there_is() {
+    let scene = Scene::new();
+    fill(&scene);
+    let words = ["audit", "-f", "--until", "2026-02-07T10:00:02Z"];
+    let answer = scene.run(words).expect(0, "the time has come");
+    assert_eq!(answer.stdout().lines().count(), 3);
+}
+
+#[test]
+fn following_prints_lines_and_no_documents() {
+    let scene = Scene::new();
+    let answer = scene.run(["audit", "-f", "--output", "yaml"]);
+    assert!(answer.expect(2, "yaml").stdout().contains("BAD_ARGUMENTS"));
+}
+
+/// A reader that holds the pipe and does not read must not keep us.
+#[test]
+fn following_ends_by_a_signal_though_nobody_reads() {
+    let scene = Scene::new();
+    let log = log(&scene, Layout::OneFile);
+    for token in 0..2_000 {
+        log.append(&acquired("x", "req_1", TEN, token)).unwrap();
+    }
+    let following = Following::new(&scene, &[]);
+    let mut started = following.started;
+    let pid = started.pid();
+    eventually("it to sleep", || state(pid) == Some('S'));
+    started.signal(Signal::TERM);
+    assert_eq!(started.end().code(), Some(143));
+    drop(following.out);
+}
+
+#[test]
+fn a_reader_of_the_audit_that_has_gone_is_silent() {
+    let scene = Scene::new();
+    let log = log(&scene, Layout::OneFile);
+    for token in 0..2_000 {
+        log.append(&acquired("x", "req_1", TEN, token)).unwrap();
+    }
+    for output in ["text", "json", "yaml"] {
+        let line = format!("{{ tenure audit --output {output}; echo \"code $?\" >&2; }} | true");
+        assert_eq!(scene.shell(&line).stderr(), "code 0\n", "{output}");
+    }
+}

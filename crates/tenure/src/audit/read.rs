@@ -1,0 +1,552 @@
+//! Reading a log back: every event once, oldest first as well as that can be known.
+//!
+//! Both layouts are read, whichever the writer uses. `audit.jsonl` and what was rotated out of it
+//! are read as one stream, in the order in which they were written; of the days' folders one is
+//! read at a time, its files merged by timestamp; the two are merged by timestamp.
+//!
+//! A line that is no event (torn by a crash, or written by somebody else) is skipped and counted.
+//! A file that cannot be read is reported and hides no other.
+
+use super::folder::{File, Folder, Inode};
+use super::{AuditError, EventName, FILE, SUFFIX, error_text, record};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// The longest line that is looked at. Ours are shorter; other writers may be less careful.
+const LINE_BYTES_MAX: usize = 4 * super::LINE_BYTES_MAX;
+
+/// How much is read at once.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// How many rotated files are read at most: each keeps a descriptor.
+const ROTATED_MAX: u32 = 500;
+
+/// How many of the youngest days are followed; an event that is dated further back than that is
+/// seen by the next reader.
+pub(super) const DAYS_FOLLOWED: usize = 2;
+
+/// Which events are wanted. The default is all of them.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Of this lock.
+    pub lock: Option<String>,
+    /// One of these; empty for all.
+    pub events: Vec<EventName>,
+    /// At this instant or later, in milliseconds since the Unix epoch.
+    pub since_ms: Option<u64>,
+    /// At this instant or earlier.
+    pub until_ms: Option<u64>,
+    /// Of this request.
+    pub request_id: Option<String>,
+}
+
+impl Filter {
+    /// Whether an event is wanted.
+    pub fn lets_pass(&self, entry: &Entry) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        is(&self.lock, entry.lock_name())
+            && is(&self.request_id, entry.request_id())
+            && (self.events.is_empty()
+                || self
+                    .events
+                    .iter()
+                    .any(|name| name.as_str() == entry.event()))
+            && self.since_ms.is_none_or(|since| entry.at_ms() >= since)
+            && self.until_ms.is_none_or(|until| entry.at_ms() <= until)
+    }
+
+    /// Whether a day (`YYYY-MM-DD`) can have events that are wanted.
+    fn lets_day_pass(&self, day: &str) -> bool {
+        let date = |at_ms: u64| {
+            let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
+            at.to_string()
+                .split_once('T')
+                .map(|(date, _)| date.to_owned())
+        };
+        let since = self.since_ms.and_then(date);
+        let until = self.until_ms.and_then(date);
+        since.is_none_or(|since| day >= since.as_str())
+            && until.is_none_or(|until| day <= until.as_str())
+    }
+}
+
+/// One event as it was read. Fields of later versions and other writers are kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    at_ms: u64,
+    fields: Map<String, Value>,
+}
+
+impl Entry {
+    /// Reads one line. `None` if it is no event: not a JSON object, or without a name or an
+    /// instant.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let fields: Map<String, Value> = serde_json::from_slice(line).ok()?;
+        fields.get("event")?.as_str()?;
+        let at: Timestamp = fields.get("timestamp")?.as_str()?.parse().ok()?;
+        Some(Self {
+            at_ms: u64::try_from(at.as_millisecond()).unwrap_or(0),
+            fields,
+        })
+    }
+
+    /// When, in milliseconds since the Unix epoch.
+    pub fn at_ms(&self) -> u64 {
+        self.at_ms
+    }
+
+    /// What happened.
+    pub fn event(&self) -> &str {
+        self.text("event")
+    }
+
+    /// The lock; empty if the line does not name one.
+    pub fn lock_name(&self) -> &str {
+        self.text("lock_name")
+    }
+
+    /// Who acted; empty if the line does not say.
+    pub fn request_id(&self) -> &str {
+        self.text("request_id")
+    }
+
+    /// When, as it was written.
+    pub fn timestamp(&self) -> &str {
+        self.text("timestamp")
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.fields
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// All fields.
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// The same, taken out.
+    pub fn into_fields(self) -> Map<String, Value> {
+        self.fields
+    }
+
+    /// The event as one line with sorted keys, safe to be shown by a terminal; no newline.
+    pub fn line(&self) -> String {
+        record::render(&self.fields)
+    }
+}
+
+/// What was found where an event was expected.
+#[derive(Debug)]
+enum Found {
+    Event(Entry),
+    Garbage,
+    Blank,
+}
+
+/// How far a file has been read.
+#[derive(Debug, Default)]
+pub(super) struct Position {
+    /// Where in the file the next block begins.
+    offset: u64,
+    /// What was read and is not yet given out, from `taken` on.
+    kept: Vec<u8>,
+    taken: usize,
+    /// The rest of a line that is too long is being skipped.
+    skipping: bool,
+}
+
+impl Position {
+    /// The next whole line that is there by now.
+    fn next(&mut self, fd: impl AsFd) -> rustix::io::Result<Option<Found>> {
+        let mut searched = self.taken;
+        loop {
+            let unsearched = self.kept.get(searched..).unwrap_or_default();
+            if let Some(length) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let end = searched + length;
+                let line = self.kept.get(self.taken..end).unwrap_or_default();
+                let found = if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
+                    Found::Garbage
+                } else {
+                    found(line)
+                };
+                self.taken = end + 1;
+                return Ok(Some(found));
+            }
+            self.kept.drain(..self.taken);
+            self.taken = 0;
+            if self.skipping || self.kept.len() > LINE_BYTES_MAX {
+                self.skipping = true;
+                self.kept.clear();
+            }
+            searched = self.kept.len();
+            self.kept.resize(searched + BLOCK_BYTES, 0);
+            let block = self.kept.get_mut(searched..).unwrap_or_default();
+            let length =
+                rustix::io::retry_on_intr(|| rustix::io::pread(&fd, &mut *block, self.offset));
+            self.kept.truncate(searched + length.unwrap_or(0));
+            let length = length?;
+            if length == 0 {
+                self.kept.shrink_to_fit();
+                return Ok(None);
+            }
+            self.offset += u64::try_from(length).unwrap_or(0);
+        }
+    }
+
+    /// What stands at the end without a newline: an event whose newline alone is missing, or the
+    /// beginning of one.
+    fn unfinished(&mut self) -> Found {
+        let line = self.kept.get(self.taken..).unwrap_or_default();
+        let found = if self.skipping {
+            Found::Garbage
+        } else {
+            found(line)
+        };
+        self.kept.clear();
+        self.taken = 0;
+        self.skipping = false;
+        found
+    }
+
+    /// Begins anew if the file was cut shorter than what was read of it.
+    pub(super) fn look_for_cut(&mut self, size: u64) -> bool {
+        let cut = size < self.offset;
+        if cut {
+            *self = Self::default();
+        }
+        cut
+    }
+
+    /// Whether nothing can be new in a file of this size.
+    fn is_at(&self, size: u64) -> bool {
+        self.offset == size
+    }
+}
+
+fn found(line: &[u8]) -> Found {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Found::Blank;
+    }
+    Entry::parse(line).map_or(Found::Garbage, Found::Event)
+}
+
+/// What did not become an event.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) skipped: u64,
+    pub(super) problems: Vec<String>,
+}
+
+impl Trouble {
+    pub(super) fn report(&mut self, error: &AuditError) {
+        let problem = error.to_string();
+        // A follower meets the same one again and again.
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// The next event that is wanted; `None` at the end of what is there.
+    pub(super) fn next_of(
+        &mut self,
+        position: &mut Position,
+        fd: impl AsFd,
+        place: &Path,
+        filter: &Filter,
+    ) -> Option<Entry> {
+        loop {
+            match position.next(&fd) {
+                Ok(None) => return None,
+                Ok(Some(found)) => {
+                    if let Some(entry) = self.sort(found, filter) {
+                        return Some(entry);
+                    }
+                }
+                Err(errno) => {
+                    let error = error_text(&errno.into());
+                    let problem = format!("{}: {error}", place.display());
+                    if !self.problems.contains(&problem) {
+                        self.problems.push(problem);
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn sort(&mut self, found: Found, filter: &Filter) -> Option<Entry> {
+        match found {
+            Found::Event(entry) => Some(entry).filter(|entry| filter.lets_pass(entry)),
+            Found::Garbage => {
+                self.skipped += 1;
+                None
+            }
+            Found::Blank => None,
+        }
+    }
+}
+
+/// A file of the stream, kept open: it may be renamed or dropped while it is read.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) file: File,
+    pub(super) position: Position,
+}
+
+/// The files of the stream, youngest first.
+///
+/// Opened from the youngest to the oldest: a rotation meanwhile shows a file a second time, which
+/// is noticed, and hides none.
+pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
+    let mut files: Vec<File> = Vec::new();
+    let mut open = |name: &str| match folder.read(name) {
+        Ok(Some(file)) => {
+            if files.iter().all(|known| known.inode != file.inode) {
+                files.push(file);
+            }
+            true
+        }
+        Ok(None) => false,
+        Err(error) => {
+            trouble.report(&error);
+            true
+        }
+    };
+    open(FILE);
+    let numbered = |name: &String| {
+        name.strip_prefix(FILE)?
+            .strip_prefix('.')?
+            .parse::<u32>()
+            .ok()
+    };
+    let names = folder.names().unwrap_or_default();
+    let last = names.iter().filter_map(numbered).max().unwrap_or(0);
+    for number in 1..=ROTATED_MAX {
+        if !open(&format!("{FILE}.{number}")) && number > last {
+            break;
+        }
+    }
+    files
+}
+
+/// The days that have a folder, sorted.
+pub(super) fn days(folder: &Folder) -> Result<Vec<String>, AuditError> {
+    let mut names = folder.names()?;
+    names.retain(|name| is_day(name));
+    Ok(names)
+}
+
+/// `YYYY-MM-DD`.
+fn is_day(name: &str) -> bool {
+    name.len() == 10
+        && name.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+}
+
+/// How far the files of one day have been read, by their names.
+pub(super) type Day = BTreeMap<String, (Inode, Position)>;
+
+/// Reads what is new in one day's folder.
+pub(super) fn read_day(
+    folder: &Folder,
+    day: &mut Day,
+    whole: bool,
+    filter: &Filter,
+    trouble: &mut Trouble,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let names = folder.names().unwrap_or_else(|error| {
+        trouble.report(&error);
+        Vec::new()
+    });
+    for name in names.into_iter().filter(|name| name.ends_with(SUFFIX)) {
+        if let (Some((known, position)), Some((inode, size))) = (day.get(&name), folder.look(&name))
+            && *known == inode
+            && position.is_at(size)
+        {
+            continue;
+        }
+        let file = match folder.read(&name) {
+            Ok(Some(file)) => file,
+            Ok(None) => continue,
+            Err(error) => {
+                trouble.report(&error);
+                continue;
+            }
+        };
+        let place = folder.path_of(&name);
+        let known = day.entry(name).or_default();
+        if known.0 != file.inode {
+            *known = (file.inode, Position::default());
+        }
+        let position = &mut known.1;
+        position.look_for_cut(file.size);
+        while let Some(entry) = trouble.next_of(position, &file.fd, &place, filter) {
+            entries.push(entry);
+        }
+        if whole && let Some(entry) = trouble.sort(position.unfinished(), filter) {
+            entries.push(entry);
+        }
+    }
+    entries.sort_by_key(Entry::at_ms);
+    entries
+}
+
+/// The events of a log, oldest first. Of `audit.jsonl` one block is kept in memory at a time, of
+/// the days' folders the events of one day.
+#[derive(Debug)]
+pub struct Events {
+    pub(super) dir: PathBuf,
+    pub(super) filter: Filter,
+    pub(super) trouble: Trouble,
+    /// `None` where there is no audit.
+    folder: Option<Folder>,
+    /// Oldest first; those before `at` are read.
+    pub(super) links: Vec<Link>,
+    at: usize,
+    /// Those to come.
+    days: VecDeque<String>,
+    day: VecDeque<Entry>,
+    /// What the follower goes on from.
+    pub(super) read_days: BTreeMap<String, Day>,
+    from_links: Option<Entry>,
+    /// A follower comes later: what has no newline yet is left to it.
+    followed: bool,
+}
+
+impl Events {
+    /// The events in this folder that a filter lets pass. Creates nothing; a folder that is not
+    /// there has no events.
+    ///
+    /// # Errors
+    /// - [`AuditError::Io`] if the folder cannot be read.
+    /// - [`AuditError::Unsafe`] if it cannot be trusted.
+    pub fn open(dir: &Path, filter: Filter) -> Result<Self, AuditError> {
+        Self::begin(dir, filter, false)
+    }
+
+    pub(super) fn begin(dir: &Path, filter: Filter, followed: bool) -> Result<Self, AuditError> {
+        let folder = Folder::open(dir, false)?;
+        let mut trouble = Trouble::default();
+        let mut links = Vec::new();
+        let mut days = VecDeque::new();
+        if let Some(folder) = &folder {
+            days = self::days(folder)?.into();
+            links = chain(folder, &mut trouble)
+                .into_iter()
+                .rev()
+                .map(|file| Link {
+                    file,
+                    position: Position::default(),
+                })
+                .collect();
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            filter,
+            trouble,
+            folder,
+            links,
+            at: 0,
+            days,
+            day: VecDeque::new(),
+            read_days: BTreeMap::new(),
+            from_links: None,
+            followed,
+        })
+    }
+
+    /// How many lines were skipped so far because they are no events.
+    pub fn skipped(&self) -> u64 {
+        self.trouble.skipped
+    }
+
+    /// What could not be read so far, a sentence each.
+    pub fn problems(&self) -> &[String] {
+        &self.trouble.problems
+    }
+
+    /// The stream's next event.
+    fn next_of_links(&mut self) -> Option<Entry> {
+        let count = self.links.len();
+        while let Some(link) = self.links.get_mut(self.at) {
+            let position = &mut link.position;
+            let place = self.dir.join(FILE);
+            let next = self
+                .trouble
+                .next_of(position, &link.file.fd, &place, &self.filter);
+            if next.is_some() {
+                return next;
+            }
+            self.at += 1;
+            // No line of a file is finished later once there is a younger file.
+            if !self.followed || self.at < count {
+                let rest = position.unfinished();
+                if let Some(entry) = self.trouble.sort(rest, &self.filter) {
+                    return Some(entry);
+                }
+            }
+        }
+        None
+    }
+
+    /// Makes the next event of the days' folders the first of `self.day`.
+    fn fill_day(&mut self) {
+        while self.day.is_empty()
+            && let Some(name) = self.days.pop_front()
+        {
+            let is_kept = self.followed && self.days.len() < DAYS_FOLLOWED;
+            if !is_kept && !self.filter.lets_day_pass(&name) {
+                if self.followed {
+                    self.read_days.insert(name, Day::new());
+                }
+                continue;
+            }
+            let folder = self
+                .folder
+                .as_ref()
+                .and_then(|top| match top.open_in(&name, false) {
+                    Ok(folder) => folder,
+                    Err(error) => {
+                        self.trouble.report(&error);
+                        None
+                    }
+                });
+            let mut day = Day::new();
+            if let Some(folder) = folder {
+                let (filter, trouble) = (&self.filter, &mut self.trouble);
+                self.day = read_day(&folder, &mut day, !is_kept, filter, trouble).into();
+            }
+            if self.followed {
+                self.read_days
+                    .insert(name, if is_kept { day } else { Day::new() });
+            }
+        }
+    }
+}
+
+impl Iterator for Events {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        if self.from_links.is_none() {
+            self.from_links = self.next_of_links();
+        }
+        self.fill_day();
+        match (&self.from_links, self.day.front()) {
+            (Some(link), Some(day)) if day.at_ms < link.at_ms => self.day.pop_front(),
+            (None, _) => self.day.pop_front(),
+            (Some(_), _) => self.from_links.take(),
+        }
+    }
+}

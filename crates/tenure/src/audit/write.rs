@@ -1,0 +1,270 @@
+//! Appending events: one line, one write, to a file that is still there.
+
+use super::folder::{File, Folder, fault};
+use super::{AuditError, AuditLog, FILE, Layout, Record};
+use crate::clock::instant;
+use rustix::fs::{AtFlags, FlockOperation, RenameFlags, flock, renameat, renameat_with, statat};
+use rustix::io::{Errno, pread, retry_on_intr, write};
+use std::time::Duration;
+
+/// The first and the longest pause between two tries for the file, which is held for
+/// microseconds.
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+
+/// How often a file may be moved away under our hands before somebody is playing with us.
+const TRIES_MAX: u32 = 1_000;
+
+/// Whether the others keep away from the file while we write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    Held,
+    /// Somebody keeps it and does not move on, or the file system has no locks. The line is
+    /// written all the same, and nothing else is done.
+    None,
+}
+
+impl AuditLog {
+    /// Appends an event.
+    ///
+    /// The file is opened anew for every event, so whoever renames it (logrotate) is followed at
+    /// once; it is locked (`flock`) for the instant of writing, and written to only while its name
+    /// still leads to it.
+    ///
+    /// # Errors
+    /// - [`AuditError::Io`] if the system refuses.
+    /// - [`AuditError::Unsafe`] if the folder or the file cannot be trusted.
+    ///
+    /// # Crash safety
+    /// Whole lines only are promised to readers that skip what is none, not to the disk:
+    /// - *Killed before the write*: nothing is there, or an empty file.
+    /// - *Killed inside the write, or the disk is full*: the line may be torn. Lines are written
+    ///   under the lock, so whoever writes next sees a last byte that is no newline and begins,
+    ///   in the same write, with one: the torn line stays alone.
+    /// - *Killed while rotating*: the files are renamed from the oldest on and `audit.jsonl`
+    ///   last. A gap in the numbers is what remains; the next rotation fills it and drops nothing
+    ///   for it.
+    /// - *Power loss*: nothing is synced, so the last events may be missing.
+    ///
+    /// A writer that was stopped under the lock is waited for up to a second; then the line is
+    /// appended without the lock, in one write that begins with a newline. Appending writes do
+    /// not mix, so nothing is lost by that, and no rotation is begun.
+    pub fn append(&self, record: &Record) -> Result<(), AuditError> {
+        let line = record.line();
+        let name = match self.layout {
+            Layout::OneFile => FILE.to_owned(),
+            Layout::PerRequest => record.file_name(),
+        };
+        let gone = || {
+            fault(
+                &self.path_of(record),
+                "appending: the file is taken away again and again",
+                Errno::NOENT,
+            )
+        };
+        for _ in 0..TRIES_MAX {
+            let Some(top) = Folder::open(&self.dir, true)? else {
+                continue;
+            };
+            let folder = match self.layout {
+                Layout::OneFile => top,
+                Layout::PerRequest => match top.open_in(record.date(), true)? {
+                    Some(folder) => folder,
+                    None => continue,
+                },
+            };
+            let Some(file) = folder.append(&name)? else {
+                continue;
+            };
+            let guard = self.lock(&file);
+            let done = self.append_to(&folder, &name, &file, guard, line.as_bytes());
+            if guard == Guard::Held {
+                // Said aloud: a copy of the descriptor in a child that was just forked would keep
+                // the lock until that child becomes its command.
+                let _ = flock(&file.fd, FlockOperation::Unlock);
+            }
+            if done? {
+                return Ok(());
+            }
+        }
+        Err(gone())
+    }
+
+    /// Writes the line, or answers with `false` if it has to be written to another file: this one
+    /// was moved away, or is full and has been rotated just now.
+    fn append_to(
+        &self,
+        folder: &Folder,
+        name: &str,
+        file: &File,
+        guard: Guard,
+        line: &[u8],
+    ) -> Result<bool, AuditError> {
+        if !folder.still_leads_to(name, file)? {
+            return Ok(false);
+        }
+        let failed = |errno| fault(&folder.path_of(name), "appending to the audit", errno);
+        let size = file.size_now().map_err(failed)?;
+        let full = self.layout == Layout::OneFile && size > 0 && size >= self.rotate_bytes;
+        if full && guard == Guard::Held && self.rotate(folder).is_ok() {
+            return Ok(false);
+        }
+        let torn = match guard {
+            Guard::None => true,
+            Guard::Held => ends_torn(file, size).map_err(failed)?,
+        };
+        let mut whole = Vec::with_capacity(line.len() + 1);
+        if torn {
+            whole.push(b'\n');
+        }
+        whole.extend_from_slice(line);
+        let mut rest = whole.as_slice();
+        // One write takes all of it, unless the disk is full; then the rest fails too, and the
+        // torn line is the next writer's to close.
+        while !rest.is_empty() {
+            let written = retry_on_intr(|| write(&file.fd, rest)).map_err(failed)?;
+            if written == 0 {
+                return Err(failed(Errno::IO));
+            }
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        Ok(true)
+    }
+
+    /// Takes the file's lock, within bounds.
+    fn lock(&self, file: &File) -> Guard {
+        let until = instant().checked_add(self.patience);
+        let mut pause = PAUSE_MIN;
+        loop {
+            match flock(&file.fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Guard::Held,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) if until.is_some_and(|until| instant() < until) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                Err(_) => return Guard::None,
+            }
+        }
+    }
+
+    /// Moves `audit.jsonl` to `audit.jsonl.1`, and what stands there one further, up to the first
+    /// gap; with no gap the oldest is dropped. Called with the lock of the file held and its name
+    /// checked, so nobody else of ours rotates: `audit.jsonl` goes last, and until then every
+    /// other writer finds the same locked file.
+    fn rotate(&self, folder: &Folder) -> Result<(), Errno> {
+        let fd = folder.fd();
+        let place = |number: u32| match number {
+            0 => FILE.to_owned(),
+            number => format!("{FILE}.{number}"),
+        };
+        let is_free = |number: &u32| {
+            statat(fd, place(*number), AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
+        };
+        let gap = (1..=self.kept).find(is_free);
+        for number in (0..gap.unwrap_or(self.kept)).rev() {
+            let (from, to) = (place(number), place(number + 1));
+            if gap.is_none() && number + 1 == self.kept {
+                // The one place where events are dropped: the oldest, as the limit says.
+                renameat(fd, &from, fd, &to)?;
+            } else {
+                match renameat_with(fd, &from, fd, &to, RenameFlags::NOREPLACE) {
+                    Err(Errno::INVAL | Errno::NOSYS) => renameat(fd, &from, fd, &to)?,
+                    other => other?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file ends in the middle of a line.
+fn ends_torn(file: &File, size: u64) -> Result<bool, Errno> {
+    let Some(last) = size.checked_sub(1) else {
+        return Ok(false);
+    };
+    let mut byte = [0];
+    let length = retry_on_intr(|| pread(&file.fd, &mut byte, last))?;
+    // Nothing there: it was truncated meanwhile, and we write at its beginning.
+    Ok(length == 1 && byte != [b'\n'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Events, Filter, Occasion};
+    use super::*;
+    use tenure_core::{LockName, RequestId};
+
+    fn record(token: u64) -> Record {
+        let lock = LockName::new("deploy").expect("a name");
+        let request_id = RequestId::new("req_1").expect("an id");
+        let occasion = Occasion {
+            lock: &lock,
+            request_id: &request_id,
+            at_ms: 1_770_458_400_000 + token,
+        };
+        Record::lock_acquired(occasion, "/l".as_ref(), Duration::from_secs(1), token)
+    }
+
+    fn tokens(log: &AuditLog) -> Vec<u64> {
+        let events = Events::open(log.dir(), Filter::default()).expect("a log");
+        let token = |entry: super::super::Entry| entry.fields().get("token")?.as_u64();
+        events.filter_map(token).collect()
+    }
+
+    #[test]
+    fn a_writer_that_was_stopped_under_the_lock_keeps_no_event_out_for_long() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut log = AuditLog::new(folder.path().join("audit"), Layout::OneFile).rotating(1, 3);
+        log.append(&record(1)).expect("the first event");
+        let stopped = std::fs::File::open(log.dir().join(FILE)).expect("the file");
+        flock(&stopped, FlockOperation::LockExclusive).expect("the lock");
+        log.patience = Duration::from_millis(20);
+        log.append(&record(2))
+            .expect("the event of a writer that waits in vain");
+        assert_eq!(tokens(&log), [1, 2], "it is there all the same");
+        assert!(
+            !log.dir().join("audit.jsonl.1").exists(),
+            "and nothing was rotated under the other's hands"
+        );
+        drop(stopped);
+        log.append(&record(3)).expect("the next event");
+        assert_eq!(tokens(&log), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_rotation_that_a_crash_ended_halfway_costs_no_older_events() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = AuditLog::new(folder.path().join("audit"), Layout::OneFile).rotating(1, 3);
+        for token in 1..=4 {
+            log.append(&record(token)).expect("an event");
+        }
+        assert_eq!(
+            tokens(&log),
+            [1, 2, 3, 4],
+            "three rotated files and the current one"
+        );
+        // Killed after the first renames: .3 made room, .2 and .1 moved up, the current one is left.
+        let place = |number: u32| log.dir().join(format!("{FILE}.{number}"));
+        std::fs::rename(place(2), place(3)).expect("the first step");
+        std::fs::rename(place(1), place(2)).expect("the second step");
+        log.append(&record(5)).expect("an event after the crash");
+        assert_eq!(
+            tokens(&log),
+            [2, 3, 4, 5],
+            "only what the limit says was dropped"
+        );
+    }
+
+    #[test]
+    fn a_rotation_that_fails_loses_no_event() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = AuditLog::new(folder.path().join("audit"), Layout::OneFile).rotating(1, 1);
+        log.append(&record(1)).expect("an event");
+        // A folder in place of the rotated file: it cannot be replaced by a file.
+        std::fs::create_dir(log.dir().join("audit.jsonl.1")).expect("an obstacle");
+        log.append(&record(2))
+            .expect("the event is written to the file that is too large");
+        assert_eq!(tokens(&log), [1, 2]);
+    }
+}
