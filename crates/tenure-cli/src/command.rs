@@ -21,6 +21,7 @@ use crate::render::lock::LockView;
 use crate::render::waiting::Progress;
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
+use crate::trail::Trail;
 use serde_json::json;
 use tenure::clock::{Clock, SystemClock};
 use tenure::core::{Claim, Event, LockName, Request};
@@ -55,6 +56,7 @@ pub(crate) struct Session {
     pub(crate) clock: SystemClock,
     pub(crate) store: FileStore,
     pub(crate) face: &'static dyn Face,
+    pub(crate) trail: Trail,
 }
 
 impl Session {
@@ -77,6 +79,8 @@ impl Session {
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         let profile = place.take_profile();
         let face = face::of_format(profile.format());
+        let (audit, is_named) = request::audit_folder(common, &place, &*profile)?;
+        let trail = Trail::new(audit, is_named, &*profile);
         let host = identity.host.clone();
         let store = FileStore::with_profile(profile, &place.folder, host, sleeper)
             .allow_network(place.allow_network);
@@ -86,6 +90,7 @@ impl Session {
             clock,
             store,
             face,
+            trail,
         })
     }
 
@@ -191,6 +196,15 @@ impl Session {
         drop(progress);
         let acquired = acquired.map_err(|error| self.explain(name, error))?;
         self.report_events(surface, name, &acquired.events);
+        self.trail.acquired(
+            surface,
+            name,
+            &acquired.claim,
+            &self.store.place(name),
+            &acquired.events,
+            request.force,
+            &self.clock.now(),
+        );
         self.face.on_acquired(surface, name, &acquired.claim);
         Ok(acquired)
     }

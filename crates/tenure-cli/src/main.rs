@@ -14,6 +14,7 @@ mod render;
 mod request;
 mod signals;
 mod supervise;
+mod trail;
 
 /// musl's allocator maps and unmaps pages for every few allocations, which at the size of our
 /// start-up costs more than all the rest of it. This one asks the kernel once.

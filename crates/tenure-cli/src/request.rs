@@ -123,9 +123,13 @@ fn profile(common: &Common) -> Result<Box<dyn Profile>, Failure> {
     Ok(profile::by_name(name, &settings, &config)?)
 }
 
-/// The folder of the audit: what was typed, else the environment, else the project, else beside
-/// the locks. Whether there is one is not looked at.
-pub(crate) fn audit_folder(common: &Common, place: &Place) -> Result<PathBuf, Failure> {
+/// The folder of the audit, and whether somebody named it: what was typed, else the environment,
+/// else the project, else beside the locks. Whether there is one is not looked at.
+pub(crate) fn audit_folder(
+    common: &Common,
+    place: &Place,
+    profile: &dyn Profile,
+) -> Result<(PathBuf, bool), Failure> {
     let told = || {
         std::env::var_os("TENURE_AUDIT_DIR")
             .filter(|dir| !dir.is_empty())
@@ -135,14 +139,15 @@ pub(crate) fn audit_folder(common: &Common, place: &Place) -> Result<PathBuf, Fa
         .audit_dir
         .clone()
         .or_else(told)
-        .or_else(|| place.config.audit_dir.clone())
-        .unwrap_or_else(|| place.folder.join("audit"));
+        .or_else(|| place.config.audit_dir.clone());
+    let is_named = folder.is_some();
+    let folder = folder.unwrap_or_else(|| profile.audit_folder(&place.folder));
     if folder.as_os_str().is_empty() {
         return Err(Failure::bad_arguments(
             "--audit-dir: the folder's name is empty",
         ));
     }
-    absolute(&folder)
+    Ok((absolute(&folder)?, is_named))
 }
 
 /// An instant, in milliseconds since the Unix epoch: RFC 3339, or a duration, which means so long

@@ -6,6 +6,7 @@ use crate::policy::{Policy, ReleaseByOther};
 use crate::standing::{Evidence, Standing, judge};
 use crate::time::Now;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// What leaving the list did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +56,10 @@ pub enum Released {
         claim: Box<Claim>,
     },
     /// What stood there could not be read, and was removed as this profile wants it.
-    Unreadable,
+    Unreadable {
+        /// Its bytes.
+        record: Vec<u8>,
+    },
 }
 
 /// What a forced release did.

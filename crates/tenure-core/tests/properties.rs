@@ -517,7 +517,7 @@ proptest! {
                 prop_assert!(entry.claims.iter().all(|claim| claim.token.is_none()));
                 prop_assert_eq!(after, entry);
             }
-            Released::Unreadable => prop_assert!(false, "a list is never unreadable"),
+            Released::Unreadable { .. } => prop_assert!(false, "a list is never unreadable"),
             Released::NotOwner { .. } | Released::Ignored { .. } => prop_assert_eq!(after, entry),
         }
     }

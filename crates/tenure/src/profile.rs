@@ -28,6 +28,7 @@ pub use row::{Custom, RowConfig, RowError};
 pub use session::Session;
 pub use sprint::Sprint;
 
+use crate::audit::Layout;
 use crate::config::Config;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -185,6 +186,16 @@ pub trait Profile: Debug + Send + Sync {
 
     /// The lock for which a file stands; `None` for files of other kinds.
     fn name_of(&self, file: &str) -> Option<LockName>;
+
+    /// The audit's place below the place that the caller names, where nothing else was said.
+    fn audit_folder(&self, place: &Path) -> PathBuf {
+        place.join("audit")
+    }
+
+    /// How the audit is laid out.
+    fn audit_layout(&self) -> Layout {
+        Layout::OneFile
+    }
 
     /// The temporary file of the format's original tool, which a crash of that tool leaves behind
     /// and which a release is expected to remove.

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::render::lock::age;
 use crate::request;
 use serde_json::json;
-use tenure::core::{Holder, Kind, Patience, Request};
+use tenure::core::{Holder, Kind, Patience, Request, UnknownLife};
 use tenure::process::{Chosen, choose_owner};
 use tenure::store::Store;
 
@@ -17,7 +17,8 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
     let surface = request::surface(&args.common, "acquire", conflict);
     finish(surface, |surface| {
         request::name(args.name.as_deref())?;
-        let session = Session::waiting(&args.common, collect_signals()?)?;
+        let mut session = Session::waiting(&args.common, collect_signals()?)?;
+        session.trail.everything();
         let name = session.name(args.name.as_deref())?;
         let request_id = session.face.request_id(claiming.request_id.as_deref())?;
         surface.set_request_id(request_id.as_str());
@@ -25,7 +26,11 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let defaults = session.place.defaults(&name);
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ttl_ms = request::ttl(claiming, &defaults)?;
-        let owner = owner(&args.owner)?;
+        let owner = match owner(&args.owner) {
+            // A profile that never asks for the process needs none that lasts.
+            Err(_) if args.owner == "auto" && policy.unknown_life == UnknownLife::NotAsked => None,
+            other => other?,
+        };
         session.refuse_nesting(&name)?;
         let mut request = Request {
             holder: Holder {

@@ -32,8 +32,9 @@ pub(super) fn audit(args: &AuditArgs) -> Exit {
                 "--follow prints lines: text, or with --output json one event per line",
             ));
         }
-        let place = Place::of(&args.common)?;
-        let folder = request::audit_folder(&args.common, &place)?;
+        let mut place = Place::of(&args.common)?;
+        let profile = place.take_profile();
+        let (folder, _) = request::audit_folder(&args.common, &place, &*profile)?;
         if args.follow {
             return follow(surface, &folder, filter);
         }

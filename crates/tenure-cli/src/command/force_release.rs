@@ -6,7 +6,9 @@ use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
 use crate::render::lock::{LockView, age};
 use crate::request;
+use crate::trail::{self, occasion};
 use serde_json::json;
+use tenure::audit::Ending;
 use tenure::clock::Clock;
 use tenure::core::{Entry, Force, Forced, Reason, Standing};
 use tenure::store::Store;
@@ -42,6 +44,21 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                         "{name}: ended the live hold of {whose}; it may be at work until it notices"
                     ));
                 }
+                let acting = trail::acting(None)?;
+                if claim.is_none() {
+                    session.trail.removed_unreadable(
+                        surface,
+                        occasion(&name, &acting, &now),
+                        &forced.record,
+                    );
+                }
+                session.trail.released(
+                    surface,
+                    occasion(&name, &acting, &now),
+                    held_ms,
+                    Ending::Forced,
+                    true,
+                );
                 let text = format!("removed the lock {name} of {whose} after {}", age(held_ms));
                 let data = json!({
                     "name": name.as_str(),

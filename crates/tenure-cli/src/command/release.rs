@@ -7,7 +7,9 @@ use crate::failure::{Failure, object};
 use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request;
+use crate::trail::{self, occasion};
 use serde_json::{Value, json};
+use tenure::audit::Ending;
 use tenure::clock::Clock;
 use tenure::core::{AbsentRelease, Kind, LockName, Ownership, Policy, Released};
 use tenure::store::Store;
@@ -18,7 +20,8 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
         let name = request::name(args.name.as_deref())?;
         let id = shown(args.request_id.as_deref())?;
         surface.set_request_id(id.as_deref().unwrap_or_default());
-        let session = Session::open(&args.common)?;
+        let mut session = Session::open(&args.common)?;
+        session.trail.everything();
         let name = session.name(Some(name.as_str()))?;
         // A supervised run is released by its own supervisor, after its work has ended. Taking
         // the lock away from under it would let the next one in while it still works.
@@ -33,7 +36,19 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
             },
             &session.clock.now(),
         );
-        let released = released.map_err(|error| session.store_failed(&name, error))?;
+        let released = match released {
+            Ok(released) => released,
+            Err(error) => {
+                let acting = trail::acting(id.as_deref())?;
+                session.trail.release_failed(
+                    surface,
+                    occasion(&name, &acting, &session.clock.now()),
+                    &session.store.place(&name),
+                    &error,
+                );
+                return Err(session.store_failed(&name, error));
+            }
+        };
         match released {
             Released::Done {
                 claim,
@@ -46,6 +61,19 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                         claim.holder.request_id
                     ));
                 }
+                let acting = trail::acting(id.as_deref())?;
+                let id = if by_other {
+                    &acting
+                } else {
+                    &claim.holder.request_id
+                };
+                session.trail.released(
+                    surface,
+                    occasion(&name, id, &session.clock.now()),
+                    held_ms,
+                    ending(args),
+                    by_other,
+                );
                 session.face.on_released(surface, &name);
                 let request_id = claim.holder.request_id.as_str();
                 surface.set_request_id(request_id);
@@ -60,7 +88,12 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                 Ok((session.face.released_text(&name, text, &data), data))
             }
             Released::Absent => Ok(absent(surface, session.store.policy(), &name)),
-            Released::Unreadable => {
+            Released::Unreadable { record } => {
+                let acting = trail::acting(id.as_deref())?;
+                let now = session.clock.now();
+                session
+                    .trail
+                    .removed_unreadable(surface, occasion(&name, &acting, &now), &record);
                 surface.warn(format!(
                     "{name}: what stood there could not be read; it was removed"
                 ));
@@ -106,6 +139,16 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
             }
         }
     })
+}
+
+/// How the work ended, as the caller says.
+pub(crate) fn ending(args: &ReleaseArgs) -> Ending<'_> {
+    match args.result.as_deref() {
+        Some("failure") => Ending::Failure {
+            step: args.failure_step.as_deref().unwrap_or("command"),
+        },
+        _ => Ending::Success,
+    }
 }
 
 fn absent(surface: &mut Surface, policy: &Policy, name: &LockName) -> (String, Value) {

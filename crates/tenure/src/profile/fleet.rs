@@ -5,6 +5,7 @@
 //! that stands in a record is information.
 
 use super::{Place, Profile, Record, document, instant, own};
+use crate::audit::Layout;
 use serde_json::{Map, Value};
 use tenure_core::{Claim, Host, LockName, Now, Policy, RequestId};
 
@@ -36,6 +37,10 @@ impl Profile for Fleet {
             private: true,
             ..Place::default()
         }
+    }
+
+    fn audit_layout(&self) -> Layout {
+        Layout::PerRequest
     }
 
     fn check_name(&self, name: &LockName) -> Result<(), String> {

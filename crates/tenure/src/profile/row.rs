@@ -5,6 +5,7 @@
 //! axes lead to is decided where it is decided for every profile: in the core.
 
 use super::{Place, Profile, Record, Settings, built_in};
+use crate::audit::Layout;
 use crate::duration::{self, DurationError};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -443,6 +444,14 @@ impl Profile for Custom {
 
     fn place(&self) -> Place {
         self.base.place()
+    }
+
+    fn audit_folder(&self, place: &Path) -> PathBuf {
+        self.base.audit_folder(place)
+    }
+
+    fn audit_layout(&self) -> Layout {
+        self.base.audit_layout()
     }
 
     fn temporary(&self, name: &LockName) -> Option<String> {

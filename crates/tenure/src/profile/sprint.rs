@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, Kind, LockName, Now, Policy};
 
 /// What the one lock of a project is called.
@@ -73,6 +74,12 @@ impl Profile for Sprint {
             must_exist: true,
             ..Place::default()
         }
+    }
+
+    /// A project has a folder of that name sooner or later, so ours stands with the rest of what
+    /// we keep there.
+    fn audit_folder(&self, place: &Path) -> PathBuf {
+        place.join(".tenure/audit")
     }
 
     fn temporary(&self, _: &LockName) -> Option<String> {

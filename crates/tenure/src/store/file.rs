@@ -1010,7 +1010,11 @@ impl Store for FileStore {
                     && self.policy.unreadable == UnreadableRule::Stale;
                 if anybody_may && self.remove_unreadable(name, &unreadable)? {
                     self.drop_leftovers(name)?;
-                    return Ok(Released::Unreadable);
+                    let record = match unreadable.error {
+                        LoadError::Record { published, .. } => published.bytes,
+                        LoadError::List { .. } | LoadError::Store(_) => Vec::new(),
+                    };
+                    return Ok(Released::Unreadable { record });
                 }
                 Err(self.unreadable(name, &unreadable.error))
             }

@@ -1,0 +1,180 @@
+//! What a call leaves in the audit. An audit that cannot be written is told on stderr and stops
+//! nothing: who holds a lock must not depend on a log.
+//!
+//! Native `run`s are made to cost little, so theirs is kept only where somebody named a folder for
+//! it; what breaks a promise to somebody else (a takeover, an override, a forced release) is
+//! always recorded.
+
+use crate::failure::Failure;
+use crate::render::Surface;
+use std::path::PathBuf;
+use std::time::Duration;
+use tenure::audit::{AuditLog, Ending, Occasion, Record, error_text};
+use tenure::core::{Claim, Event, Force, LockName, Now, RequestId};
+use tenure::profile::Profile;
+use tenure::store::StoreError;
+
+/// Where a call records what it does.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    log: AuditLog,
+    /// Ordinary events too.
+    everything: bool,
+    /// The folder stands inside a work tree.
+    ignored: bool,
+}
+
+impl Trail {
+    pub(crate) fn new(folder: PathBuf, is_named: bool, profile: &dyn Profile) -> Self {
+        Self {
+            log: AuditLog::new(folder, profile.audit_layout()),
+            everything: is_named || profile.record().is_some(),
+            ignored: profile.place().ignored && !is_named,
+        }
+    }
+
+    /// Also records what a hold without a supervisor does, whatever the profile.
+    pub(crate) fn everything(&mut self) {
+        self.everything = true;
+    }
+
+    /// What happened on the way to a grant.
+    pub(crate) fn acquired(
+        &self,
+        surface: &mut Surface,
+        name: &LockName,
+        claim: &Claim,
+        lock_path: &str,
+        events: &[Event],
+        force: Force,
+        now: &Now,
+    ) {
+        let occasion = occasion(name, &claim.holder.request_id, now);
+        for event in events {
+            let record = match event {
+                Event::Stolen {
+                    why,
+                    previous,
+                    record,
+                } => Record::of_steal(
+                    occasion,
+                    *why,
+                    previous.as_deref(),
+                    record,
+                    force != Force::No,
+                ),
+                Event::Acquired { token } if self.everything => Record::lock_acquired(
+                    occasion,
+                    lock_path.as_ref(),
+                    Duration::from_millis(claim.lease.ttl_ms),
+                    *token,
+                ),
+                Event::Acquired { .. } | Event::CancelRequested { .. } | Event::Released { .. } => {
+                    continue;
+                }
+            };
+            self.write(surface, &record);
+        }
+    }
+
+    /// The end of a hold by release.
+    pub(crate) fn released(
+        &self,
+        surface: &mut Surface,
+        occasion: Occasion<'_>,
+        held_ms: u64,
+        ending: Ending<'_>,
+        by_other: bool,
+    ) {
+        if self.everything || by_other || ending == Ending::Forced {
+            let held = Duration::from_millis(held_ms);
+            let record = Record::lock_released(occasion, held, ending, by_other);
+            self.write(surface, &record);
+        }
+    }
+
+    /// A release that the system did not let succeed.
+    pub(crate) fn release_failed(
+        &self,
+        surface: &mut Surface,
+        occasion: Occasion<'_>,
+        lock_path: &str,
+        error: &StoreError,
+    ) {
+        let error = match error {
+            StoreError::Permission { .. } => format!("EACCES: {error}"),
+            StoreError::Io { source, .. } => error_text(source),
+            // Nothing was tried.
+            _ => return,
+        };
+        let record = Record::lock_release_failed(occasion, lock_path.as_ref(), &error);
+        self.write(surface, &record);
+    }
+
+    /// Heartbeats that fail one after the other.
+    pub(crate) fn heartbeat_failed(
+        &self,
+        surface: &mut Surface,
+        occasion: Occasion<'_>,
+        consecutive: u32,
+        error: &str,
+    ) {
+        let record = Record::heartbeat_failed(occasion, consecutive, error);
+        self.write(surface, &record);
+    }
+
+    /// What stood there unreadable and was removed by a release.
+    pub(crate) fn removed_unreadable(
+        &self,
+        surface: &mut Surface,
+        occasion: Occasion<'_>,
+        bytes: &[u8],
+    ) {
+        let reason = tenure::audit::StealReason::CorruptLock;
+        let record = Record::lock_stolen(occasion, None, bytes, reason);
+        self.write(surface, &record);
+    }
+
+    fn write(&self, surface: &mut Surface, record: &Record) {
+        if let Err(error) = self.log.append(record) {
+            surface.warn(format!("the audit could not be written: {error}"));
+            return;
+        }
+        if self.ignored {
+            self.keep_out_of_git(surface);
+        }
+    }
+
+    fn keep_out_of_git(&self, surface: &mut Surface) {
+        use std::io::Write;
+        let file = self.log.dir().join(".gitignore");
+        let made = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&file);
+        match made.and_then(|mut made| made.write_all(b"*\n")) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                surface.warn(format!("{}: {error}", file.display()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Who did it, to what, and when.
+pub(crate) fn occasion<'a>(
+    lock: &'a LockName,
+    request_id: &'a RequestId,
+    now: &Now,
+) -> Occasion<'a> {
+    Occasion {
+        lock,
+        request_id,
+        at_ms: now.wall_us / 1_000,
+    }
+}
+
+/// The id under which somebody acts who shows none: the audit wants one all the same.
+pub(crate) fn acting(shown: Option<&str>) -> Result<RequestId, Failure> {
+    crate::request::request_id_or_new(shown)
+}
