@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The longest line that is looked at. Ours are shorter; other writers may be less careful.
 const LINE_BYTES_MAX: usize = 4 * super::LINE_BYTES_MAX;
@@ -23,6 +24,14 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// How many rotated files are read at most: each keeps a descriptor.
 const ROTATED_MAX: u32 = 500;
+
+/// How many numbers in a row may be missing beyond the last known one before there are no more.
+const GAPS_MAX: u32 = 3;
+
+/// How often, and after what pauses, the end of a file is looked at again that is no whole line:
+/// it may be the beginning of one that is being written.
+const LOOKS: u32 = 5;
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 /// How many of the youngest days are followed; an event that is dated further back than that is
 /// seen by the next reader.
@@ -202,13 +211,23 @@ impl Position {
     }
 
     /// What stands at the end without a newline: an event whose newline alone is missing, or the
-    /// beginning of one.
-    fn unfinished(&mut self) -> Found {
-        let line = self.kept.get(self.taken..).unwrap_or_default();
+    /// beginning of one. Whoever is writing it just now is waited for, so it may be whole after all.
+    fn unfinished(&mut self, fd: impl AsFd) -> Found {
+        for _ in 0..LOOKS {
+            let rest = self.kept.get(self.taken..).unwrap_or_default();
+            if self.skipping || !matches!(found(rest), Found::Garbage) {
+                break;
+            }
+            std::thread::sleep(LOOK_PAUSE);
+            if let Ok(Some(found)) = self.next(&fd) {
+                return found;
+            }
+        }
+        let rest = self.kept.get(self.taken..).unwrap_or_default();
         let found = if self.skipping {
             Found::Garbage
         } else {
-            found(line)
+            found(rest)
         };
         self.kept.clear();
         self.taken = 0;
@@ -303,15 +322,15 @@ pub(super) struct Link {
 
 /// The files of the stream, youngest first.
 ///
-/// Opened from the youngest to the oldest: a rotation meanwhile shows a file a second time, which
-/// is noticed, and hides none.
+/// Opened from the youngest to the oldest, as a rotation moves them: one that happens meanwhile
+/// shows files a second time, which is noticed, and hides none.
 pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     let mut open = |name: &str| match folder.read(name) {
         Ok(Some(file)) => {
-            if files.iter().all(|known| known.inode != file.inode) {
-                files.push(file);
-            }
+            // Seen again under a higher number: whatever was opened in between is younger.
+            files.retain(|known| known.inode != file.inode);
+            files.push(file);
             true
         }
         Ok(None) => false,
@@ -329,8 +348,16 @@ pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
     };
     let names = folder.names().unwrap_or_default();
     let last = names.iter().filter_map(numbered).max().unwrap_or(0);
+    // A rotation meanwhile moves files up, and leaves a gap that wanders down: the names may lack
+    // one, and one may be missing with another behind it.
+    let mut missing = 0;
     for number in 1..=ROTATED_MAX {
-        if !open(&format!("{FILE}.{number}")) && number > last {
+        if open(&format!("{FILE}.{number}")) {
+            missing = 0;
+        } else {
+            missing += 1;
+        }
+        if number >= last && missing > GAPS_MAX {
             break;
         }
     }
@@ -394,7 +421,7 @@ pub(super) fn read_day(
         while let Some(entry) = trouble.next_of(position, &file.fd, &place, filter) {
             entries.push(entry);
         }
-        if whole && let Some(entry) = trouble.sort(position.unfinished(), filter) {
+        if whole && let Some(entry) = trouble.sort(position.unfinished(&file.fd), filter) {
             entries.push(entry);
         }
     }
@@ -491,7 +518,7 @@ impl Events {
             self.at += 1;
             // No line of a file is finished later once there is a younger file.
             if !self.followed || self.at < count {
-                let rest = position.unfinished();
+                let rest = position.unfinished(&link.file.fd);
                 if let Some(entry) = self.trouble.sort(rest, &self.filter) {
                     return Some(entry);
                 }
