@@ -142,6 +142,12 @@ pub(crate) trait Face: Sync {
         failure
     }
 
+    /// What `clean` prints; `locks` is how many were stale or corrupt.
+    fn cleaned_text(&self, locks: usize, dry_run: bool, text: String) -> String {
+        let _ = (locks, dry_run);
+        text
+    }
+
     /// What `check` prints of a lock.
     fn checked_text(&self, view: &LockView) -> String {
         view.text()

@@ -65,6 +65,7 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
             if claims == 1 { "" } else { "s" },
             if files == 1 { "" } else { "s" },
         );
+        let text = session.face.cleaned_text(locks.len(), args.dry_run, text);
         let data = json!({
             "dry_run": args.dry_run,
             "stale_claims": claims,

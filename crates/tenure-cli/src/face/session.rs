@@ -89,6 +89,12 @@ impl Face for Session {
         failure
     }
 
+    fn cleaned_text(&self, locks: usize, dry_run: bool, _: String) -> String {
+        let did = if dry_run { "Would clean" } else { "Cleaned" };
+        let s = if locks == 1 { "" } else { "s" };
+        format!("{did} {locks} stale lock{s}")
+    }
+
     fn ignored_text(&self, name: &LockName, _: &Claim) -> String {
         format!("Lock for issue #{name} owned by different run, not releasing")
     }

@@ -18,6 +18,8 @@ mod force;
 mod passing_on;
 mod profiles;
 mod reading;
+mod resume;
+mod session;
 mod signals;
 mod streams;
 mod waiting;

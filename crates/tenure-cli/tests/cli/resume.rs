@@ -1,0 +1,276 @@
+//! The resume profile on the command line: one process resumes a session or job at a time.
+
+use crate::support::{Answer, Scene, Started, eventually, send};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+struct Storage {
+    scene: Scene,
+}
+
+impl Storage {
+    fn new() -> Self {
+        Self {
+            scene: Scene::new(),
+        }
+    }
+
+    fn run(&self, words: &[&str]) -> Answer {
+        self.scene.run(["--profile", "resume"].iter().chain(words))
+    }
+
+    fn start(&self, words: &[&str]) -> Started {
+        let mut command = self
+            .scene
+            .tenure(["--profile", "resume"].iter().chain(words));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Started::new(&mut command)
+    }
+
+    fn file(&self, id: &str) -> PathBuf {
+        self.scene.locks().join(format!("resume_locks/{id}.lock"))
+    }
+
+    fn plant_text(&self, id: &str, text: &str) {
+        for folder in [self.scene.locks(), self.scene.locks().join("resume_locks")] {
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
+        }
+        fs::write(self.file(id), text).expect("a record");
+        let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+        let file = fs::File::options()
+            .write(true)
+            .open(self.file(id))
+            .expect("a record");
+        file.set_modified(old).expect("a time");
+    }
+
+    /// A record as the original program writes it.
+    fn plant(&self, id: &str, pid: u32, host: &str) -> String {
+        let text = format!(
+            "{{\n  \"job_id\": \"{id}\",\n  \"process_id\": {pid},\n  \"hostname\": \"{host}\",\n  \
+             \"acquired_at\": \"2026-02-07T10:00:00.123456789Z\"\n}}"
+        );
+        self.plant_text(id, &text);
+        text
+    }
+}
+
+fn host() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/hostname").expect("a host name");
+    text.trim().to_owned()
+}
+
+/// A process that has ended and was collected.
+fn dead_pid() -> u32 {
+    let mut child = std::process::Command::new("true")
+        .spawn()
+        .expect("a process");
+    let pid = child.id();
+    child.wait().expect("its end");
+    pid
+}
+
+#[test]
+fn the_record_has_the_four_fields_and_process_identity_under_one_key() {
+    let storage = Storage::new();
+    let script = format!("cat {}", storage.file("job-1").display());
+    let run = storage.run(&["run", "job-1", "--", "sh", "-c", &script]);
+    let run = run.expect(0, "free");
+    let record: Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    let keys: Vec<_> = record.as_object().expect("an object").keys().collect();
+    assert_eq!(
+        keys,
+        ["job_id", "process_id", "hostname", "acquired_at", "tenure"]
+    );
+    assert_eq!(record["job_id"], "job-1");
+    assert_eq!(record["hostname"], host().as_str());
+    for key in ["started", "boot_id", "token"] {
+        assert!(!record["tenure"][key].is_null(), "{record}");
+    }
+    let said = run.stderr();
+    assert!(said.contains("Acquired resume lock for job-1"), "{said}");
+    assert!(said.contains("Released resume lock for job-1"), "{said}");
+    assert!(!storage.file("job-1").exists(), "gone after the release");
+}
+
+#[test]
+fn a_blocked_resume_is_told_who_where_and_since_when() {
+    let storage = Storage::new();
+    let me = std::process::id();
+    let planted = storage.plant("job", me, &host());
+    let refused = storage.run(&["run", "job", "--", "true"]).expect(4, "held");
+    assert_eq!(
+        refused.stderr(),
+        format!(
+            "Resume already in progress for job job\nLock held by: PID {me} on {} (acquired \
+             2026-02-07 10:00:00 UTC)\nPlease wait for the other process to complete, or use \
+             --force to override.\n",
+            host()
+        )
+    );
+    assert_eq!(
+        fs::read_to_string(storage.file("job")).expect("a record"),
+        planted
+    );
+    let json = storage.run(&["--output", "json", "run", "job", "--", "true"]);
+    let error = json.expect(4, "held").json()["error"].clone();
+    assert_eq!(error["code"], "LOCK_HELD");
+    assert_eq!(error["context"]["holder"]["pid"], me);
+}
+
+#[test]
+fn a_dead_process_is_cleaned_up_with_a_warning_and_the_resume_goes_on() {
+    let storage = Storage::new();
+    let pid = dead_pid();
+    let _ = storage.plant("job", pid, &host());
+    let run = storage
+        .run(&["run", "job", "--", "true"])
+        .expect(0, "stale");
+    let warning = format!("Removing stale lock for job (PID {pid} no longer running)");
+    assert!(run.stderr().contains(&warning), "{}", run.said());
+    for never in [0, 2_147_483_648] {
+        let _ = storage.plant("job", never, &host());
+        let _ = storage
+            .run(&["run", "job", "--", "true"])
+            .expect(0, "not a process");
+    }
+}
+
+#[test]
+fn a_process_of_another_host_is_unknown_and_counts_as_alive() {
+    let storage = Storage::new();
+    for name in ["test-host", "unknown"] {
+        let planted = storage.plant("job", 999_999, name);
+        let refused = storage
+            .run(&["run", "job", "--", "true"])
+            .expect(4, "unknown");
+        assert!(
+            refused.stderr().contains(&format!("on {name} (")),
+            "{}",
+            refused.said()
+        );
+        assert!(refused.stderr().contains("--force"), "{}", refused.said());
+        assert_eq!(
+            fs::read_to_string(storage.file("job")).expect("a record"),
+            planted
+        );
+    }
+}
+
+#[test]
+fn force_reaches_the_lock_without_yes_and_the_old_holder_is_told() {
+    let storage = Storage::new();
+    let old = storage.start(&["run", "job", "--", "sleep", "30"]);
+    eventually("it holds", || storage.file("job").exists());
+    let script = format!("cat {}", storage.file("job").display());
+    let new = storage.run(&["run", "job", "--force", "--", "sh", "-c", &script]);
+    let new = new.expect(0, "force overrides an active lock");
+    assert!(
+        new.stderr().contains("Overriding the lock for job"),
+        "{}",
+        new.said()
+    );
+    let old = old
+        .finish()
+        .expect(80, "the old holder is told and its work ends");
+    assert!(old.stderr().contains("lost"), "{}", old.said());
+    assert!(
+        !storage.file("job").exists(),
+        "the old one took nothing of the new one's"
+    );
+    let events = storage
+        .run(&["audit", "--event", "lock_stolen", "--output", "json"])
+        .json();
+    assert_eq!(events["data"]["events"][0]["reason"], "active_lock_forced");
+}
+
+#[test]
+fn an_unreadable_record_blocks_and_only_force_takes_it() {
+    let storage = Storage::new();
+    for text in ["", "{", "{\"job_id\": \"job\"}"] {
+        storage.plant_text("job", text);
+        let refused = storage
+            .run(&["run", "job", "--", "true"])
+            .expect(4, "unreadable");
+        assert!(
+            refused
+                .stderr()
+                .starts_with("Failed to check lock status for job: "),
+            "{}",
+            refused.said()
+        );
+        assert_eq!(
+            fs::read_to_string(storage.file("job")).expect("a record"),
+            text
+        );
+        let _ = storage
+            .run(&["run", "job", "--force", "--", "true"])
+            .expect(0, "forced");
+        assert!(!storage.file("job").exists());
+    }
+}
+
+#[test]
+fn a_resume_succeeds_at_once_after_the_first_completed_failed_or_was_killed() {
+    let storage = Storage::new();
+    let _ = storage
+        .run(&["run", "job", "--", "true"])
+        .expect(0, "completed");
+    let _ = storage
+        .run(&["run", "job", "--", "false"])
+        .expect(1, "failed");
+    let killed = storage.start(&["run", "job", "--", "sleep", "30"]);
+    eventually("it holds", || storage.file("job").exists());
+    let command = crate::support::children(killed.pid());
+    send(killed.pid(), Signal::KILL);
+    for command in command {
+        send(command, Signal::KILL);
+    }
+    eventually("the next one succeeds", || {
+        storage.run(&["run", "job", "--", "true"]).code() == 0
+    });
+}
+
+#[test]
+fn a_reused_number_is_another_process() {
+    let storage = Storage::new();
+    let script = format!("cat {}", storage.file("job").display());
+    let run = storage.run(&["run", "job", "--", "sh", "-c", &script]);
+    let mut record: Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    record["process_id"] = std::os::unix::process::parent_id().into();
+    storage.plant_text("job", &record.to_string());
+    let taken = storage.run(&["run", "job", "--", "true"]);
+    let _ = taken.expect(
+        0,
+        "alive, but it started at another time than the record says",
+    );
+}
+
+#[test]
+fn ids_never_block_each_other_and_never_leave_the_folder() {
+    let storage = Storage::new();
+    let _ = storage.plant("a", std::process::id(), &host());
+    let _ = storage
+        .run(&["run", "b", "--", "true"])
+        .expect(0, "another id");
+    let _ = storage
+        .run(&["run", "../x", "--", "true"])
+        .expect(2, "a path");
+}
+
+#[test]
+fn the_same_run_asking_again_is_answered_at_once() {
+    let storage = Storage::new();
+    let script = format!(
+        "{} --profile resume --dir {} run job -- true; echo $?",
+        env!("CARGO_BIN_EXE_tenure"),
+        storage.scene.locks().display()
+    );
+    let run = storage.run(&["run", "job", "--", "sh", "-c", &script]);
+    assert_eq!(run.expect(0, "free").stdout(), "81\n");
+}

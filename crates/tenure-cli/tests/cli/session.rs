@@ -1,0 +1,425 @@
+//! The session profile: one lock per issue, ten minutes, renewed by whoever lives.
+
+use crate::support::{Answer, Scene, eventually};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+struct State {
+    scene: Scene,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            scene: Scene::new(),
+        }
+    }
+
+    fn run(&self, words: &[&str]) -> Answer {
+        self.scene.run(["--profile", "session"].iter().chain(words))
+    }
+
+    fn acquire(&self, issue: &str, run: &str) -> Answer {
+        self.run(&["acquire", issue, "--owner", "none", "--request-id", run])
+    }
+
+    fn file(&self, issue: &str) -> PathBuf {
+        self.scene.locks().join(format!("locks/{issue}.lock"))
+    }
+
+    fn record(&self, issue: &str) -> Value {
+        let text = fs::read_to_string(self.file(issue)).expect("a record");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Another program's record, so many seconds old.
+    fn plant(&self, issue: &str, run: &str, seconds: i64) -> String {
+        let at = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
+        let text = format!(
+            "{{\n  \"issueNumber\": {issue},\n  \"runId\": \"{run}\",\n  \"acquiredAt\": \
+             \"{at:.3}\",\n  \"pid\": 999999\n}}\n"
+        );
+        self.plant_text(issue, &text);
+        text
+    }
+
+    fn plant_text(&self, issue: &str, text: &str) {
+        fs::create_dir_all(self.scene.locks().join("locks")).expect("a folder");
+        fs::set_permissions(self.scene.locks(), fs::Permissions::from_mode(0o700)).expect("a mode");
+        let folder = self.scene.locks().join("locks");
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
+        fs::write(self.file(issue), text).expect("a record");
+    }
+
+    /// Makes a file so old that nobody takes it for one that is being written.
+    fn settle(&self, issue: &str) {
+        let old = std::time::SystemTime::now() - Duration::from_secs(60);
+        let file = fs::File::options()
+            .write(true)
+            .open(self.file(issue))
+            .expect("a record");
+        file.set_modified(old).expect("a time");
+    }
+}
+
+#[test]
+fn the_record_has_the_formats_four_fields_and_a_final_newline() {
+    let state = State::new();
+    let said = state.acquire("42", "run-1").expect(0, "free").stderr();
+    assert!(said.contains("Acquired lock for issue #42"), "{said}");
+    let text = fs::read_to_string(state.file("42")).expect("a record");
+    assert!(
+        text.starts_with("{\n  \"issueNumber\": 42,\n  \"runId\": \"run-1\",\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("}\n"), "{text}");
+    let record = state.record("42");
+    let at = record["acquiredAt"].as_str().expect("a time");
+    assert_eq!(
+        at.len(),
+        "2026-02-07T10:00:00.000Z".len(),
+        "milliseconds: {at}"
+    );
+    assert!(record["pid"].is_u64(), "{record}");
+    let owner = record["tenure"]["request_id"]
+        .as_str()
+        .expect("an owner token");
+    assert_ne!(
+        owner, "run-1",
+        "the run id is not unique, so the owner token is another"
+    );
+    let mode = fs::metadata(state.file("42"))
+        .expect("a record")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn the_folder_of_the_locks_is_never_committed() {
+    let state = State::new();
+    let _ = state.acquire("42", "run-1").expect(0, "free");
+    let ignored = fs::read_to_string(state.scene.locks().join("locks/.gitignore"));
+    assert_eq!(ignored.expect("a .gitignore"), "*\n");
+    let audit = fs::read_to_string(state.scene.locks().join("audit/.gitignore"));
+    assert_eq!(audit.expect("a .gitignore"), "*\n");
+}
+
+#[test]
+fn a_second_run_is_refused_with_4_and_told_who_holds() {
+    let state = State::new();
+    let _ = state.acquire("42", "run-1").expect(0, "free");
+    let refused = state.acquire("42", "run-2").expect(4, "held");
+    assert!(
+        refused
+            .stderr()
+            .contains("Issue #42 is locked by run run-1 (0s ago)"),
+        "{}",
+        refused.said()
+    );
+    let asked = state.run(&[
+        "acquire",
+        "42",
+        "--owner",
+        "none",
+        "--request-id",
+        "run-2",
+        "--conflict-exit-code",
+        "0",
+    ]);
+    let _ = asked.expect(0, "the original's code, for whoever asks for it");
+    let again = state
+        .acquire("42", "run-1")
+        .expect(4, "a run id is no owner");
+    assert!(again.stderr().contains("run-1"), "{}", again.said());
+    let _ = state.acquire("43", "run-2").expect(0, "another issue");
+}
+
+#[test]
+fn only_the_owner_releases_and_an_absent_lock_is_silent_success() {
+    let state = State::new();
+    let _ = state.acquire("42", "run-1").expect(0, "free");
+    let before = fs::read(state.file("42")).expect("a record");
+    let other = state.run(&["release", "42", "--request-id", "run-2"]);
+    let other = other.expect(0, "nothing to do is no failure");
+    assert!(
+        other
+            .stderr()
+            .contains("Lock for issue #42 owned by different run, not releasing"),
+        "{}",
+        other.said()
+    );
+    assert_eq!(fs::read(state.file("42")).expect("a record"), before);
+    let own = state.run(&["release", "42", "--request-id", "run-1"]);
+    let own = own.expect(0, "the owner");
+    assert!(
+        own.stderr().contains("Released lock for issue #42"),
+        "{}",
+        own.said()
+    );
+    assert!(!state.file("42").exists(), "the record is gone");
+    let absent = state.run(&["release", "42", "--request-id", "run-1"]);
+    let absent = absent.expect(0, "absent");
+    assert_eq!(
+        (absent.stdout(), absent.stderr()),
+        (String::new(), String::new())
+    );
+}
+
+#[test]
+fn a_lock_is_stale_from_ten_minutes_on_whatever_its_process_does() {
+    let state = State::new();
+    let fresh = state.plant("1", "old", 590);
+    let refused = state
+        .acquire("1", "new")
+        .expect(4, "a dead process does not matter");
+    assert!(
+        refused.stderr().contains("locked by run old (59"),
+        "{}",
+        refused.said()
+    );
+    assert_eq!(
+        fs::read_to_string(state.file("1")).expect("a record"),
+        fresh
+    );
+    let _ = state.plant("2", "old", 600);
+    let taken = state
+        .acquire("2", "new")
+        .expect(0, "ten minutes are enough");
+    let said = taken.stderr();
+    assert!(
+        said.contains("Cleaning stale lock for issue #2 (run old, 60"),
+        "{said}"
+    );
+    assert_eq!(state.record("2")["runId"], "new");
+    let _ = state.plant("3", "old", 30);
+    let short = state.run(&["--stale-after", "20s", "acquire", "3", "--owner", "none"]);
+    let _ = short.expect(0, "the age can be set");
+}
+
+#[test]
+fn a_held_beacon_does_not_protect_an_expired_lock() {
+    let state = State::new();
+    let script = format!(
+        "sed -i 's/\"acquiredAt\": .*/\"acquiredAt\": \"2026-01-01T00:00:00.000Z\",/' {f}; \
+         env -u TENURE_HELD {t} --profile session --dir {d} acquire 7 --owner none --request-id next; \
+         echo $?; sleep 5",
+        f = state.file("7").display(),
+        t = env!("CARGO_BIN_EXE_tenure"),
+        d = state.scene.locks().display()
+    );
+    let answer = state.run(&["run", "7", "--", "sh", "-c", &script]);
+    let answer = answer.expect(80, "the holder learns that it lost the lock");
+    assert!(
+        answer.stdout().starts_with('0') || answer.stdout().contains("\n0\n"),
+        "{}",
+        answer.said()
+    );
+    assert_eq!(
+        state.record("7")["runId"],
+        "next",
+        "the successor's record stays"
+    );
+}
+
+#[test]
+fn a_corrupt_lock_is_cleaned_and_one_from_the_future_is_fresh() {
+    let state = State::new();
+    for (issue, text) in [
+        ("1", "not json"),
+        ("2", "{\"issueNumber\": 2}"),
+        (
+            "3",
+            "{\"issueNumber\": 3, \"runId\": \"r\", \"acquiredAt\": \"yesterday\", \"pid\": 1}",
+        ),
+        ("4", ""),
+    ] {
+        state.plant_text(issue, text);
+        state.settle(issue);
+        let taken = state.acquire(issue, "new").expect(0, "corrupt is stale");
+        assert!(
+            taken.stderr().contains(&format!("issue #{issue}")),
+            "{}",
+            taken.said()
+        );
+        assert_eq!(state.record(issue)["runId"], "new");
+    }
+    let _ = state.plant("5", "ahead", -3_600);
+    let refused = state.acquire("5", "new").expect(4, "age 0");
+    assert!(refused.stderr().contains("(0s ago)"), "{}", refused.said());
+}
+
+#[test]
+fn a_lock_that_is_being_written_is_waited_out() {
+    let state = State::new();
+    state.plant_text("9", "");
+    let file = state.file("9");
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(600));
+        let at = jiff::Timestamp::now();
+        let text = format!(
+            "{{\"issueNumber\": 9, \"runId\": \"slow\", \"acquiredAt\": \"{at}\", \"pid\": 1}}"
+        );
+        fs::write(file, text).expect("a record");
+    });
+    let refused = state
+        .acquire("9", "new")
+        .expect(4, "the slow writer holds it");
+    assert!(refused.stderr().contains("run slow"), "{}", refused.said());
+    writer.join().expect("a writer");
+}
+
+#[test]
+fn clean_removes_stale_and_corrupt_locks_and_says_how_many() {
+    let state = State::new();
+    let _ = state.plant("1", "old", 900);
+    let fresh = state.plant("2", "young", 10);
+    state.plant_text("3", "{");
+    state.settle("3");
+    let folder = state.scene.locks().join("locks");
+    fs::write(folder.join("notes.txt"), "x").expect("a file");
+    fs::write(folder.join("abc.lock"), "x").expect("a file");
+    let dry = state.run(&["clean", "--dry-run", "--output", "json"]);
+    assert_eq!(
+        dry.json()["data"]["locks"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert!(
+        state.file("1").exists() && state.file("3").exists(),
+        "nothing was touched"
+    );
+    assert!(!folder.join(".tenure").exists(), "nothing was made");
+    let cleaned = state.run(&["clean"]).expect(0, "cleaned");
+    assert!(
+        cleaned.stdout().contains("Cleaned 2 stale locks"),
+        "{}",
+        cleaned.said()
+    );
+    assert!(!state.file("1").exists() && !state.file("3").exists());
+    assert_eq!(
+        fs::read_to_string(state.file("2")).expect("a record"),
+        fresh
+    );
+    assert!(folder.join("notes.txt").exists() && folder.join("abc.lock").exists());
+}
+
+#[test]
+fn a_run_renews_and_a_bare_hold_is_renewed_by_heartbeat() {
+    let state = State::new();
+    let _ = state.acquire("42", "run-1").expect(0, "free");
+    let before = state.record("42");
+    std::thread::sleep(Duration::from_millis(5));
+    let beat = state.run(&["heartbeat", "42", "--request-id", "run-1"]);
+    let _ = beat.expect(0, "the owner");
+    let after = state.record("42");
+    assert!(
+        after["acquiredAt"].as_str() > before["acquiredAt"].as_str(),
+        "{after}"
+    );
+    assert_eq!(after["tenure"], before["tenure"], "nothing else changed");
+    let view = state.run(&["check", "42", "--output", "json"]).json();
+    let holder = &view["error"]["context"]["holder"];
+    assert_eq!(
+        holder["since"].as_str().map(|at| &at[..19]),
+        before["acquiredAt"].as_str().map(|at| &at[..19]),
+        "people are shown the first acquisition: {view}"
+    );
+    let other = state.run(&["heartbeat", "42", "--request-id", "run-2"]);
+    let _ = other.expect(6, "not the owner");
+    let absent = state.run(&["heartbeat", "41", "--request-id", "run-1"]);
+    let _ = absent.expect(80, "a heartbeat never creates");
+    assert!(!state.file("41").exists());
+    let script = format!("cat {f}; sleep 1.2; cat {f}", f = state.file("8").display());
+    let run = state.run(&[
+        "--stale-after",
+        "600ms",
+        "run",
+        "8",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let run = run.expect(0, "a run outlives the age by renewing");
+    let times: Vec<String> = run
+        .stdout()
+        .lines()
+        .filter(|line| line.contains("acquiredAt"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(times.len(), 2, "{}", run.said());
+    assert_ne!(times[0], times[1], "renewed");
+    assert!(!state.file("8").exists(), "and gone");
+}
+
+#[test]
+fn the_run_id_comes_from_the_runner_and_the_number_is_a_decimal() {
+    let state = State::new();
+    let mut command =
+        state
+            .scene
+            .tenure(["--profile", "session", "acquire", "42", "--owner", "none"]);
+    let _ = crate::support::answer(command.env("GITHUB_RUN_ID", "77001")).expect(0, "free");
+    assert_eq!(state.record("42")["runId"], "77001");
+    for bad in ["x", "4x", "-1", "+4", "4.5", "042"] {
+        let _ = state.acquire(bad, "r").expect(2, bad);
+    }
+    let _ = State::new()
+        .acquire("nine", "r")
+        .expect(2, "before any side effect");
+}
+
+#[test]
+fn other_tools_that_create_the_same_file_are_excluded_and_exclude_us() {
+    let state = State::new();
+    let _ = state.acquire("42", "run-1").expect(0, "free");
+    let foreign = fs::File::options()
+        .write(true)
+        .create_new(true)
+        .open(state.file("42"));
+    assert!(foreign.is_err(), "O_EXCL fails while we hold");
+    let planted = state.plant("43", "theirs", 5);
+    let _ = state.acquire("43", "ours").expect(4, "theirs");
+    assert_eq!(
+        fs::read_to_string(state.file("43")).expect("a record"),
+        planted
+    );
+}
+
+#[test]
+fn a_run_of_tenure_releases_on_every_exit() {
+    let state = State::new();
+    let _ = state.run(&["run", "1", "--", "true"]).expect(0, "success");
+    let _ = state
+        .run(&["run", "1", "--", "sh", "-c", "exit 7"])
+        .expect(7, "failure");
+    let killed = state.run(&["run", "1", "--", "sh", "-c", "kill -9 $$"]);
+    assert!(killed.status().code().is_none(), "died like its command");
+    eventually("the record is gone", || !state.file("1").exists());
+}
+
+#[test]
+fn every_acquisition_and_release_is_in_the_audit() {
+    let state = State::new();
+    let _ = state.plant("1", "old", 900);
+    let _ = state.acquire("1", "new").expect(0, "stale");
+    let _ = state
+        .run(&["release", "1", "--request-id", "new"])
+        .expect(0, "own");
+    let events = state.run(&["audit", "1", "--output", "json"]).json();
+    let events = events["data"]["events"].as_array().expect("events").clone();
+    let names: Vec<_> = events.iter().map(|event| event["event"].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            Some("lock_stolen"),
+            Some("lock_acquired"),
+            Some("lock_released")
+        ]
+    );
+    assert_eq!(events[0]["reason"], "stale_lock");
+    assert_eq!(events[0]["previous_lock"]["request_id"], "old");
+}
