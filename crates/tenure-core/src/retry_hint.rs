@@ -1,6 +1,7 @@
 //! When a refused caller should come back: a guess from this lock's own past, and only a hint.
 
 use crate::claims::Entry;
+use crate::policy::{Policy, UnknownLife};
 use crate::time::Now;
 
 /// The shortest hint. Below it a retry costs more than it gains.
@@ -14,8 +15,8 @@ pub const RETRY_CEILING_MS: u64 = 300_000;
 /// The rest of the present hold is guessed as the mean of past holds less its age. A hold that
 /// has outlived the mean, or a lock without a past, is guessed to last a quarter of its age
 /// longer, at least a second. A detached hold cannot outlast its remaining ttl where nobody can
-/// watch its owner. Each claim in the queue adds one mean hold (without a past: one second).
-pub fn retry_after_ms(entry: &Entry, now: &Now) -> u64 {
+/// watch its owner, or where the profile never asks for it. Each claim in the queue adds one mean hold (without a past: one second).
+pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
     let mean = (entry.history.holds > 0).then_some(entry.history.mean_ms);
     let each = mean.unwrap_or(1_000);
     let queued = entry.claims.len().saturating_sub(1) as u64;
@@ -26,7 +27,9 @@ pub fn retry_after_ms(entry: &Entry, now: &Now) -> u64 {
             Some(mean) if mean > age => mean - age,
             _ => (age / 4).max(1_000),
         };
-        if claim.kind.is_detached() && claim.holder.process.is_none() {
+        let lives_by_ttl = claim.holder.process.is_none()
+            || (policy.unknown_life == UnknownLife::NotAsked && claim.lease.ttl_ms > 0);
+        if claim.kind.is_detached() && lives_by_ttl {
             guess.min(claim.lease.remaining_ms(boot, now))
         } else {
             guess

@@ -537,9 +537,11 @@ proptest! {
     }
 
     #[test]
-    fn a_hint_stays_within_its_bounds(entry in entry(), history in history(), now in now()) {
+    fn a_hint_stays_within_its_bounds(
+        policy in policy(), entry in entry(), history in history(), now in now()
+    ) {
         let entry = Entry { history, ..entry };
-        let hint = retry_after_ms(&entry, &now);
+        let hint = retry_after_ms(&entry, &policy, &now);
         prop_assert!((RETRY_FLOOR_MS..=RETRY_CEILING_MS).contains(&hint), "{hint}");
     }
 

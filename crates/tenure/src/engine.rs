@@ -231,8 +231,9 @@ impl<S: Store> Run<'_, S> {
         outcome: Outcome,
         waited: Option<Duration>,
     ) -> Result<Acquired<S::Seat>, AcquireError> {
+        let policy = *self.store.policy();
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
-            let retry_after_ms = retry_after_ms(&entry, &clock.now());
+            let retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
             AcquireError::Refused {
                 refusal,
                 entry: Box::new(entry),

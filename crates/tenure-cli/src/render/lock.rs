@@ -100,7 +100,7 @@ impl LockView {
             view.unreadable_because = Some(why.clone());
         }
         if let Some(entry) = entry {
-            view.fill(entry, standing, claim, now);
+            view.fill(entry, standing, claim, policy, now);
         }
         view
     }
@@ -115,7 +115,13 @@ impl LockView {
         now: &Now,
     ) -> Self {
         let mut view = Self::bare(name.as_str(), refusal.standing, policy, place);
-        view.fill(entry, refusal.standing, refusal.blocker.as_deref(), now);
+        view.fill(
+            entry,
+            refusal.standing,
+            refusal.blocker.as_deref(),
+            policy,
+            now,
+        );
         view
     }
 
@@ -150,10 +156,17 @@ impl LockView {
         }
     }
 
-    fn fill(&mut self, entry: &Entry, standing: Standing, claim: Option<&Claim>, now: &Now) {
+    fn fill(
+        &mut self,
+        entry: &Entry,
+        standing: Standing,
+        claim: Option<&Claim>,
+        policy: &Policy,
+        now: &Now,
+    ) {
         self.holder = claim.map(|claim| holder(claim, entry, standing, now));
         if matches!(standing, Standing::Held(_)) {
-            self.retry_after_ms = Some(retry_after_ms(entry, now));
+            self.retry_after_ms = Some(retry_after_ms(entry, policy, now));
         }
         let front = claim.map(|claim| claim.ticket);
         self.queue = entry
