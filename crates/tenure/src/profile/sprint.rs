@@ -51,6 +51,9 @@ impl Sprint {
         if file.is_empty() || file == "." || file == ".." {
             return Err("is not the name of a file".to_owned());
         }
+        if file == ".tenure" {
+            return Err("is the name of the folder that stands beside it".to_owned());
+        }
         if file.contains(['/', '\\']) {
             return Err("contains a separator; a bare file name is needed".to_owned());
         }

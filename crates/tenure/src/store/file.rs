@@ -454,7 +454,8 @@ impl FileStore {
     ) -> Result<Changed<T>, StoreError> {
         let names = self.names_of(name);
         let began = instant();
-        for _ in 0..OVERTAKEN_MAX {
+        let mut overtaken = 0;
+        while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
                 return Ok(Changed::Done(absent, Vec::new()));
             };
@@ -474,6 +475,7 @@ impl FileStore {
                 .as_ref()
                 .map(|published| published.bytes.clone());
             if changed && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
+                overtaken += 1;
                 continue;
             }
             release(&opened);
@@ -519,14 +521,27 @@ impl FileStore {
     ) -> Result<(T, Entry, Option<Published>), StoreError> {
         // A thread that panicked in the middle of a change has written all of it or nothing.
         let _turn = seat.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..OVERTAKEN_MAX {
+        let began = instant();
+        let mut overtaken = 0;
+        while overtaken < OVERTAKEN_MAX {
             let Some(guarded) = self.guarded_seat(seat)? else {
                 return Ok((gone(), Entry::default(), None));
             };
-            let mut loaded = guarded.load(&seat.opened, now).map_err(|error| {
-                release(&seat.opened);
-                error.into_store(&guarded)
-            })?;
+            let mut loaded = match guarded.load(&seat.opened, now) {
+                Ok(loaded) => loaded,
+                Err(error) => {
+                    release(&seat.opened);
+                    match error {
+                        LoadError::Record { published, .. }
+                            if Self::is_settling(&published, now, began.elapsed()) =>
+                        {
+                            self.settle()?;
+                            continue;
+                        }
+                        error => return Err(error.into_store(&guarded)),
+                    }
+                }
+            };
             let mut entry = if self.profile.record().is_some() {
                 loaded.entry.clone()
             } else {
@@ -535,6 +550,7 @@ impl FileStore {
             let (answer, changed) = step(&mut entry, &guarded);
             if changed && guarded.commit(&seat.opened, &loaded, &entry)? == Change::Overtaken {
                 release(&seat.opened);
+                overtaken += 1;
                 continue;
             }
             release(&seat.opened);
@@ -797,7 +813,8 @@ impl Store for FileStore {
     ) -> Result<Entered<Seat>, StoreError> {
         let names = self.names_of(name);
         let began = instant();
-        for _ in 0..OVERTAKEN_MAX {
+        let mut overtaken = 0;
+        while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
                 return Err(StoreError::Io {
                     place: self.path.display().to_string(),
@@ -850,6 +867,7 @@ impl Store for FileStore {
             if (place_made.is_some() || !events.is_empty())
                 && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken
             {
+                overtaken += 1;
                 continue;
             }
             release(&opened);
@@ -1118,11 +1136,12 @@ impl Store for FileStore {
         }
         let names = self.names_of(name);
         let began = instant();
+        let mut overtaken = 0;
         let nothing = || Cleaned {
             swept: Vec::new(),
             removed: false,
         };
-        for _ in 0..OVERTAKEN_MAX {
+        while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
                 return Ok(nothing());
             };
@@ -1150,6 +1169,7 @@ impl Store for FileStore {
                 return Ok(Cleaned { swept, removed });
             }
             if !swept.is_empty() && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
+                overtaken += 1;
                 continue;
             }
             if removed {

@@ -387,14 +387,17 @@ pub(super) fn join(
 }
 
 /// Whether a record is the one that was published for a claim. Its token says so. Without one, as
-/// after another program of its system rewrote it and kept only what it knows, the same owner and
-/// the same instant of the grant do.
+/// after another program of its system rewrote it and kept only what it knows, the same owner,
+/// process and instant of the grant do: an owner that comes twice is not the same holder.
 fn is_of(shown: &Claim, held: &Claim) -> bool {
     match shown.token {
         Some(token) if token != 0 => held.token == Some(token),
         _ => {
             let second = |claim: &Claim| claim.since.map(|since| since.wall_ms / 1_000);
-            shown.holder.request_id == held.holder.request_id && second(shown) == second(held)
+            let pids = [shown, held].map(|claim| claim.holder.process.map(|process| process.pid));
+            shown.holder.request_id == held.holder.request_id
+                && second(shown) == second(held)
+                && (pids[0].is_none() || pids[0] == pids[1])
         }
     }
 }
