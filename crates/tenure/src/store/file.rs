@@ -48,11 +48,10 @@ use super::{
 use crate::clock::{Clock, SystemClock, instant};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
-use folder::{Access, Folder, Opened, fault, io_fault};
+use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
 use record::ReadError;
-use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -110,9 +109,9 @@ pub struct FileStore {
     here: Host,
     sleeper: Box<dyn Sleeper>,
     /// Where the records are, for a profile that publishes.
-    records: OnceCell<Folder>,
+    records: Latest,
     /// Where the coordination files are.
-    folder: OnceCell<Folder>,
+    folder: Latest,
 }
 
 /// A claim's place: the descriptor that carries its beacon. Dropping it is dying.
@@ -173,8 +172,8 @@ impl FileStore {
             profile,
             here,
             sleeper,
-            records: OnceCell::new(),
-            folder: OnceCell::new(),
+            records: Latest::default(),
+            folder: Latest::default(),
         }
     }
 
@@ -202,20 +201,26 @@ impl FileStore {
 
     /// The folder of the records.
     fn records(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        if let Some(folder) = self.records.get() {
+        if let Some(folder) = self.records.get()
+            && !(create && folder.is_removed())
+        {
             return Ok(Some(folder));
         }
         let rule = self.profile.place();
         let create = create && !rule.must_exist;
         match Folder::open(&self.path, create, self.allow_network, rule.private)? {
-            Some(folder) => Ok(Some(self.records.get_or_init(|| folder))),
+            Some(folder) => Ok(Some(self.records.put(folder))),
             None => Ok(None),
         }
     }
 
     /// The folder of the coordination files.
     fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        if let Some(folder) = self.folder.get() {
+        // Only who makes something looks whether the folder is still there: who finds nothing in
+        // one that was removed finds what there is.
+        if let Some(folder) = self.folder.get()
+            && !(create && folder.is_removed())
+        {
             return Ok(Some(folder));
         }
         let opened = if self.profile.record().is_some() {
@@ -229,7 +234,7 @@ impl FileStore {
         } else {
             Folder::open(&self.path, create, self.allow_network, false)?
         };
-        Ok(opened.map(|folder| self.folder.get_or_init(|| folder)))
+        Ok(opened.map(|folder| self.folder.put(folder)))
     }
 
     fn names_of(&self, name: &LockName) -> Names {

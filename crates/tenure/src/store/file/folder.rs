@@ -11,6 +11,7 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, chmod, fchmod, fstat, fstatfs, mkdirat, openat, statat,
 };
 use rustix::io::Errno;
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,40 @@ pub(super) struct Folder {
     pub(super) shared: bool,
     /// Others can read it.
     pub(super) readable: bool,
+}
+
+/// A folder that was opened, and what was opened in its place after it had been removed. Whoever
+/// works with the older one goes on with that, so none is closed before the last use of all.
+#[derive(Debug, Default)]
+pub(super) struct Latest(OnceCell<Box<Link>>);
+
+#[derive(Debug)]
+struct Link {
+    folder: Folder,
+    newer: Latest,
+}
+
+impl Latest {
+    /// The folder to work with, if one was opened.
+    pub(super) fn get(&self) -> Option<&Folder> {
+        let mut link = self.0.get()?;
+        while let Some(newer) = link.newer.0.get() {
+            link = newer;
+        }
+        Some(&link.folder)
+    }
+
+    /// Works with this one from now on.
+    pub(super) fn put(&self, folder: Folder) -> &Folder {
+        let mut place = &self.0;
+        while let Some(link) = place.get() {
+            place = &link.newer.0;
+        }
+        let newer = Self::default();
+        &place
+            .get_or_init(|| Box::new(Link { folder, newer }))
+            .folder
+    }
 }
 
 /// What a lock file is opened for.
@@ -180,6 +215,11 @@ impl Folder {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Whether nothing can be made in it any more, because it was removed.
+    pub(super) fn is_removed(&self) -> bool {
+        fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     pub(super) fn path_of(&self, file: &str) -> PathBuf {
