@@ -156,7 +156,7 @@ impl From<StoreError> for Failure {
                 "{error}\n{:8}look at it with `cat`; --force replaces it",
                 ""
             ));
-            failure.context = object(json!({ "lock_file": place }));
+            failure.context = object(json!({ "lock_file": place, "holder": null }));
         }
         failure
     }
