@@ -64,7 +64,10 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                     "name": name.as_str(),
                     "status": "released",
                     "request_id": claim.as_ref().map(|claim| claim.holder.request_id.as_str()),
-                    "token": claim.as_ref().and_then(|claim| claim.token),
+                    "token": claim
+                        .as_ref()
+                        .and_then(|claim| claim.token)
+                        .filter(|token| *token > 0),
                     "held_ms": held_ms,
                     "was_live": matches!(standing, Standing::Held(_)),
                 });

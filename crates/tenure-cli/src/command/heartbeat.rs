@@ -39,9 +39,11 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                     Some(cancel) => format!("; request {} asks for the lock", cancel.by),
                     None => String::new(),
                 };
+                // A record of another program has no token.
+                let token = claim.token.filter(|token| *token > 0);
+                let shown = token.map_or_else(String::new, |token| format!("token {token}, "));
                 let text = format!(
-                    "renewed {name}, token {}, ttl {}{asked}",
-                    claim.token.unwrap_or_default(),
+                    "renewed {name}, {shown}ttl {}{asked}",
                     age(claim.lease.ttl_ms)
                 );
                 let data = json!({
@@ -49,7 +51,7 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                     "status": "renewed",
                     "lost": false,
                     "request_id": request_id,
-                    "token": claim.token,
+                    "token": token,
                     "ttl_ms": claim.lease.ttl_ms,
                     "cancel_requested": cancel.is_some(),
                     "cancel_requested_by": cancel.map(|cancel| cancel.by),

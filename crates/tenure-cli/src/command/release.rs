@@ -11,7 +11,7 @@ use crate::trail::{self, occasion};
 use serde_json::{Value, json};
 use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::core::{AbsentRelease, Kind, LockName, Ownership, Policy, Released};
+use tenure::core::{AbsentRelease, ForceOnHeld, Kind, LockName, Ownership, Policy, Released};
 use tenure::store::Store;
 
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
@@ -82,7 +82,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                     "name": name.as_str(),
                     "status": "released",
                     "request_id": request_id,
-                    "token": claim.token,
+                    "token": claim.token.filter(|token| *token > 0),
                     "held_ms": held_ms,
                 });
                 Ok((session.face.released_text(&name, text, &data), data))
@@ -121,6 +121,8 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                         "it is released when its command ends; `tenure run --force {name}` asks it \
                          to stop"
                     )
+                } else if session.store.policy().force_on_held == ForceOnHeld::Never {
+                    "show its owner token with --request-id".to_owned()
                 } else {
                     format!(
                         "show its owner token with --request-id, or take it with \

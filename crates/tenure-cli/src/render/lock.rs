@@ -341,12 +341,16 @@ impl HolderView {
         } else {
             ""
         };
+        let why = if self.why.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", clean(&self.why))
+        };
         format!(
-            "{}{orphaned} since {} ({} ago{asked}): {}",
+            "{}{orphaned} since {} ({} ago{asked}){why}",
             self.who(),
             self.since,
-            age(self.age_ms),
-            clean(&self.why)
+            age(self.age_ms)
         )
     }
 }

@@ -346,12 +346,15 @@ impl FileStore {
     /// What is known of a claim, gathered from its beacon and its processes.
     fn evidence(&self, folder: &Folder, file: BorrowedFd<'_>, claim: &Claim) -> Evidence {
         let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
-        let beacon = match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
-            _ if !has_beacon => Beacon::None,
-            Ok(true) => Beacon::Lit,
-            Ok(false) => Beacon::Out,
-            // A failed look is no proof of death; what else is known has to decide.
-            Err(_) => Beacon::None,
+        let beacon = if has_beacon {
+            match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
+                Ok(true) => Beacon::Lit,
+                Ok(false) => Beacon::Out,
+                // A failed look is no proof of death; what else is known has to decide.
+                Err(_) => Beacon::None,
+            }
+        } else {
+            Beacon::None
         };
         self.evidence_of_processes(folder.local, claim, beacon)
     }
