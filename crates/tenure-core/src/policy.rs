@@ -10,6 +10,9 @@ pub struct AgeRule {
     pub limit: AgeLimit,
     /// Whether reaching the limit is enough (`>=`), or it has to be passed (`>`).
     pub inclusive: bool,
+    /// Whether ages are compared in whole seconds, for a format that writes no fractions: its
+    /// instants are rounded down, and a holder that renews in time must not lose by that.
+    pub whole_seconds: bool,
 }
 
 /// Which age is compared, and with what.
@@ -170,6 +173,7 @@ impl Policy {
         age: Some(AgeRule {
             limit: AgeLimit::SinceGrantMs(24 * HOUR_MS),
             inclusive: true,
+            whole_seconds: false,
         }),
         unreadable: UnreadableRule::Stale,
         stale_unforced: StaleUnforced::Refuse,
@@ -207,6 +211,7 @@ impl Policy {
         age: Some(AgeRule {
             limit: AgeLimit::SilenceMs(10 * MINUTE_MS),
             inclusive: true,
+            whole_seconds: false,
         }),
         unreadable: UnreadableRule::Stale,
         stale_unforced: StaleUnforced::TakeOver,
@@ -227,6 +232,7 @@ impl Policy {
         age: Some(AgeRule {
             limit: AgeLimit::SilenceTtl,
             inclusive: false,
+            whole_seconds: true,
         }),
         unreadable: UnreadableRule::RefuseUntilTtl,
         stale_unforced: StaleUnforced::Refuse,

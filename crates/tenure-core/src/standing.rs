@@ -153,6 +153,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
             AgeLimit::SilenceMs(limit) => (claim.lease.silent_ms(boot, now), limit),
             AgeLimit::SilenceTtl => (claim.lease.silent_ms(boot, now), claim.lease.ttl_ms),
         };
+        let unit = if rule.whole_seconds { 1_000 } else { 1 };
+        let (age, limit) = (age / unit, limit / unit);
         if age > limit || (rule.inclusive && age == limit) {
             return Standing::Stale(StaleReason::Aged);
         }

@@ -273,10 +273,13 @@ impl RowConfig {
     }
 
     fn age(&self, base: Option<AgeRule>) -> Result<Option<AgeRule>, RowError> {
+        // How exact the instants are is the format's affair, and so stays.
+        let whole_seconds = base.is_some_and(|rule| rule.whole_seconds);
         let inclusive = |limit| {
             Some(AgeRule {
                 limit,
                 inclusive: true,
+                whole_seconds,
             })
         };
         match (self.stale_after.as_deref(), self.stale_silence.as_deref()) {
@@ -286,6 +289,7 @@ impl RowConfig {
             (None, Some("ttl")) => Ok(Some(AgeRule {
                 limit: AgeLimit::SilenceTtl,
                 inclusive: false,
+                whole_seconds,
             })),
             (after @ Some(_), None) => Ok(lasting("stale_after", after)?
                 .map(AgeLimit::SinceGrantMs)
@@ -532,7 +536,13 @@ mod tests {
                 if base.asks_beacon != policy.asks_beacon {
                     continue;
                 }
+                // How exact instants are is the format's affair.
+                let in_seconds = base.age.is_some_and(|rule| rule.whole_seconds);
                 let expected = Policy {
+                    age: policy.age.map(|rule| AgeRule {
+                        whole_seconds: in_seconds,
+                        ..rule
+                    }),
                     name: base.name,
                     ..policy
                 };
@@ -576,7 +586,13 @@ mod tests {
     #[test]
     fn ages_are_reached_and_the_ttl_is_passed() {
         let age = |text| applied(text, Policy::SESSION).age;
-        let rule = |limit, inclusive| Some(AgeRule { limit, inclusive });
+        let rule = |limit, inclusive| {
+            Some(AgeRule {
+                limit,
+                inclusive,
+                whole_seconds: false,
+            })
+        };
         assert_eq!(
             age("stale_after = \"2h\""),
             rule(AgeLimit::SinceGrantMs(7_200_000), true)

@@ -33,6 +33,7 @@ impl Profile for Session {
             age: Some(AgeRule {
                 limit: AgeLimit::SilenceMs(limit_ms),
                 inclusive: true,
+                whole_seconds: false,
             }),
             supervised_ttl_ms: limit_ms,
             detached_ttl_ms: limit_ms,
@@ -306,6 +307,7 @@ mod tests {
             other.policy().age,
             Some(AgeRule {
                 limit: AgeLimit::SilenceMs(1_000),
+                whole_seconds: false,
                 inclusive: true
             })
         );
