@@ -11,8 +11,8 @@ use tenure::resume::ResumeLock;
 /// Does what is left of the job that `lock` stands for. The lock comes first: whoever has none
 /// cannot load the checkpoint.
 pub(crate) fn run(dir: &Path, lock: ResumeLock, call: &Call) -> Result<String, Failure> {
-    let id = lock.id();
-    let mut checkpoint = Checkpoint::load(dir, id)?;
+    let id = lock.id().to_owned();
+    let mut checkpoint = Checkpoint::load(dir, &id)?;
     let path = dir.join(format!("{id}.out"));
     let failed = |error| Failure::File(format!("{}: {error}", path.display()));
     let mut output = OpenOptions::new()
@@ -36,8 +36,10 @@ pub(crate) fn run(dir: &Path, lock: ResumeLock, call: &Call) -> Result<String, F
             .map_err(failed)?;
         checkpoint.output_bytes += line.len() as u64;
         checkpoint.done += 1;
-        checkpoint.save(dir, id)?;
+        checkpoint.save(dir, &id)?;
     }
+    // The layer above goes on holding it. Called by itself, this layer's would be the last.
+    lock.release()?;
     let did = checkpoint.done - before;
     Ok(format!("{id}: did {did}, {}", checkpoint.progress()))
 }

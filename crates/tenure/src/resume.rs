@@ -41,7 +41,8 @@
 //!   until somebody overrides it, and the error names the host and the command that does. A
 //!   record with the host name `unknown` is such a one too, unless its boot id is ours.
 //! - [`Override::Yes`] takes the lock from a process that may be at work. That process is told
-//!   when it asks ([`ResumeLock::verify`]), not before.
+//!   when it asks ([`ResumeLock::verify`]), not before. Like every takeover, it leaves a line in
+//!   the [`audit`](crate::audit), `<storage_dir>/audit/audit.jsonl`.
 //! - A process that forks without starting another program hands no lock down: a guard releases
 //!   only in the process that made it. While such a copy runs, its parent's lock counts as held.
 //! - Locks exclude the processes of one machine. Folders on network file systems are refused.
@@ -90,6 +91,7 @@ mod data;
 mod error;
 mod lock;
 mod offload;
+mod report;
 
 pub use data::ResumeLockData;
 pub use error::ResumeLockError;
@@ -107,8 +109,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::{
-    Event, Force, Holder, Kind, Liveness, LockName, Patience, Policy, Process, Request, RequestId,
-    Takeover,
+    Force, Holder, Kind, Liveness, LockName, Patience, Policy, Process, Request, RequestId,
 };
 
 /// Whether a process with this number runs, as far as this one can tell.
@@ -272,7 +273,7 @@ impl ResumeLockManager {
         let clock = place.clock();
         let acquired = engine::acquire(&store, &clock, &name, &request, Wait::No, &mut Silent)
             .map_err(|error| refusal(&place, &store, &name, error))?;
-        tell(&name, &acquired.events);
+        report::acquired(&place, &name, &acquired, overriding);
         // A seat comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
         let seat = acquired.seat.ok_or_else(|| ResumeLockError::Lost {
@@ -391,33 +392,6 @@ fn refusal(
             job_id,
             why: "another process took it over as it was granted",
         },
-    }
-}
-
-/// Logs what happened.
-fn tell(name: &LockName, events: &[Event]) {
-    for event in events {
-        match event {
-            Event::Acquired { .. } => tracing::info!("Acquired resume lock for {name}"),
-            Event::Stolen { why, previous, .. } => {
-                let pid = previous.as_ref().and_then(|claim| claim.holder.process);
-                let pid =
-                    pid.map_or_else(|| "unknown".to_owned(), |process| process.pid.to_string());
-                match why {
-                    Takeover::Stale(_) => tracing::warn!(
-                        "Removing stale lock for {name} (PID {pid} no longer running)"
-                    ),
-                    Takeover::Corrupt => {
-                        tracing::warn!("Replacing an unreadable lock for {name}");
-                    }
-                    Takeover::Active => tracing::warn!(
-                        "Overriding the lock for {name} held by PID {pid}; two processes may be \
-                         at work until it notices"
-                    ),
-                }
-            }
-            Event::CancelRequested { .. } | Event::Released { .. } => {}
-        }
     }
 }
 

@@ -633,6 +633,26 @@ fn resume_force_reaches_an_active_lock_and_the_old_holder_is_told() {
         assert!(lock.is_held(), "its drop left ours alone");
     });
     assert!(lines[0].starts_with("WARN Overriding"), "loudly: {lines:?}");
+    let audit = fs::read_to_string(storage.scratch.path().join("audit/audit.jsonl"));
+    let line = audit.expect("an audit");
+    for fact in [
+        "\"event\":\"lock_stolen\"",
+        "\"lock_name\":\"job-1\"",
+        "\"reason\":\"active_lock_forced\"",
+        &format!("\"pid\":{}", other.pid()),
+    ] {
+        assert!(line.contains(fact), "{fact} is on record: {line}");
+    }
+}
+
+#[test]
+fn resume_an_audit_that_cannot_be_written_stops_nothing_and_is_warned_of() {
+    let storage = Storage::new();
+    fs::write(storage.scratch.path().join("audit"), "").expect("a file in the way");
+    storage.four_fields("job-1", dead_pid(), &host());
+    let lines = logged(|| drop(storage.take("job-1")));
+    let warned = lines.iter().filter(|line| line.contains("audit"));
+    assert_eq!(warned.count(), 1, "{lines:?}");
 }
 
 #[test]
@@ -891,7 +911,7 @@ fn resume_eight_threads_at_one_stale_record_have_exactly_one_winner() {
                     })
                 })
                 .collect();
-            let answers = asking.into_iter().map(|asked| asked.join());
+            let answers = asking.into_iter().map(thread::ScopedJoinHandle::join);
             answers.map(|answer| answer.expect("an answer")).collect()
         });
         let won = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
@@ -920,7 +940,8 @@ fn resume_eight_processes_at_one_stale_record_have_exactly_one_winner() {
         let winners: Vec<u32> = others
             .iter()
             .zip(&answers)
-            .filter_map(|(other, answer)| (answer == "won").then(|| other.pid()))
+            .filter(|(_, answer)| *answer == "won")
+            .map(|(other, _)| other.pid())
             .collect();
         let [winner] = winners[..] else {
             panic!("round {round}: {answers:?}");

@@ -159,7 +159,7 @@ fn resume_example_a_resume_while_one_works_is_blocked_with_the_message() {
 #[test]
 fn resume_example_a_resume_after_sigkill_goes_on_from_the_checkpoint() {
     let job = Job::new();
-    let mut first = job.start("20");
+    let mut first = job.start("100");
     let killed = first.id();
     job.wait_until_done(3);
     first.kill().expect("still at it");
@@ -182,7 +182,7 @@ fn resume_example_a_resume_after_sigkill_goes_on_from_the_checkpoint() {
 #[test]
 fn resume_example_an_output_beyond_the_checkpoint_is_done_again() {
     let job = Job::new();
-    let mut first = job.start("20");
+    let mut first = job.start("100");
     job.wait_until_done(3);
     first.kill().expect("still at it");
     first.wait().expect("its end");
