@@ -4,8 +4,8 @@
 //! <storage_dir>/resume_locks/<id>.lock
 //! ```
 //!
-//! These are thin names over the [`engine`](crate::engine) with the profile
-//! [`Resume`](crate::profile::Resume), so a program that uses this module and
+//! These are thin names over the [`engine`] with the profile
+//! [`Resume`], so a program that uses this module and
 //! `tenure --profile resume` exclude each other, and both respect the records that the original
 //! program of this format has written.
 //!
