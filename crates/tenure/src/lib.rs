@@ -14,7 +14,11 @@
 //! - Deleting a lock's file by hand while it is held lets another caller in. The holder notices
 //!   and is told, but not before it happened.
 //!
-//! The binary `tenure` is a thin user of this crate.
+//! # Where to begin
+//! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
+//!   blocking or async.
+//! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
+//!   which is a thin user of this crate.
 
 pub mod audit;
 pub mod clock;
@@ -24,6 +28,7 @@ pub mod engine;
 pub mod intent;
 pub mod process;
 pub mod profile;
+pub mod resume;
 pub mod store;
 
 pub use tenure_core as core;

@@ -207,7 +207,7 @@ pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liv
 }
 
 /// Asks the kernel about a process of this boot and namespace.
-fn probe(process: &Process) -> Liveness {
+pub(crate) fn probe(process: &Process) -> Liveness {
     let Some(pid) = i32::try_from(process.pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw)

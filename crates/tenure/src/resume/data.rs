@@ -1,0 +1,148 @@
+//! What a resume lock's file says, as a Rust value: four fields and no more.
+//!
+//! What else stands in the file (the identity of the process, under a key of its own) is the
+//! profile's affair.
+
+use super::lock::hostname;
+use crate::clock::{Clock, SystemClock};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tenure_core::{Claim, LockName};
+
+/// Who holds a lock, and since when. Its JSON is the file's: `acquired_at` is RFC 3339 in UTC.
+///
+/// # Examples
+/// ```
+/// use tenure::resume::ResumeLockData;
+/// let data: ResumeLockData = serde_json::from_str(
+///     r#"{ "job_id": "job-7", "process_id": 31337, "hostname": "build-7",
+///          "acquired_at": "2026-02-07T10:00:00.25Z" }"#,
+/// )?;
+/// assert_eq!(data.process_id, 31_337);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeLockData {
+    /// The session or job.
+    pub job_id: String,
+    /// The process that holds it.
+    pub process_id: u32,
+    /// The machine on which that number means something; `unknown` if it has no name.
+    pub hostname: String,
+    /// When it was acquired.
+    #[serde(with = "rfc3339")]
+    pub acquired_at: SystemTime,
+}
+
+impl ResumeLockData {
+    /// What a lock says that this process acquires now. Acquires nothing.
+    pub fn new(job_id: String) -> Self {
+        Self {
+            job_id,
+            process_id: std::process::id(),
+            hostname: hostname(&crate::process::Identity::current().host.name),
+            acquired_at: at(SystemClock::new(None).now().stamp().wall_ms),
+        }
+    }
+
+    /// What the record of a claim says.
+    pub(super) fn of(name: &LockName, claim: &Claim) -> Self {
+        Self {
+            job_id: name.as_str().to_owned(),
+            process_id: claim.holder.process.map_or(0, |process| process.pid),
+            hostname: hostname(&claim.holder.host.name),
+            acquired_at: at(claim.since.unwrap_or(claim.entered).wall_ms),
+        }
+    }
+}
+
+/// An instant of a record.
+fn at(wall_ms: u64) -> SystemTime {
+    // Records hold no instant that a SystemTime cannot; the epoch stands for one that did.
+    UNIX_EPOCH
+        .checked_add(Duration::from_millis(wall_ms))
+        .unwrap_or(UNIX_EPOCH)
+}
+
+/// `YYYY-MM-DD HH:MM:SS UTC`.
+pub(super) fn utc(at: SystemTime) -> String {
+    Timestamp::try_from(at).map_or_else(
+        |_| "at an unknown time".to_owned(),
+        |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
+}
+
+/// The form of instants in the file.
+mod rfc3339 {
+    use super::{SystemTime, Timestamp};
+    use serde::{Deserialize, Deserializer, Serializer, de, ser};
+
+    pub(super) fn serialize<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
+        let at = Timestamp::try_from(*at).map_err(ser::Error::custom)?;
+        to.collect_str(&at)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
+        let text = String::deserialize(from)?;
+        let at: Timestamp = text.parse().map_err(de::Error::custom)?;
+        Ok(at.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{
+  "job_id": "job-7",
+  "process_id": 4242,
+  "hostname": "build-7",
+  "acquired_at": "2026-02-07T10:00:00.123456789Z"
+}"#;
+
+    #[test]
+    fn a_record_is_written_byte_for_byte_as_it_was_read() {
+        let data: ResumeLockData = serde_json::from_str(FILE).expect("four fields");
+        let written = serde_json::to_string_pretty(&data).expect("a record");
+        assert_eq!(written, FILE);
+    }
+
+    #[test]
+    fn our_extra_key_is_passed_over() {
+        let ours = include_str!("../../tests/golden/resume/ours.lock");
+        let data: ResumeLockData = serde_json::from_str(ours).expect("a record of ours");
+        assert_eq!(data.process_id, 4242);
+        assert_eq!(utc(data.acquired_at), "2026-02-07 10:00:00 UTC");
+    }
+
+    #[test]
+    fn each_of_the_four_fields_is_required() {
+        for key in ["job_id", "process_id", "hostname", "acquired_at"] {
+            let without = FILE.replace(&format!("\"{key}\""), "\"x\"");
+            let read = serde_json::from_str::<ResumeLockData>(&without);
+            assert!(read.is_err(), "without {key} it is no record");
+        }
+    }
+
+    #[test]
+    fn new_data_is_of_this_process_and_survives_the_file() {
+        let data = ResumeLockData::new("job-1".to_owned());
+        assert_eq!(data.process_id, std::process::id());
+        assert!(!data.hostname.is_empty(), "a name, or `unknown`");
+        let text = serde_json::to_string(&data).expect("a record");
+        let read: ResumeLockData = serde_json::from_str(&text).expect("the same record");
+        assert_eq!(read, data);
+    }
+
+    #[test]
+    fn an_instant_that_no_calendar_has_is_said_and_not_panicked_about() {
+        let far = UNIX_EPOCH + Duration::from_secs(1 << 60);
+        assert_eq!(utc(far), "at an unknown time");
+        let data = ResumeLockData {
+            acquired_at: far,
+            ..ResumeLockData::new("a".to_owned())
+        };
+        assert!(serde_json::to_string(&data).is_err(), "not written either");
+    }
+}

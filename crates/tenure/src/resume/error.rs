@@ -1,0 +1,252 @@
+//! Why a resume lock was not acquired, or is not held any more, in the words that its users know.
+//!
+//! Which of these it is, the core and the store have decided.
+
+use super::data::{ResumeLockData, utc};
+use crate::process::{Identity, liveness};
+use crate::profile::why as shown;
+use crate::store::StoreError;
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tenure_core::{Claim, Liveness, LockName, NameError};
+
+/// What went wrong with a resume lock.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResumeLockError {
+    /// Another process holds the lock. Try again later, or override it.
+    #[error(
+        "Resume already in progress for job {job_id}\n\
+         Lock held by: PID {process_id} on {host} (acquired {since})\n\
+         Please wait for the other process to complete, or use --force to override.{far}",
+        host = shown(hostname),
+        since = utc(*acquired_at),
+        far = OutOfSight(override_command.as_deref()),
+    )]
+    InProgress {
+        /// The session or job.
+        job_id: String,
+        /// The process that holds it.
+        process_id: u32,
+        /// The machine on which that process runs.
+        hostname: String,
+        /// Since when.
+        acquired_at: SystemTime,
+        /// The command that removes the lock, if its process cannot be seen from here (it is of
+        /// another machine or container): then nobody notices its death.
+        override_command: Option<String>,
+    },
+    /// This process holds the lock. The caller should be handed the guard, or
+    /// [`again`](super::ResumeLock::again) of it.
+    #[error(
+        "Resume already in progress for job {job_id}\n\
+         Lock held by: PID {process_id} on {host} (acquired {since}), held by this process\n\
+         Call `again` on the lock that this process has to enter it once more.",
+        host = shown(hostname),
+        since = utc(*acquired_at),
+    )]
+    HeldByThisProcess {
+        /// The session or job.
+        job_id: String,
+        /// This process.
+        process_id: u32,
+        /// This machine.
+        hostname: String,
+        /// Since when.
+        acquired_at: SystemTime,
+    },
+    /// A record stands there that cannot be understood, and went on standing there for as long
+    /// as anybody could take to write one. Overriding replaces it.
+    #[error("Failed to check lock status for {job_id}: {reason} ({place})", reason = shown(why))]
+    Unreadable {
+        /// The session or job.
+        job_id: String,
+        /// The record.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The lock was held and is not any more.
+    #[error("The resume lock for {job_id} is lost: {why}")]
+    Lost {
+        /// The session or job.
+        job_id: String,
+        /// How.
+        why: &'static str,
+    },
+    /// The id cannot be the name of a lock: it has to be a file name that never leaves its folder.
+    #[error("{job_id:?} cannot be the id of a session or job: {source}")]
+    BadId {
+        /// What was given.
+        job_id: String,
+        /// Which rule it breaks.
+        source: NameError,
+    },
+    /// The folder of the locks cannot be made.
+    #[error("Failed to create locks directory {}: {source}", path.display())]
+    CreateFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The system gives no thread for an async call.
+    #[error("Failed to start a thread that acquires the lock for {job_id}: {source}")]
+    Thread {
+        /// The session or job.
+        job_id: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The place where locks are kept failed: permissions, a full disk, a network file system.
+    #[error("Failed to reach the lock for {job_id}: {source}")]
+    Store {
+        /// The session or job.
+        job_id: String,
+        /// How.
+        source: StoreError,
+    },
+}
+
+impl ResumeLockError {
+    pub(super) fn from_store(name: &LockName, source: StoreError) -> Self {
+        let job_id = name.as_str().to_owned();
+        match source {
+            StoreError::Unreadable { place, why } => Self::Unreadable { job_id, place, why },
+            source => Self::Store { job_id, source },
+        }
+    }
+}
+
+/// The line about a process that cannot be seen from here.
+struct OutOfSight<'a>(Option<&'a str>);
+
+impl Display for OutOfSight<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(command) => write!(
+                f,
+                "\nThat is another machine or container, so whether the process still runs \
+                 cannot be seen from here. If it does not: {command}"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A refusal, with what is needed to explain it.
+pub(super) struct Refused<'a> {
+    pub(super) name: &'a LockName,
+    pub(super) blocker: &'a Claim,
+    pub(super) here: &'a Identity,
+    pub(super) storage: &'a Path,
+}
+
+impl Refused<'_> {
+    pub(super) fn into_error(self) -> ResumeLockError {
+        let ResumeLockData {
+            job_id,
+            process_id,
+            hostname,
+            acquired_at,
+        } = ResumeLockData::of(self.name, self.blocker);
+        if self.is_ours() {
+            return ResumeLockError::HeldByThisProcess {
+                job_id,
+                process_id,
+                hostname,
+                acquired_at,
+            };
+        }
+        ResumeLockError::InProgress {
+            override_command: self.is_out_of_sight().then(|| self.override_command()),
+            job_id,
+            process_id,
+            hostname,
+            acquired_at,
+        }
+    }
+
+    /// A number alone is no proof: a record that keeps no start time may be of a process that had
+    /// our number before us, as the first process of a container always has.
+    fn is_ours(&self) -> bool {
+        let (theirs, ours) = (&self.blocker.holder, self.here);
+        theirs.process == Some(ours.process)
+            && theirs.host.boot_id == ours.host.boot_id
+            && theirs.host.pid_namespace == ours.host.pid_namespace
+    }
+
+    fn is_out_of_sight(&self) -> bool {
+        let holder = &self.blocker.holder;
+        holder.process.is_none_or(|process| {
+            let seen = liveness(&process, &holder.host, &self.here.host, false);
+            seen == Liveness::Unknown
+        })
+    }
+
+    fn override_command(&self) -> String {
+        format!(
+            "tenure --profile resume --dir {} force-release {}",
+            quoted(&self.storage.to_string_lossy()),
+            self.name
+        )
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=@:,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn in_progress(hostname: &str, override_command: Option<&str>) -> String {
+        ResumeLockError::InProgress {
+            job_id: "job-7".to_owned(),
+            process_id: 4242,
+            hostname: hostname.to_owned(),
+            acquired_at: UNIX_EPOCH + Duration::from_millis(1_770_458_400_999),
+            override_command: override_command.map(str::to_owned),
+        }
+        .to_string()
+    }
+
+    #[test]
+    fn a_blocked_resume_says_who_where_since_when_and_what_to_do() {
+        assert_eq!(
+            in_progress("build-7", None),
+            "Resume already in progress for job job-7\n\
+             Lock held by: PID 4242 on build-7 (acquired 2026-02-07 10:00:00 UTC)\n\
+             Please wait for the other process to complete, or use --force to override."
+        );
+    }
+
+    #[test]
+    fn a_holder_out_of_sight_adds_a_line_with_the_command() {
+        let text = in_progress("test-host", Some("tenure x"));
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.ends_with("If it does not: tenure x"), "{text}");
+    }
+
+    #[test]
+    fn what_a_record_says_cannot_drive_a_terminal() {
+        let text = in_progress("evil\u{1b}[2J\nhost", None);
+        assert!(!text.contains('\u{1b}'), "no escapes: {text:?}");
+        assert_eq!(text.lines().count(), 3, "no lines of its own: {text:?}");
+    }
+
+    #[test]
+    fn a_folder_with_a_quote_is_still_one_word() {
+        assert_eq!(quoted("/srv/a-b_c.d"), "/srv/a-b_c.d");
+        assert_eq!(quoted("/srv/it's here"), r"'/srv/it'\''s here'");
+        assert_eq!(quoted(""), "''");
+    }
+}

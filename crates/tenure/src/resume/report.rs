@@ -1,0 +1,57 @@
+//! What an acquire tells the log and the audit. Neither can stop it.
+
+use super::{Override, Place};
+use crate::audit::{AuditLog, Occasion, Record};
+use crate::engine::Acquired;
+use crate::profile::{Profile, Resume};
+use tenure_core::{Event, LockName, Takeover};
+
+/// Tells of a lock that was acquired. Takeovers go to the audit too, where the old holder's people
+/// can find them; the log may belong to somebody else.
+pub(super) fn acquired<Seat>(
+    place: &Place,
+    name: &LockName,
+    acquired: &Acquired<Seat>,
+    overriding: Override,
+) {
+    for event in &acquired.events {
+        match event {
+            Event::Acquired { .. } => tracing::info!("Acquired resume lock for {name}"),
+            Event::Stolen {
+                why,
+                previous,
+                record,
+            } => {
+                let pid = previous.as_ref().and_then(|claim| claim.holder.process);
+                let pid = pid.map_or_else(|| "unknown".to_owned(), |known| known.pid.to_string());
+                match why {
+                    Takeover::Stale(_) => tracing::warn!(
+                        "Removing stale lock for {name} (PID {pid} no longer running)"
+                    ),
+                    Takeover::Corrupt => {
+                        tracing::warn!("Replacing an unreadable lock for {name}");
+                    }
+                    Takeover::Active => tracing::warn!(
+                        "Overriding the lock for {name} held by PID {pid}; two processes may be \
+                         at work until it notices"
+                    ),
+                }
+                let holder = &acquired.claim.holder;
+                let since = acquired.claim.since.unwrap_or(acquired.claim.entered);
+                let occasion = Occasion {
+                    lock: name,
+                    request_id: &holder.request_id,
+                    at_ms: since.wall_ms,
+                };
+                let forced = overriding == Override::Yes;
+                let line = Record::of_steal(occasion, *why, previous.as_deref(), record, forced);
+                let audit =
+                    AuditLog::new(Resume.audit_folder(&place.storage), Resume.audit_layout());
+                if let Err(error) = audit.append(&line) {
+                    tracing::warn!("the audit could not be written: {error}");
+                }
+            }
+            Event::CancelRequested { .. } | Event::Released { .. } => {}
+        }
+    }
+}
