@@ -25,6 +25,8 @@ pub struct Config {
     pub file: PathBuf,
     /// The lock folder; relative paths begin at the file's own folder.
     pub dir: Option<PathBuf>,
+    /// What this machine is called in the records of a fleet; else its host name.
+    pub host_id: Option<String>,
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
     #[serde(default, rename = "lock")]
     pub locks: BTreeMap<String, LockDefaults>,

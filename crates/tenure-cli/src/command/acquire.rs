@@ -24,7 +24,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
-        let ttl_ms = request::ttl(claiming, &defaults)?;
+        let ttl_ms = session.ttl(claiming, &defaults)?;
         let owner = owner(&args.owner)?;
         session.refuse_nesting(&name)?;
         let mut request = Request {
@@ -46,7 +46,9 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             force: request::force(claiming),
             patience: Patience::Default,
         };
-        session.face.complete(claiming, &mut request.holder)?;
+        session
+            .face
+            .complete(&args.common, claiming, &mut request.holder)?;
         let acquired = session.acquire(surface, &name, &request, wait)?;
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();
