@@ -13,6 +13,7 @@ mod arguments;
 mod configuration;
 mod detached;
 mod environment;
+mod fleet;
 mod force;
 mod passing_on;
 mod profiles;

@@ -260,9 +260,9 @@ impl<'a> Guarded<'a> {
                 })
         };
         match (holder, &before.published) {
-            // Somebody else's record stays as it is, and so does ours unless it was renewed.
+            // A record stays as it is, byte for byte, unless its own hold changed: it was renewed.
             (Some(claim), Some(published)) if held_before(claim) => {
-                if matches!(claim.kind, Kind::Kernel | Kind::Detached) {
+                if before.entry.claim(claim.ticket) != Some(claim) {
                     let bytes = encode(claim, Some(published))?;
                     if bytes != published.bytes
                         && publication.replace(published, &bytes)? == Change::Overtaken
