@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
-or unreadable), 6 not the owner, 7 permission denied, 12 store unavailable, 79 superseded, 80 lock
+or unreadable), 5 not found, 6 not the owner, 7 permission denied, 12 store unavailable, 79 superseded, 80 lock
 lost, 81 deadlock, 126/127 command not runnable/not found, 128+N ended by signal N.
 
 Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else

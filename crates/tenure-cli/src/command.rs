@@ -8,6 +8,7 @@ pub(crate) mod force_release;
 mod heartbeat;
 mod profiles;
 pub(crate) mod release;
+pub(crate) mod result;
 pub(crate) mod run;
 mod wait;
 
@@ -24,15 +25,16 @@ use crate::signals::{self, SignalSleeper, Signals};
 use crate::trail::Trail;
 use serde_json::json;
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{Claim, Event, LockName, Request};
+use tenure::config::LockDefaults;
+use tenure::core::{Claim, Entry, Event, LockName, Reason, Refusal, Request};
 use tenure::engine::{self, AcquireError, Acquired, Wait};
 use tenure::process::{Identity, is_descendant_of};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
-use tenure::store::{Reading, Store, StoreError};
+use tenure::store::{Content, Reading, Store, StoreError};
 
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
-    let face = |common: &Common| face::of(common).map_err(|failure| failure.report());
+    let face = |common: &Common| face::of(common).map_err(Failure::report);
     let said = match verb {
         Verb::Run(args) => face(&args.common).map(|face| face.run(&args)),
         Verb::Acquire(args) => face(&args.common).map(|face| face.acquire(&args)),
@@ -110,7 +112,22 @@ impl Session {
     /// On whose behalf a claim is made.
     pub(crate) fn actor(&self, claiming: &Claiming) -> String {
         let given = claiming.actor.as_deref();
-        given.map_or_else(|| self.identity.actor.clone(), tenure::profile::why)
+        given.map_or_else(
+            || self.face.actor(&self.identity.actor),
+            tenure::profile::why,
+        )
+    }
+
+    /// The ttl of a claim, if one was given, by the rules of this profile.
+    pub(crate) fn ttl(
+        &self,
+        claiming: &Claiming,
+        defaults: &LockDefaults,
+    ) -> Result<Option<u64>, Failure> {
+        let ttl_ms = request::ttl(claiming, defaults)?;
+        ttl_ms
+            .map(|ttl_ms| self.face.check_ttl(ttl_ms).map(|()| ttl_ms))
+            .transpose()
     }
 
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
@@ -123,6 +140,7 @@ impl Session {
             return true;
         }
         claim.kind.is_detached()
+            && self.face.knows_owners_by_process()
             && claim.holder.process.is_some_and(|owner| {
                 is_descendant_of(&owner, &claim.holder.host, &self.identity.host)
             })
@@ -194,6 +212,9 @@ impl Session {
         let acquired =
             engine::acquire(&self.store, &self.clock, name, request, wait, &mut progress);
         drop(progress);
+        if let Ok(Some(warning)) = self.store.warning() {
+            surface.warn(warning);
+        }
         let acquired = acquired.map_err(|error| self.explain(name, error))?;
         self.report_events(surface, name, &acquired.events);
         self.trail.acquired(
@@ -236,6 +257,25 @@ impl Session {
         }
     }
 
+    /// The facts of a refusal. What is wrong with a record is found by one more look.
+    pub(crate) fn refused(&self, name: &LockName, refusal: &Refusal, entry: &Entry) -> LockView {
+        let mut view = LockView::refused(
+            name,
+            self.store.place(name),
+            refusal,
+            entry,
+            self.store.policy(),
+            &self.clock.now(),
+        );
+        if refusal.reason == Reason::Unreadable
+            && let Ok(reading) = self.reading(name)
+            && let Content::Unreadable { why, .. } = reading.content
+        {
+            view.unreadable_because = Some(why);
+        }
+        view
+    }
+
     /// What an attempt that did not succeed is to the caller.
     pub(crate) fn explain(&self, name: &LockName, error: AcquireError) -> Failure {
         match error {
@@ -245,14 +285,7 @@ impl Session {
                 waited,
                 retry_after_ms,
             } => {
-                let view = LockView::refused(
-                    name,
-                    self.store.place(name),
-                    &refusal,
-                    &entry,
-                    self.store.policy(),
-                    &self.clock.now(),
-                );
+                let view = self.refused(name, &refusal, &entry);
                 let failure = view
                     .clone()
                     .into_failure(refusal.reason, waited, retry_after_ms);

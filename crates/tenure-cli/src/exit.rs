@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     Partial,
     /// A precondition does not hold: the lock is held, or stale and not taken, or unreadable.
     Precondition,
+    /// Something that the call names is not there.
+    NotFound,
     /// The caller is not the owner.
     Conflict,
     /// The system refuses, or the place is not safe.
@@ -48,6 +50,7 @@ impl Exit {
             Self::BadArguments => 2,
             Self::Partial => 3,
             Self::Precondition => 4,
+            Self::NotFound => 5,
             Self::Conflict => 6,
             Self::Permission => 7,
             Self::StoreUnavailable => 12,
@@ -83,6 +86,7 @@ mod tests {
             (Exit::BadArguments, 2),
             (Exit::Partial, 3),
             (Exit::Precondition, 4),
+            (Exit::NotFound, 5),
             (Exit::Conflict, 6),
             (Exit::Permission, 7),
             (Exit::StoreUnavailable, 12),

@@ -69,9 +69,35 @@ pub(crate) trait Face: Sync {
 
     /// Puts into a holder what the profile's record wants to know beyond the usual, or says what
     /// is missing.
-    fn complete(&self, claiming: &Claiming, holder: &mut Holder) -> Result<(), Failure> {
-        let _ = (claiming, holder);
+    fn complete(
+        &self,
+        common: &Common,
+        claiming: &Claiming,
+        holder: &mut Holder,
+    ) -> Result<(), Failure> {
+        let _ = (common, claiming, holder);
         Ok(())
+    }
+
+    /// On whose behalf a claim is made that does not say so; `user` is who runs this.
+    fn actor(&self, user: &str) -> String {
+        user.to_owned()
+    }
+
+    /// Refuses a ttl that the profile's record has no room for.
+    fn check_ttl(&self, ttl_ms: u64) -> Result<(), Failure> {
+        let _ = ttl_ms;
+        Ok(())
+    }
+
+    /// Whether descent from an owner's process shows ownership. Where not, only the id does.
+    fn knows_owners_by_process(&self) -> bool {
+        true
+    }
+
+    /// Whether the answer to `release` says how the work ended even if nobody said so.
+    fn tells_results(&self) -> bool {
+        false
     }
 
     /// Whether an id that a caller shows is a claim's own.
@@ -124,6 +150,17 @@ pub(crate) trait Face: Sync {
         text
     }
 
+    /// The same when `force-release` succeeds.
+    fn force_released_text(&self, name: &LockName, text: String, data: &Value) -> String {
+        self.released_text(name, text, data)
+    }
+
+    /// The same when there was nothing to release.
+    fn absent_text(&self, name: &LockName) -> String {
+        let _ = name;
+        String::new()
+    }
+
     /// The same when `heartbeat` succeeds.
     fn renewed_text(&self, name: &LockName, claim: &Claim, text: String, data: &Value) -> String {
         let _ = (name, claim, data);
@@ -145,6 +182,18 @@ pub(crate) trait Face: Sync {
     /// What `clean` prints; `locks` is how many were stale or corrupt.
     fn cleaned_text(&self, locks: usize, dry_run: bool, text: String) -> String {
         let _ = (locks, dry_run);
+        text
+    }
+
+    /// Adds to the failure that `check` answers with for a lock that is in somebody's way.
+    fn checked(&self, failure: Failure, view: &LockView) -> Failure {
+        let _ = view;
+        failure
+    }
+
+    /// What `list` prints, and `check` without a name; `text` is the product's own table.
+    fn listed_text(&self, views: &[LockView], text: String) -> String {
+        let _ = views;
         text
     }
 

@@ -189,6 +189,13 @@ pub(crate) fn configuration(common: &Common) -> Result<Config, Failure> {
     Ok(Config::nearest(&current_folder()?)?.unwrap_or_default())
 }
 
+/// One pair of a flag that takes `KEY=VALUE` and may be given several times.
+pub(crate) fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {
+    text.split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or_else(|| Failure::bad_arguments(format!("{flag} {text:?}: write KEY=VALUE")))
+}
+
 /// Looks at every default of a configuration, so that a mistake is found by the first call and not
 /// by the first that needs it.
 fn check_defaults(config: &Config) -> Result<(), Failure> {
@@ -270,10 +277,15 @@ pub(crate) fn request_id(text: &str) -> Result<RequestId, Failure> {
 
 /// The given request id, or a fresh one: `req_` and 24 hex digits of the kernel's randomness.
 pub(crate) fn request_id_or_new(given: Option<&str>) -> Result<RequestId, Failure> {
-    if let Some(text) = given {
-        return request_id(text);
+    match given {
+        Some(text) => request_id(text),
+        None => fresh_id::<12>(),
     }
-    let mut bytes = [0_u8; 12];
+}
+
+/// A fresh request id with two hex digits for each of so many bytes.
+pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
+    let mut bytes = [0_u8; BYTES];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     if filled != Ok(bytes.len()) {
         return Err(Failure::new(
@@ -282,8 +294,7 @@ pub(crate) fn request_id_or_new(given: Option<&str>) -> Result<RequestId, Failur
             "the system gives no random bytes for a request id; give one with --request-id",
         ));
     }
-    let mut id = String::with_capacity(28);
-    id.push_str("req_");
+    let mut id = "req_".to_owned();
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {
             id.extend(char::from_digit(digit.into(), 16));

@@ -12,8 +12,13 @@
 //!   not sent a second time and forces nothing: the command may well want to go on.
 //! - A second SIGTERM changes nothing. A second SIGINT ends us at once, **without** releasing; the
 //!   kernel frees the lock when the work is gone.
+//! - A rollback is watched over like the command before it, and what was asked of the command
+//!   counts for it too: after a first signal a second SIGTERM changes nothing, and a second SIGINT
+//!   ends us at once. A request for the lock waits until the rollback is over.
+//! - A lost lock ends the command, unless the caller wants to be warned only.
 
 pub(crate) mod driver;
+pub(crate) mod heartbeats;
 mod terminal;
 
 use std::time::Duration;
@@ -76,6 +81,24 @@ pub(crate) enum Verdict {
     Lost,
 }
 
+/// What a lost lock means to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    /// It is ended.
+    Terminate,
+    /// It goes on, and somebody is told.
+    Warn,
+}
+
+/// What was asked of a command before the one that is watched now. A rollback goes on from there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// How often we were interrupted.
+    pub(crate) interrupts: u32,
+    /// A signal has asked us to end.
+    pub(crate) signalled: bool,
+}
+
 #[derive(Debug, Clone)]
 struct Ending {
     verdict: Verdict,
@@ -90,19 +113,48 @@ pub(crate) struct Supervision {
     grace: Duration,
     /// The command leads a group of its own, so that all of it can be ended together.
     own_group: bool,
+    on_lost: OnLost,
+    /// Set for a rollback.
+    before: Option<Before>,
     interrupts: u32,
     ending: Option<Ending>,
     ended: Option<End>,
 }
 
 impl Supervision {
-    pub(crate) fn new(grace: Duration, own_group: bool) -> Self {
+    pub(crate) fn new(grace: Duration, own_group: bool, on_lost: OnLost) -> Self {
         Self {
             grace,
             own_group,
+            on_lost,
+            before: None,
             interrupts: 0,
             ending: None,
             ended: None,
+        }
+    }
+
+    /// The same for a rollback, after a command of which this was asked.
+    #[must_use]
+    pub(crate) fn after(mut self, before: Before) -> Self {
+        self.interrupts = before.interrupts;
+        self.before = Some(before);
+        self
+    }
+
+    /// What has been asked so far.
+    pub(crate) fn asked(&self) -> Before {
+        let before = self.before.unwrap_or_default();
+        let signalled = matches!(
+            self.ending,
+            Some(Ending {
+                verdict: Verdict::Signalled(_),
+                ..
+            })
+        );
+        Before {
+            interrupts: self.interrupts,
+            signalled: before.signalled || signalled,
         }
     }
 
@@ -136,8 +188,13 @@ impl Supervision {
             Event::Group { alive: true } => Vec::new(),
             Event::Stopped(number) => vec![Action::StopSelf(number)],
             Event::Signal { number, shared } => self.on_signal(number, shared, now),
+            // Whoever asks for the lock gets it when the rollback is over.
+            Event::CancelRequested { .. } if self.before.is_some() => Vec::new(),
             Event::CancelRequested { by } => self.end(Verdict::Superseded { by }, now),
-            Event::Lost => self.end(Verdict::Lost, now),
+            Event::Lost => match self.on_lost {
+                OnLost::Terminate => self.end(Verdict::Lost, now),
+                OnLost::Warn => Vec::new(),
+            },
             Event::Time => self.on_time(now),
         }
     }
@@ -152,7 +209,7 @@ impl Supervision {
         }
         match number {
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT => {
-                if shared || self.is_ending() {
+                if shared || self.is_ending() || self.asked().signalled {
                     return Vec::new();
                 }
                 self.end_with(Verdict::Signalled(number), number, now)
@@ -220,6 +277,10 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
+    fn supervision(own_group: bool) -> Supervision {
+        Supervision::new(GRACE, own_group, OnLost::Terminate)
+    }
+
     fn signal(number: i32) -> Event {
         Event::Signal {
             number,
@@ -229,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_command_that_ends_by_itself_is_released_with_its_own_code() {
-        let mut supervision = Supervision::new(GRACE, true);
+        let mut supervision = supervision(true);
         assert_eq!(
             supervision.on(Event::Ended(End::Code(3)), at(1.0)),
             [Action::Finish(Verdict::Command(End::Code(3)))]
@@ -238,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_cancel_asks_then_insists_then_kills_and_waits_for_the_group() {
-        let mut supervision = Supervision::new(GRACE, true);
+        let mut supervision = supervision(true);
         let by = || "other".to_owned();
         assert_eq!(
             supervision.on(Event::CancelRequested { by: by() }, at(0.0)),
@@ -268,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_signal_to_us_wins_over_the_commands_own_code() {
-        let mut supervision = Supervision::new(GRACE, false);
+        let mut supervision = supervision(false);
         assert_eq!(
             supervision.on(signal(libc::SIGTERM), at(0.0)),
             [Action::Send(libc::SIGTERM), Action::Continue]
@@ -286,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_second_interrupt_ends_us_without_releasing() {
-        let mut supervision = Supervision::new(GRACE, true);
+        let mut supervision = supervision(true);
         let _ = supervision.on(signal(libc::SIGINT), at(0.0));
         assert_eq!(
             supervision.on(signal(libc::SIGINT), at(0.1)),
@@ -296,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_key_that_the_command_got_too_is_not_sent_twice_and_forces_nothing() {
-        let mut supervision = Supervision::new(GRACE, false);
+        let mut supervision = supervision(false);
         for _ in 0..3 {
             let key = Event::Signal {
                 number: libc::SIGINT,
@@ -314,7 +375,7 @@ mod tests {
 
     #[test]
     fn other_signals_are_passed_on_and_end_nothing() {
-        let mut supervision = Supervision::new(GRACE, true);
+        let mut supervision = supervision(true);
         for number in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGTSTP] {
             assert_eq!(
                 supervision.on(signal(number), at(0.0)),
@@ -330,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_stop_is_passed_on_to_us() {
-        let mut supervision = Supervision::new(GRACE, true);
+        let mut supervision = supervision(true);
         assert_eq!(
             supervision.on(Event::Stopped(libc::SIGTSTP), at(0.0)),
             [Action::StopSelf(libc::SIGTSTP)]
@@ -339,13 +400,69 @@ mod tests {
 
     #[test]
     fn the_first_cause_of_an_end_is_the_one_that_is_told() {
-        let mut supervision = Supervision::new(GRACE, false);
+        let mut supervision = supervision(false);
         let _ = supervision.on(Event::Lost, at(0.0));
         let _ = supervision.on(Event::CancelRequested { by: "x".into() }, at(0.0));
         let _ = supervision.on(signal(libc::SIGTERM), at(0.0));
         assert_eq!(
             supervision.on(Event::Ended(End::Code(0)), at(1.0)),
             [Action::Finish(Verdict::Lost)]
+        );
+    }
+
+    #[test]
+    fn a_lost_lock_ends_nothing_where_a_warning_is_wanted() {
+        let mut supervision = Supervision::new(GRACE, true, OnLost::Warn);
+        assert_eq!(supervision.on(Event::Lost, at(0.0)), []);
+        assert!(!supervision.is_ending());
+        assert_eq!(
+            supervision.on(Event::Ended(End::Code(7)), at(1.0)),
+            [Action::Finish(Verdict::Command(End::Code(7)))],
+            "the command keeps its own result"
+        );
+    }
+
+    #[test]
+    fn a_rollback_is_finished_before_whoever_asks_gets_the_lock() {
+        let mut rollback = supervision(true).after(Before::default());
+        let by = "other".to_owned();
+        assert_eq!(rollback.on(Event::CancelRequested { by }, at(0.0)), []);
+        assert!(!rollback.is_ending());
+    }
+
+    #[test]
+    fn the_first_signal_ends_a_rollback_too() {
+        let mut rollback = supervision(true).after(Before::default());
+        assert_eq!(
+            rollback.on(signal(libc::SIGTERM), at(0.0)),
+            [Action::Send(libc::SIGTERM), Action::Continue]
+        );
+    }
+
+    #[test]
+    fn after_a_signal_to_the_command_the_rollback_knows_it_as_the_first() {
+        let mut command = supervision(false);
+        let _ = command.on(signal(libc::SIGTERM), at(0.0));
+        let mut rollback = supervision(true).after(command.asked());
+        assert_eq!(rollback.on(signal(libc::SIGTERM), at(0.0)), []);
+        assert_eq!(
+            rollback.on(signal(libc::SIGINT), at(0.0)),
+            [],
+            "the first interrupt"
+        );
+        assert_eq!(
+            rollback.on(signal(libc::SIGINT), at(0.0)),
+            [Action::Abandon(libc::SIGINT)],
+            "the second one ends us at once"
+        );
+
+        let mut command = supervision(false);
+        let _ = command.on(signal(libc::SIGINT), at(0.0));
+        let mut rollback = supervision(true).after(command.asked());
+        assert_eq!(
+            rollback.on(signal(libc::SIGINT), at(0.0)),
+            [Action::Abandon(libc::SIGINT)],
+            "wherever the first one came"
         );
     }
 }

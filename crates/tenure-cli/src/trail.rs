@@ -6,10 +6,10 @@
 //! always recorded.
 
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::{Surface, say};
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure::audit::{AuditLog, Ending, Occasion, Record, error_text};
+use tenure::audit::{AuditError, AuditLog, Ending, Occasion, Record, error_text};
 use tenure::core::{Claim, Event, Force, LockName, Now, RequestId};
 use tenure::profile::Profile;
 use tenure::store::StoreError;
@@ -112,15 +112,11 @@ impl Trail {
     }
 
     /// Heartbeats that fail one after the other.
-    pub(crate) fn heartbeat_failed(
-        &self,
-        surface: &mut Surface,
-        occasion: Occasion<'_>,
-        consecutive: u32,
-        error: &str,
-    ) {
+    pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
-        self.write(surface, &record);
+        if let Err(error) = self.log.append(&record) {
+            say(&unwritten(&error));
+        }
     }
 
     /// What stood there unreadable and was removed by a release.
@@ -137,7 +133,7 @@ impl Trail {
 
     fn write(&self, surface: &mut Surface, record: &Record) {
         if let Err(error) = self.log.append(record) {
-            surface.warn(format!("the audit could not be written: {error}"));
+            surface.warn(unwritten(&error));
             return;
         }
         if self.ignored {
@@ -159,6 +155,10 @@ impl Trail {
             _ => {}
         }
     }
+}
+
+fn unwritten(error: &AuditError) -> String {
+    format!("the audit could not be written: {error}")
 }
 
 /// Who did it, to what, and when.

@@ -27,6 +27,8 @@ pub struct Config {
     pub dir: Option<PathBuf>,
     /// The folder of the audit; relative paths begin at the file's own folder.
     pub audit_dir: Option<PathBuf>,
+    /// What this machine is called in the records of a fleet; else its host name.
+    pub host_id: Option<String>,
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
     #[serde(default, rename = "lock")]
     pub locks: BTreeMap<String, LockDefaults>,

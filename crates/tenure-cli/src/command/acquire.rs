@@ -25,7 +25,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
-        let ttl_ms = request::ttl(claiming, &defaults)?;
+        let ttl_ms = session.ttl(claiming, &defaults)?;
         let owner = match owner(&args.owner) {
             // A profile that never asks for the process needs none that lasts.
             Err(_) if args.owner == "auto" && policy.unknown_life == UnknownLife::NotAsked => None,
@@ -51,7 +51,9 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             force: request::force(claiming),
             patience: Patience::Default,
         };
-        session.face.complete(claiming, &mut request.holder)?;
+        session
+            .face
+            .complete(&args.common, claiming, &mut request.holder)?;
         let acquired = session.acquire(surface, &name, &request, wait)?;
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();

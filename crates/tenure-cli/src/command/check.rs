@@ -19,10 +19,10 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         let Some(name) = &args.name else {
             let session = Session::open(&args.common)?;
             let views = all(&session, surface, id.as_deref())?;
-            let answer = table(&views);
+            let answer = table(&session, &views);
             return match views.into_iter().find(|view| !view.mine && !view.available) {
                 None => Ok(answer),
-                Some(view) => Err(answer_of(view, answer.0)),
+                Some(view) => Err(answer_of(&session, &view, answer.0)),
             };
         };
         request::name(Some(name))?;
@@ -33,13 +33,16 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         if view.mine || view.available {
             return Ok((text, view.json()));
         }
-        Err(answer_of(view, text))
+        Err(answer_of(&session, &view, text))
     })
 }
 
 /// Whatever the code says: how the lock stands was asked for, and is the answer.
-fn answer_of(view: LockView, text: String) -> Failure {
-    let mut failure = refusal(view).with_text(text);
+fn answer_of(session: &Session, view: &LockView, text: String) -> Failure {
+    let mut failure = session
+        .face
+        .checked(refusal(view.clone()), view)
+        .with_text(text);
     failure.is_answer = true;
     failure
 }
@@ -60,7 +63,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     let surface = request::surface(&args.common, "list", None);
     finish(surface, |surface| {
         let session = Session::open(&args.common)?;
-        Ok(table(&all(&session, surface, None)?))
+        Ok(table(&session, &all(&session, surface, None)?))
     })
 }
 
@@ -91,7 +94,7 @@ fn all(
 const STANDING_COLUMN: usize = 1;
 
 /// One line per lock, in columns that fit their content.
-fn table(views: &[LockView]) -> (String, Value) {
+fn table(session: &Session, views: &[LockView]) -> (String, Value) {
     let mut rows =
         vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
     for view in views {
@@ -152,5 +155,6 @@ fn table(views: &[LockView]) -> (String, Value) {
         text.trim_end().to_owned()
     };
     let locks: Vec<Value> = views.iter().map(LockView::json).collect();
+    let text = session.face.listed_text(views, text);
     (text, json!({ "locks": locks }))
 }

@@ -4,7 +4,7 @@
 use super::{Session, finish};
 use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
-use crate::render::lock::{LockView, age};
+use crate::render::lock::age;
 use crate::request;
 use crate::trail::{self, occasion};
 use serde_json::json;
@@ -71,28 +71,20 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                     "held_ms": held_ms,
                     "was_live": matches!(standing, Standing::Held(_)),
                 });
-                Ok((session.face.released_text(&name, text, &data), data))
+                let text = session.face.force_released_text(&name, text, &data);
+                Ok((text, data))
             }
             Forced::Absent => {
                 surface.warn(format!("{name} is not held; nothing to remove"));
-                Ok((
-                    String::new(),
-                    json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
-                ))
+                let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
+                Ok((session.face.absent_text(&name), data))
             }
             Forced::Refused(refusal) => {
                 let entry = match session.reading(&name)?.content {
                     tenure::store::Content::Whole { entry, .. } => entry,
                     tenure::store::Content::Unreadable { .. } => Entry::default(),
                 };
-                let view = LockView::refused(
-                    &name,
-                    session.store.place(&name),
-                    &refusal,
-                    &entry,
-                    session.store.policy(),
-                    &now,
-                );
+                let view = session.refused(&name, &refusal, &entry);
                 let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
                 let failure = view
                     .clone()

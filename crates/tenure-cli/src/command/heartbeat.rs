@@ -30,7 +30,8 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                 }
             },
             &session.clock.now(),
-        )?;
+        );
+        let renewed = renewed.map_err(|error| session.store_failed(&name, error))?;
         match renewed {
             RenewedOwned::Renewed { claim, cancel } => {
                 let request_id = claim.holder.request_id.as_str();

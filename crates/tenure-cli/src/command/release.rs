@@ -1,5 +1,6 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
+use super::result::RunResult;
 use super::{Session, finish, shown};
 use crate::args::ReleaseArgs;
 use crate::exit::Exit;
@@ -9,9 +10,8 @@ use crate::render::lock::age;
 use crate::request;
 use crate::trail::{self, occasion};
 use serde_json::{Value, json};
-use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::core::{AbsentRelease, ForceOnHeld, Kind, LockName, Ownership, Policy, Released};
+use tenure::core::{AbsentRelease, ForceOnHeld, Kind, LockName, Ownership, Released};
 use tenure::store::Store;
 
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
@@ -71,23 +71,28 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                     surface,
                     occasion(&name, id, &session.clock.now()),
                     held_ms,
-                    ending(args),
+                    RunResult::of_release(args).ending(),
                     by_other,
                 );
                 session.face.on_released(surface, &name);
                 let request_id = claim.holder.request_id.as_str();
                 surface.set_request_id(request_id);
                 let text = format!("released {name} after {}", age(held_ms));
-                let data = json!({
+                let mut data = json!({
                     "name": name.as_str(),
                     "status": "released",
                     "request_id": request_id,
                     "token": claim.token.filter(|token| *token > 0),
                     "held_ms": held_ms,
                 });
+                if args.result.is_some() || session.face.tells_results() {
+                    data.as_object_mut()
+                        .into_iter()
+                        .for_each(|data| RunResult::of_release(args).add_to(data));
+                }
                 Ok((session.face.released_text(&name, text, &data), data))
             }
-            Released::Absent => Ok(absent(surface, session.store.policy(), &name)),
+            Released::Absent => Ok(absent(surface, &session, &name)),
             Released::Unreadable { record } => {
                 let acting = trail::acting(id.as_deref())?;
                 let now = session.clock.now();
@@ -114,9 +119,11 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                 let view = session.view(&name, id.as_deref())?;
                 // What a dead holder left behind is held by nobody.
                 if view.available {
-                    return Ok(absent(surface, session.store.policy(), &name));
+                    return Ok(absent(surface, &session, &name));
                 }
-                let next = if claim.kind == Kind::Kernel {
+                let next = if session.store.policy().force_on_held == ForceOnHeld::Never {
+                    "show its owner token with --request-id".to_owned()
+                } else if claim.kind == Kind::Kernel {
                     format!(
                         "it is released when its command ends; `tenure run --force {name}` asks it \
                          to stop"
@@ -143,22 +150,12 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     })
 }
 
-/// How the work ended, as the caller says.
-pub(crate) fn ending(args: &ReleaseArgs) -> Ending<'_> {
-    match args.result.as_deref() {
-        Some("failure") => Ending::Failure {
-            step: args.failure_step.as_deref().unwrap_or("command"),
-        },
-        _ => Ending::Success,
-    }
-}
-
-fn absent(surface: &mut Surface, policy: &Policy, name: &LockName) -> (String, Value) {
-    if policy.absent_release == AbsentRelease::SuccessWithWarning {
+fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String, Value) {
+    if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         surface.warn(format!("{name} is not held; nothing to release"));
     }
     (
-        String::new(),
+        session.face.absent_text(name),
         json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
     )
 }

@@ -1,5 +1,6 @@
 //! `run`: holds a lock while a command runs.
 
+use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded, why};
 use crate::args::RunArgs;
 use crate::exit::Exit;
@@ -7,16 +8,20 @@ use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
 use crate::request;
-use crate::signals;
-use crate::supervise::driver::{Driver, SpawnError};
-use crate::supervise::{End, Verdict};
-use std::ffi::OsStr;
+use crate::signals::{self, Signals};
+use crate::supervise::driver::{Course, Driver, Held, SpawnError};
+use crate::supervise::heartbeats::Heartbeats;
+use crate::supervise::{End, OnLost, Verdict};
+use crate::trail::occasion;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::core::{Claim, Holder, Kind, Left, LockName, Patience, Request};
+use tenure::core::{
+    AgeLimit, Claim, Holder, Kind, Left, LockName, Patience, Policy, Request, RequestId,
+};
 use tenure::store::Store;
 use tenure::store::file::Seat;
 
@@ -31,6 +36,11 @@ pub(crate) fn run(args: &RunArgs) -> Exit {
 
 fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> {
     let claiming = &args.claiming;
+    if args.intent.is_some() || !args.param.is_empty() {
+        return Err(Failure::bad_arguments(
+            "--intent and --param belong to the fleet profile; name the lock itself",
+        ));
+    }
     request::name(args.name.as_deref())?;
     let grace = request::duration("--grace", &args.grace)?;
     let signals = collect_signals()?;
@@ -41,7 +51,8 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let policy = *session.store.policy();
     let defaults = session.place.defaults(&name);
     let wait = request::wait(&claiming.patience, &defaults, &policy)?;
-    let ttl_ms = request::ttl(claiming, &defaults)?.unwrap_or(policy.supervised_ttl_ms);
+    let ttl_ms = session.ttl(claiming, &defaults)?;
+    let ttl_ms = ttl_ms.unwrap_or(policy.supervised_ttl_ms);
     let program = find_program(&args.command)?;
     session.refuse_nesting(&name)?;
 
@@ -60,7 +71,9 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         force: request::force(claiming),
         patience: Patience::Default,
     };
-    session.face.complete(claiming, &mut request.holder)?;
+    session
+        .face
+        .complete(&args.common, claiming, &mut request.holder)?;
     let acquired = session.acquire(surface, &name, &request, wait)?;
     let Some(seat) = acquired.seat else {
         return Err(Failure::new(
@@ -72,40 +85,200 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     if let Some(token) = acquired.claim.token {
         surface.explain(&format!("holding {name}, token {token}"));
     }
+    let id = acquired.claim.holder.request_id.clone();
     // A signal that came in time means that the command never starts.
     if signals::stop_asked().is_some() {
-        release(&session, &seat, surface);
+        release(&session, &seat, &id, surface, &RunResult::of_nothing(args));
         return Err(cancelled("acquire"));
     }
 
-    let command = prepare(args, program, &session, &name, &acquired.claim);
-    let driver = Driver {
-        store: &session.store,
-        clock: &session.clock,
-        seat: &seat,
-        signals,
-        ttl: Duration::from_millis(ttl_ms),
-        grace,
-        quiet: surface.is_quiet(),
+    let told = Told::of_hold(&session, &name, &acquired.claim);
+    let heartbeat_failed = |consecutive, error: &str| {
+        let now = session.clock.now();
+        let trail = &session.trail;
+        trail.heartbeat_failed(occasion(&name, &id, &now), consecutive, error);
     };
-    let verdict = driver.run(command);
-    release(&session, &seat, surface);
+    let driver = Driver {
+        held: Some(Held {
+            store: &session.store,
+            seat: &seat,
+        }),
+        on_heartbeat_failed: &heartbeat_failed,
+        ..driver(args, &session.clock, signals, grace, surface)
+    };
+    let ttl = Duration::from_millis(ttl_ms);
+    let granted = Duration::from_millis(acquired.claim.lease.renewed.boot_ms);
+    let heartbeats = Heartbeats::new(ttl, runs_out_after(&policy, ttl), granted);
+    let verdict = supervise(args, program, &driver, &told, heartbeats, surface);
+    let result = RunResult::of_run(&verdict, args);
+    release(&session, &seat, &id, surface, &result);
     answer(verdict, &name, args)
 }
 
+/// Runs the command of an intent that holds no lock: supervised like any other, and nothing is
+/// asked of the store.
+pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>) -> Exit {
+    let conflict = args.claiming.patience.conflict_exit_code;
+    let mut surface = request::surface(&args.common, "run", conflict);
+    surface.set_request_id(id.as_str());
+    let run = |surface: &mut Surface| {
+        let grace = request::duration("--grace", &args.grace)?;
+        let signals = collect_signals()?;
+        let place = request::Place::of(&args.common)?;
+        let program = find_program(&args.command)?;
+        if let Some(warning) = warning {
+            surface.warn(warning);
+        }
+        if signals::stop_asked().is_some() {
+            return Err(cancelled("run"));
+        }
+        let clock = tenure::clock::SystemClock::new(None);
+        let driver = driver(args, &clock, signals, grace, surface);
+        let told = Told::of_no_hold(&place, id);
+        let verdict = supervise(args, program, &driver, &told, Heartbeats::none(), surface);
+        match verdict {
+            Ok(verdict) => ended(&verdict),
+            Err(SpawnError(error)) => Err(not_runnable(&args.command, &error)),
+        }
+    };
+    match run(&mut surface) {
+        Ok(exit) => exit,
+        Err(failure) => surface.fail(&failure),
+    }
+}
+
+/// A driver for what holds nothing.
+fn driver<'a>(
+    args: &RunArgs,
+    clock: &'a dyn Clock,
+    signals: Signals,
+    grace: Duration,
+    surface: &Surface,
+) -> Driver<'a> {
+    Driver {
+        held: None,
+        clock,
+        signals,
+        grace,
+        quiet: surface.is_quiet(),
+        on_lost: match args.on_lost.as_str() {
+            "warn" => OnLost::Warn,
+            _ => OnLost::Terminate,
+        },
+        on_heartbeat_failed: &|_, _| {},
+    }
+}
+
+/// The silence after which a run counts as left behind while it lives; `None` where the kernel
+/// vouches for it, or where no renewal changes its age.
+fn runs_out_after(policy: &Policy, ttl: Duration) -> Option<Duration> {
+    let rule = policy.age.filter(|_| !policy.asks_beacon)?;
+    match rule.limit {
+        AgeLimit::SinceGrantMs(_) => None,
+        AgeLimit::SilenceMs(limit) => Some(Duration::from_millis(limit)),
+        AgeLimit::SilenceTtl => Some(ttl),
+    }
+}
+
+/// Runs the command, and if it failed what undoes it: still under the lock, which is renewed all
+/// the while, unless it was lost.
+fn supervise(
+    args: &RunArgs,
+    program: PathBuf,
+    driver: &Driver<'_>,
+    told: &Told,
+    heartbeats: Heartbeats,
+    surface: &mut Surface,
+) -> Result<Verdict, SpawnError> {
+    let mut course = Course::new(heartbeats);
+    let verdict = driver.run(prepare(args, program, told), &mut course)?;
+    let Some(rollback) = args.rollback.as_deref() else {
+        return Ok(verdict);
+    };
+    let code = match &verdict {
+        Verdict::Command(End::Code(code)) => *code,
+        Verdict::Command(End::Signal(number)) => Exit::DieBy(*number).code(),
+        Verdict::Signalled(number) => Exit::Signalled(*number).code(),
+        Verdict::Superseded { .. } => Exit::Superseded.code(),
+        Verdict::Lost => return Ok(verdict),
+    };
+    if code == 0 {
+        return Ok(verdict);
+    }
+    if course.lost {
+        surface.warn("the rollback is not run, because the lock was lost");
+        return Ok(verdict);
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", rollback]);
+    told.tell(&mut command);
+    command.env("TENURE_EXIT_CODE", code.to_string());
+    if let Some(step) = RunResult::of_nothing(args).failure_step {
+        command.env("TENURE_FAILURE_STEP", step);
+    }
+    let rolled_back = driver.run(command, &mut course);
+    match &rolled_back {
+        Ok(Verdict::Command(End::Code(0))) => {}
+        Ok(Verdict::Command(End::Code(code))) => {
+            surface.warn(format!("the rollback failed with exit code {code}"));
+        }
+        Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled(number)) => {
+            surface.warn(format!("the rollback was ended by signal {number}"));
+        }
+        Ok(Verdict::Lost | Verdict::Superseded { .. }) => {
+            surface.warn("the rollback was ended, because the lock was lost");
+        }
+        Err(SpawnError(error)) => surface.warn(format!("the rollback could not be run: {error}")),
+    }
+    Ok(match (verdict, rolled_back) {
+        // What happened to us, and not to the rollback, is told; the first of it.
+        (Verdict::Command(_), Ok(ours @ (Verdict::Signalled(_) | Verdict::Lost))) => ours,
+        (verdict, _) => verdict,
+    })
+}
+
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
-fn release(session: &Session, seat: &Seat, surface: &mut Surface) {
-    match signals::unstopped(|| session.store.leave(seat, &session.clock.now())) {
-        Ok(Left::Released { .. }) => session.face.on_released(surface, seat.name()),
+fn release(
+    session: &Session,
+    seat: &Seat,
+    id: &RequestId,
+    surface: &mut Surface,
+    result: &RunResult,
+) {
+    surface.explain(&match &result.failure_step {
+        Some(step) => format!("releasing {}: failure in {step}", seat.name()),
+        None => format!("releasing {}: {}", seat.name(), result.result),
+    });
+    let left = signals::unstopped(|| session.store.leave(seat, &session.clock.now()));
+    let now = session.clock.now();
+    let occasion = occasion(seat.name(), id, &now);
+    match left {
+        Ok(Left::Released { held_ms }) => {
+            session
+                .trail
+                .released(surface, occasion, held_ms, result.ending(), false);
+            session.face.on_released(surface, seat.name());
+        }
         Ok(Left::Withdrawn) => {}
         Ok(Left::Absent) => surface.warn(format!(
             "{}: the lock was not ours any more when it was released",
             seat.name()
         )),
-        Err(error) => surface.warn(format!(
-            "{}: not released ({error}); it is free for the next caller all the same",
-            seat.name()
-        )),
+        Err(error) => {
+            let path = session.store.place(seat.name());
+            session
+                .trail
+                .release_failed(surface, occasion, &path, &error);
+            let what_next = if session.store.profile().record().is_some() {
+                "remove it by hand once nobody works under it"
+            } else {
+                "it is free for the next caller all the same"
+            };
+            surface.warn(format!(
+                "{}: not released ({error}); {what_next}",
+                seat.name()
+            ));
+        }
     }
 }
 
@@ -115,9 +288,7 @@ fn answer(
     args: &RunArgs,
 ) -> Result<Exit, Failure> {
     match verdict {
-        Ok(Verdict::Command(End::Code(code))) => Ok(Exit::Command(code)),
-        Ok(Verdict::Command(End::Signal(number))) => Ok(Exit::DieBy(number)),
-        Ok(Verdict::Signalled(number)) => Err(cancelled_by(number, "run")),
+        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled(_))) => ended(&verdict),
         Ok(Verdict::Superseded { by }) => Err(superseded(name, &by)),
         Ok(Verdict::Lost) => Err(Failure::new(
             Exit::LockLost,
@@ -128,7 +299,18 @@ fn answer(
     }
 }
 
-fn not_runnable(command: &[std::ffi::OsString], error: &std::io::Error) -> Failure {
+/// The answer to an end that has nothing to do with the lock.
+fn ended(verdict: &Verdict) -> Result<Exit, Failure> {
+    match verdict {
+        Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
+        Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
+        Verdict::Signalled(number) => Err(cancelled_by(*number, "run")),
+        // What holds nothing loses nothing.
+        Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
+    }
+}
+
+fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
     let program = command.first().map(|word| word.to_string_lossy());
     let program = program.unwrap_or_default();
     if error.kind() == std::io::ErrorKind::NotFound {
@@ -147,7 +329,7 @@ fn not_runnable(command: &[std::ffi::OsString], error: &std::io::Error) -> Failu
 }
 
 /// Finds the program as a shell would, before the lock is touched.
-fn find_program(command: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
+fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     let not_found = || not_runnable(command, &std::io::ErrorKind::NotFound.into());
     let program = command
         .first()
@@ -189,32 +371,65 @@ fn find_program(command: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The command with what it is told, after everything that it inherits.
-fn prepare(
-    args: &RunArgs,
-    program: PathBuf,
-    session: &Session,
-    name: &LockName,
-    claim: &Claim,
-) -> Command {
-    let token = claim.token.unwrap_or_default();
-    let folder = &session.place.folder;
+/// What a command is told by its environment, beside everything that it inherits.
+struct Told {
+    set: Vec<(&'static str, OsString)>,
+    removed: &'static [&'static str],
+}
+
+impl Told {
+    /// Under a lock.
+    fn of_hold(session: &Session, name: &LockName, claim: &Claim) -> Self {
+        let token = claim.token.unwrap_or_default();
+        let folder = &session.place.folder;
+        let mut set: Vec<(&'static str, OsString)> = vec![
+            ("TENURE_NAME", name.as_str().into()),
+            ("TENURE_TOKEN", token.to_string().into()),
+            ("TENURE_REQUEST_ID", claim.holder.request_id.as_str().into()),
+            ("TENURE_DIR", folder.into()),
+            (holds::VARIABLE, holds::extended(token, folder, name).into()),
+        ];
+        if let Some(file) = session.place.config_file() {
+            set.push((request::CONFIG, file.into()));
+        }
+        Self {
+            set,
+            // The folder is what this run uses, whatever named it.
+            removed: &["TENURE_STORE"],
+        }
+    }
+
+    /// Without one. Holds that are inherited stay what they are.
+    fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
+        let mut set: Vec<(&'static str, OsString)> = vec![
+            ("TENURE_REQUEST_ID", id.as_str().into()),
+            ("TENURE_DIR", place.folder.clone().into()),
+        ];
+        if let Some(file) = place.config_file() {
+            set.push((request::CONFIG, file.into()));
+        }
+        Self {
+            set,
+            removed: &["TENURE_STORE", "TENURE_NAME", "TENURE_TOKEN"],
+        }
+    }
+
+    fn tell(&self, command: &mut Command) {
+        for name in self.removed {
+            command.env_remove(name);
+        }
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
+    }
+}
+
+/// The command with what it is told.
+fn prepare(args: &RunArgs, program: PathBuf, told: &Told) -> Command {
     let mut command = Command::new(program);
     if let Some((first, rest)) = args.command.split_first() {
         use std::os::unix::process::CommandExt;
         command.arg0(first).args(rest);
     }
-    command
-        .env("TENURE_NAME", name.as_str())
-        .env("TENURE_TOKEN", token.to_string())
-        .env("TENURE_REQUEST_ID", claim.holder.request_id.as_str())
-        .env("TENURE_DIR", folder)
-        // The folder is what this run uses, whatever named it.
-        .env_remove("TENURE_STORE")
-        .env(holds::VARIABLE, holds::extended(token, folder, name));
-    if let Some(file) = session.place.config_file() {
-        command.env(request::CONFIG, file);
-    }
+    told.tell(&mut command);
     command
 }
 

@@ -39,20 +39,30 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             let (standing, _) = reading.standing(&policy, &now);
             let view = LockView::of(&name, &reading, &policy, &now, |_| false);
             let waited = began.elapsed();
-            if matches!(standing, Standing::Free | Standing::Stale(_)) {
+            if view.available {
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 return Ok((
                     format!("{name} is free"),
                     json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
                 ));
             }
-            if let Content::Unreadable { .. } = reading.content {
-                return Err(view.into_failure(Reason::Unreadable, None, 0));
+            let in_the_way = match standing {
+                // Waiting ends neither: it takes somebody who decides.
+                Standing::Unreadable => Some(Reason::Unreadable),
+                Standing::Stale(_) => Some(Reason::StaleNeedsForce),
+                Standing::Free | Standing::Held(_) | Standing::Unknown => None,
+            };
+            if let Some(reason) = in_the_way {
+                let failure = view.clone().into_failure(reason, None, 0);
+                return Err(session.face.refused(failure, &view, reason));
             }
             if deadline.is_some_and(|deadline| instant() >= deadline) {
                 let waited = (limit != Wait::No).then_some(waited);
                 let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                return Err(view.into_failure(Reason::Held, waited, retry_after_ms));
+                let failure = view
+                    .clone()
+                    .into_failure(Reason::Held, waited, retry_after_ms);
+                return Err(session.face.refused(failure, &view, Reason::Held));
             }
             if !told && !surface.is_quiet() {
                 told = true;

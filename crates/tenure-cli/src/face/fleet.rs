@@ -1,7 +1,451 @@
-//! How the fleet profile speaks.
+//! How the fleet profile speaks: the JSON documents of lock/v1, what its record wants to know, and
+//! what an intent means for a run.
+//!
+//! Every answer is one document on stdout. With `--output json` the product's envelope is printed
+//! instead, and a refusal carries the same document's fields in its `context`.
 
-use super::Face;
+use super::{Face, TakenOver, seconds};
+use crate::args::{Claiming, Common, RunArgs};
+use crate::command;
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
+use crate::render::lock::{HolderView, LockView, timestamp};
+use crate::render::turns_text;
+use crate::request;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::Path;
+use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
+use tenure::intent::{self, Intent, Mode};
 
 pub(super) struct Fleet;
 
-impl Face for Fleet {}
+const WAIT: &str = "Wait for completion or use --force-lock if stale";
+
+const FORCE: &str = "Use --force-lock to acquire (stale lock will be logged)";
+
+/// The key in `metadata` that is the product's own.
+const OWN: &str = "tenure";
+
+const SECOND_MS: u64 = 1_000;
+
+impl Face for Fleet {
+    fn run(&self, args: &RunArgs) -> Exit {
+        if args.intent.is_none() && args.param.is_empty() {
+            return command::run::run(args);
+        }
+        let conflict = args.claiming.patience.conflict_exit_code;
+        match planned(args) {
+            Ok(Plan::Locked(args)) => command::run::run(&args),
+            Ok(Plan::Unlocked { id, warning }) => command::run::run_unlocked(args, &id, warning),
+            Err(failure) => request::surface(&args.common, "run", conflict).fail(&failure),
+        }
+    }
+
+    /// `req_` and 12 hex digits.
+    fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
+        given.map_or_else(request::fresh_id::<6>, request::request_id)
+    }
+
+    fn actor(&self, _: &str) -> String {
+        let named = std::env::var("ACTOR").ok().filter(|name| !name.is_empty());
+        named.map_or_else(|| "unknown".to_owned(), |name| tenure::profile::why(&name))
+    }
+
+    fn check_ttl(&self, ttl_ms: u64) -> Result<(), Failure> {
+        if ttl_ms >= SECOND_MS && ttl_ms.is_multiple_of(SECOND_MS) {
+            return Ok(());
+        }
+        Err(Failure::bad_arguments(
+            "--ttl: a fleet lock is leased for whole seconds, at least one",
+        ))
+    }
+
+    fn complete(
+        &self,
+        common: &Common,
+        claiming: &Claiming,
+        holder: &mut Holder,
+    ) -> Result<(), Failure> {
+        for (key, flag, value) in [
+            ("intent", "--intent-name", &claiming.intent_name),
+            (
+                "intent_version",
+                "--intent-version",
+                &claiming.intent_version,
+            ),
+        ] {
+            let value = value.as_ref().filter(|value| !value.trim().is_empty());
+            let value = value.ok_or_else(|| {
+                Failure::bad_arguments(format!("a fleet lock names its intent: {flag} is missing"))
+            })?;
+            holder.facts.push((key.to_owned(), value.clone()));
+        }
+        for (key, value) in metadata(claiming)? {
+            holder.facts.push((format!("metadata.{key}"), value));
+        }
+        let host_id = request::configuration(common)?.host_id;
+        if let Some(id) = host_id.filter(|id| !id.trim().is_empty()) {
+            holder.facts.push(("host_id".to_owned(), id));
+        }
+        Ok(())
+    }
+
+    /// The contract knows its owners by `request_id`; a process id is information only.
+    fn knows_owners_by_process(&self) -> bool {
+        false
+    }
+
+    fn tells_results(&self) -> bool {
+        true
+    }
+
+    fn took_over(&self, taken: &TakenOver<'_>) -> String {
+        let name = taken.name;
+        let Some(claim) = taken.previous else {
+            return format!("Replaced a corrupt lock for {name}");
+        };
+        let id = &claim.holder.request_id;
+        let boot = claim.holder.host.boot_id.as_deref();
+        let silent = seconds(claim.lease.silent_ms(boot, taken.now));
+        match taken.why {
+            Takeover::Stale(_) | Takeover::Corrupt => format!(
+                "Replaced the stale lock for {name} of request {id} (no heartbeat for {silent}s, \
+                 ttl {}s)",
+                seconds(claim.lease.ttl_ms)
+            ),
+            Takeover::Active => format!("Overrode the lock for {name} of request {id}"),
+        }
+    }
+
+    fn acquired_text(&self, name: &LockName, claim: &Claim, _: String, data: &Value) -> String {
+        line(&json!({
+            "status": "acquired",
+            "lock_name": name.as_str(),
+            "request_id": claim.holder.request_id.as_str(),
+            "lock_path": data["lock_file"],
+            "ttl_seconds": seconds(claim.lease.ttl_ms),
+            "token": claim.token,
+        }))
+    }
+
+    fn released_text(&self, name: &LockName, _: String, data: &Value) -> String {
+        let mut answer = json!({
+            "status": "released",
+            "lock_name": name.as_str(),
+            "request_id": data["request_id"],
+            "held_duration_seconds": data["held_ms"].as_u64().map(seconds),
+            "result": data["result"],
+        });
+        if let Some(step) = data.get("failure_step") {
+            answer["failure_step"] = step.clone();
+        }
+        line(&answer)
+    }
+
+    fn force_released_text(&self, name: &LockName, _: String, data: &Value) -> String {
+        line(&json!({
+            "status": "released",
+            "lock_name": name.as_str(),
+            "request_id": data["request_id"],
+            "held_duration_seconds": match data["request_id"] {
+                // Nobody knows how long a corrupt one was held.
+                Value::Null => None,
+                _ => data["held_ms"].as_u64().map(seconds),
+            },
+            "result": "forced",
+        }))
+    }
+
+    fn absent_text(&self, name: &LockName) -> String {
+        line(&json!({ "status": "absent", "lock_name": name.as_str() }))
+    }
+
+    fn renewed_text(&self, name: &LockName, claim: &Claim, _: String, _: &Value) -> String {
+        line(&json!({
+            "status": "renewed",
+            "lock_name": name.as_str(),
+            "request_id": claim.holder.request_id.as_str(),
+            "last_heartbeat_at": timestamp(claim.lease.renewed.wall_ms),
+            "ttl_seconds": seconds(claim.lease.ttl_ms),
+            "token": claim.token.filter(|token| *token > 0),
+        }))
+    }
+
+    fn refused(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let document = match reason {
+            Reason::Held | Reason::NeedsConfirmation => blocked(&view.name, &holder(view), WAIT),
+            Reason::StaleNeedsForce => stale(view),
+            Reason::Unreadable => {
+                let why = view.unreadable_because.as_deref();
+                corrupt(&view.name, why.unwrap_or("it cannot be understood"))
+            }
+            Reason::Unknown => return failure,
+        };
+        answered(failure, document)
+    }
+
+    fn unreadable(&self, failure: Failure, name: &LockName, why: &str) -> Failure {
+        answered(failure, corrupt(name.as_str(), why))
+    }
+
+    fn checked(&self, mut failure: Failure, view: &LockView) -> Failure {
+        failure.context.extend(object(standing(view)));
+        failure
+    }
+
+    fn checked_text(&self, view: &LockView) -> String {
+        line(&standing(view))
+    }
+
+    fn listed_text(&self, views: &[LockView], _: String) -> String {
+        let locks: Vec<Value> = views.iter().map(standing).collect();
+        line(&json!({ "locks": locks }))
+    }
+}
+
+/// What `run` does about an intent.
+enum Plan {
+    /// It runs under this lock.
+    Locked(Box<RunArgs>),
+    /// It runs without one.
+    Unlocked {
+        id: RequestId,
+        warning: Option<&'static str>,
+    },
+}
+
+/// Reads the intent of a call, which says what the flags would say otherwise.
+fn planned(args: &RunArgs) -> Result<Plan, Failure> {
+    let Some(file) = &args.intent else {
+        return Err(Failure::bad_arguments(
+            "--param is a parameter of an intent, and --intent is missing",
+        ));
+    };
+    if args.name.is_some() {
+        return Err(Failure::bad_arguments(
+            "the intent names the lock; leave NAME out beside --intent",
+        ));
+    }
+    if args.claiming.intent_name.is_some() || args.claiming.intent_version.is_some() {
+        return Err(Failure::bad_arguments(
+            "the intent has its name and version; leave --intent-name and --intent-version out \
+             beside --intent",
+        ));
+    }
+    let params = params(&args.param)?;
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::bad_arguments(format!("{}: {error}", file.display()))
+    };
+    let intent = Intent::parse(&text_of(file)?).map_err(|error| wrong(&error))?;
+    // An intent that only looks is not held up by a template that it has no use for.
+    let lock = if intent.mode.may_lock() {
+        intent.lock_name(&params).map_err(|error| wrong(&error))?
+    } else {
+        None
+    };
+    let Some(lock) = lock else {
+        metadata(&args.claiming)?;
+        return Ok(Plan::Unlocked {
+            id: Fleet.request_id(args.claiming.request_id.as_deref())?,
+            warning: match intent.mode {
+                Mode::Observe => None,
+                Mode::Mutate => Some("Mutate intent without lock - concurrent execution possible"),
+                Mode::Reconcile => {
+                    Some("Reconcile intent without lock - concurrent execution possible")
+                }
+            },
+        });
+    };
+    let mut args = args.clone();
+    args.name = Some(lock.to_string());
+    args.intent = None;
+    args.param.clear();
+    args.claiming.intent_name = Some(intent.name);
+    args.claiming.intent_version = Some(intent.version);
+    if let (None, Some(ttl)) = (&args.claiming.ttl, intent.lock_ttl) {
+        args.claiming.ttl = Some(ttl.as_secs().to_string());
+    }
+    Ok(Plan::Locked(Box::new(args)))
+}
+
+fn params(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut params = BTreeMap::new();
+    for text in given {
+        let (key, value) = request::pair("--param", text)?;
+        if params.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::bad_arguments(format!(
+                "--param {key} is given twice"
+            )));
+        }
+    }
+    Ok(params)
+}
+
+/// The caller's own facts.
+fn metadata(claiming: &Claiming) -> Result<BTreeMap<String, String>, Failure> {
+    let mut metadata = BTreeMap::new();
+    for text in &claiming.metadata {
+        let (key, value) = request::pair("--metadata", text)?;
+        if key == OWN {
+            return Err(Failure::bad_arguments(format!(
+                "--metadata {key}: this key is tenure's own"
+            )));
+        }
+        if metadata.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::bad_arguments(format!(
+                "--metadata {key} is given twice"
+            )));
+        }
+    }
+    Ok(metadata)
+}
+
+/// The text of an intent's file, as far as one is read.
+fn text_of(file: &Path) -> Result<String, Failure> {
+    let read = || -> std::io::Result<String> {
+        let mut text = String::new();
+        let most = u64::try_from(intent::BYTES_MAX).unwrap_or(u64::MAX);
+        std::fs::File::open(file)?
+            .take(most.saturating_add(1))
+            .read_to_string(&mut text)?;
+        Ok(text)
+    };
+    read().map_err(|error| {
+        let (exit, code) = match error.kind() {
+            std::io::ErrorKind::NotFound => (Exit::NotFound, "NOT_FOUND"),
+            std::io::ErrorKind::PermissionDenied => (Exit::Permission, "PERMISSION_DENIED"),
+            _ => (Exit::BadArguments, "BAD_ARGUMENTS"),
+        };
+        Failure::new(exit, code, format!("--intent {}: {error}", file.display()))
+    })
+}
+
+/// The failure with a document as its answer.
+fn answered(mut failure: Failure, document: Value) -> Failure {
+    failure.text = Some(line(&document));
+    failure.is_answer = true;
+    failure.context.extend(object(document));
+    failure
+}
+
+fn blocked(name: &str, held_by: &Value, suggestion: &str) -> Value {
+    json!({
+        "error": "lock_blocked",
+        "lock_name": name,
+        "held_by": held_by,
+        "suggestion": suggestion,
+    })
+}
+
+fn corrupt(name: &str, why: &str) -> Value {
+    blocked(name, &Value::Null, &corrupt_because(why))
+}
+
+fn corrupt_because(why: &str) -> String {
+    format!(
+        "The lock file is corrupt: {why}; --force-lock replaces it once it has not been written \
+         for longer than the TTL"
+    )
+}
+
+fn stale(view: &LockView) -> Value {
+    let silence = view.holder.as_ref();
+    json!({
+        "error": "lock_stale",
+        "lock_name": view.name,
+        "stale_since": silence.map(|holder| timestamp(holder.renewed_ms)),
+        "age_seconds": silence.map(|holder| seconds(holder.silent_ms)),
+        "ttl_seconds": silence.map(|holder| seconds(holder.ttl_ms)),
+        "held_by": holder(view),
+        "suggestion": FORCE,
+    })
+}
+
+/// How a lock stands.
+fn standing(view: &LockView) -> Value {
+    let holder_view = view.holder.as_ref();
+    let (status, suggestion) = match view.standing {
+        "held" => ("active", (!view.mine).then(|| WAIT.to_owned())),
+        "stale" => ("stale", Some(FORCE.to_owned())),
+        "unreadable" => {
+            let why = view.unreadable_because.as_deref();
+            let why = why.unwrap_or("it cannot be understood");
+            ("corrupt", Some(corrupt_because(why)))
+        }
+        other => (other, None),
+    };
+    let mut answer = Map::new();
+    answer.insert("lock_name".into(), view.name.as_str().into());
+    answer.insert("status".into(), status.into());
+    answer.insert("held_by".into(), holder(view));
+    let whole = |of: fn(&HolderView) -> u64| holder_view.map(|view| seconds(of(view))).into();
+    answer.insert("age_seconds".into(), whole(|holder| holder.silent_ms));
+    answer.insert("ttl_seconds".into(), whole(|holder| holder.ttl_ms));
+    if let Some(suggestion) = suggestion {
+        answer.insert("suggestion".into(), suggestion.into());
+    }
+    Value::Object(answer)
+}
+
+/// Who has it, by the names of the record.
+fn holder(view: &LockView) -> Value {
+    let Some(holder) = &view.holder else {
+        return Value::Null;
+    };
+    let pid = holder.pid.map(u64::from);
+    // A number that is no process id is shown as the record has it.
+    let pid = pid.or_else(|| holder.fact("pid")?.parse().ok());
+    json!({
+        "request_id": holder.request_id,
+        "actor": holder.actor,
+        "intent": holder.fact("intent"),
+        "created_at": timestamp(holder.since_ms),
+        "last_heartbeat_at": timestamp(holder.renewed_ms),
+        "host_id": holder.fact("host_id").unwrap_or(&holder.host),
+        "pid": pid.unwrap_or(0),
+    })
+}
+
+/// The document on one line. What a record says is another program's, so whatever could move a
+/// terminal's cursor or turn its text is escaped; for a parser it is the same document.
+fn line(document: &Value) -> String {
+    let mut line = String::new();
+    for character in document.to_string().chars() {
+        if character.is_control() || turns_text(character) {
+            let _ = write!(line, "\\u{:04x}", u32::from(character));
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_record_says_cannot_move_the_cursor_and_is_the_same_to_a_parser() {
+        let document = json!({ "actor": "a\u{1b}[2J\u{9b}\u{202e}\u{7f}\"\\é🔒" });
+        let line = line(&document);
+        assert!(
+            !line.chars().any(|c| c.is_control() || turns_text(c)),
+            "{line}"
+        );
+        let parsed: Value = serde_json::from_str(&line).expect("a document");
+        assert_eq!(parsed, document);
+    }
+
+    #[test]
+    fn a_ttl_has_whole_seconds() {
+        for good in [1_000, 2_000, 900_000] {
+            assert!(Fleet.check_ttl(good).is_ok(), "{good} ms");
+        }
+        for bad in [1, 500, 999, 1_001, 1_500] {
+            assert!(Fleet.check_ttl(bad).is_err(), "{bad} ms");
+        }
+    }
+}

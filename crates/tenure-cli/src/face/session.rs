@@ -1,7 +1,7 @@
 //! How the session profile speaks: one line on stderr for whatever happens to an issue's lock.
 
 use super::{Face, TakenOver, seconds};
-use crate::args::Claiming;
+use crate::args::{Claiming, Common};
 use crate::failure::Failure;
 use crate::render::lock::LockView;
 use crate::render::{Surface, clean};
@@ -29,7 +29,12 @@ impl Face for Session {
         request::request_id_or_new(None)
     }
 
-    fn complete(&self, claiming: &Claiming, holder: &mut Holder) -> Result<(), Failure> {
+    fn complete(
+        &self,
+        _: &Common,
+        claiming: &Claiming,
+        holder: &mut Holder,
+    ) -> Result<(), Failure> {
         let named = claiming.request_id.clone();
         let by_runner = || {
             std::env::var("GITHUB_RUN_ID")

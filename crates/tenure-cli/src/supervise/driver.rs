@@ -10,8 +10,9 @@
 //! inherited the copy from it) is gone, and the lock with it. Between the spawn and the write that
 //! names the command, the beacon alone speaks for it.
 
+use super::heartbeats::Heartbeats;
 use super::terminal::Placement;
-use super::{Action, End, Event, Supervision, Verdict};
+use super::{Action, Before, End, Event, OnLost, Supervision, Verdict};
 use crate::render::say;
 use crate::signals::{self, Signals};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -37,15 +38,47 @@ const GROUP_LOOK: Duration = Duration::from_millis(5);
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
+/// The lock under which a command runs.
+pub(crate) struct Held<'a> {
+    pub(crate) store: &'a FileStore,
+    pub(crate) seat: &'a Seat,
+}
+
 /// What a supervised run needs.
 pub(crate) struct Driver<'a> {
-    pub(crate) store: &'a FileStore,
+    /// `None` for a command that runs without a lock.
+    pub(crate) held: Option<Held<'a>>,
     pub(crate) clock: &'a dyn Clock,
-    pub(crate) seat: &'a Seat,
     pub(crate) signals: Signals,
-    pub(crate) ttl: Duration,
     pub(crate) grace: Duration,
     pub(crate) quiet: bool,
+    pub(crate) on_lost: OnLost,
+    /// Told when several renewals in a row have failed: how many, and how the last one did.
+    pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
+}
+
+/// What outlasts one command: a rollback goes on from where the command has left off.
+pub(crate) struct Course {
+    pub(crate) heartbeats: Heartbeats,
+    /// The lock is not to be relied on any more.
+    pub(crate) lost: bool,
+    /// What was asked of the command; `None` until it has ended.
+    asked: Option<Before>,
+}
+
+impl Course {
+    pub(crate) fn new(heartbeats: Heartbeats) -> Self {
+        Self {
+            heartbeats,
+            lost: false,
+            asked: None,
+        }
+    }
+}
+
+/// The clock by which leases run out, as a distance from its beginning.
+pub(crate) fn lease_clock(clock: &dyn Clock) -> Duration {
+    Duration::from_millis(clock.now().boot_ms)
 }
 
 /// Why a command did not start.
@@ -54,6 +87,7 @@ pub(crate) struct SpawnError(pub(crate) std::io::Error);
 
 struct Running<'a> {
     driver: &'a Driver<'a>,
+    course: &'a mut Course,
     pid: Pid,
     placement: Placement,
     supervision: Supervision,
@@ -61,15 +95,19 @@ struct Running<'a> {
     news: Option<OwnedFd>,
     /// News was opened, or there is none to be had.
     watches: bool,
-    next_renewal: Instant,
     /// The leader is gone and its group is looked at again and again.
     watching_group: bool,
 }
 
 impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when
-    /// this returns; releasing it is the caller's next step.
-    pub(crate) fn run(&self, mut command: Command) -> Result<Verdict, SpawnError> {
+    /// this returns; releasing it is the caller's next step. What is run by a second call with the
+    /// same course is the rollback of the first.
+    pub(crate) fn run(
+        &self,
+        mut command: Command,
+        course: &mut Course,
+    ) -> Result<Verdict, SpawnError> {
         let placement = Placement::find();
         if placement.own_group() {
             command.process_group(0);
@@ -90,25 +128,34 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        let process = Process {
-            pid: number,
-            started: start_time(number),
+        let named = match &self.held {
+            Some(held) => {
+                let process = Process {
+                    pid: number,
+                    started: start_time(number),
+                };
+                signals::unstopped(|| held.store.name_command(held.seat, process))
+            }
+            None => Ok(true),
         };
-        let named = signals::unstopped(|| self.store.name_command(self.seat, process));
+        let supervision = Supervision::new(self.grace, placement.own_group(), self.on_lost);
         let mut running = Running {
             driver: self,
             pid,
-            supervision: Supervision::new(self.grace, placement.own_group()),
+            supervision: match course.asked {
+                Some(before) => supervision.after(before),
+                None => supervision,
+            },
             placement,
             began,
             news: None,
-            watches: false,
-            next_renewal: began + self.interval(),
+            watches: self.held.is_none(),
             watching_group: false,
+            course,
         };
         let verdict = match named {
             Ok(true) => None,
-            Ok(false) => running.handle(Event::Lost),
+            Ok(false) => running.lose(),
             // The beacon speaks for the command; the next renewal tries again.
             Err(error) => {
                 self.tell(&format!("the command could not be recorded: {error}"));
@@ -116,6 +163,7 @@ impl Driver<'_> {
             }
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
+        running.course.asked = Some(running.supervision.asked());
         running.placement.take_back(running.pid);
         // Collected before the lock is released: who comes next finds nothing of the command.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -127,12 +175,20 @@ impl Driver<'_> {
     }
 
     fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {
-        fcntl_setfd(self.seat.beacon(), flags).map_err(|errno| SpawnError(errno.into()))
+        match &self.held {
+            Some(held) => {
+                fcntl_setfd(held.seat.beacon(), flags).map_err(|errno| SpawnError(errno.into()))
+            }
+            None => Ok(()),
+        }
     }
 
-    /// Three renewals fit into a ttl.
-    fn interval(&self) -> Duration {
-        (self.ttl / 3).clamp(Duration::from_millis(10), Duration::from_secs(30))
+    /// A command that is ended says so by its exit code; one that goes on has only this.
+    fn tell_of_loss(&self, message: &str) {
+        match self.on_lost {
+            OnLost::Terminate => self.tell(message),
+            OnLost::Warn => say(message),
+        }
     }
 
     fn tell(&self, message: &str) {
@@ -167,7 +223,9 @@ impl Running<'_> {
         let now = instant();
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
-        until = until.min(self.next_renewal);
+        if let Some(beat) = self.course.heartbeats.next_time() {
+            until = until.min(now + beat.saturating_sub(lease_clock(self.driver.clock)));
+        }
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
         }
@@ -190,18 +248,21 @@ impl Running<'_> {
     }
 
     fn after_sleep(&mut self) -> Option<Verdict> {
-        if self.drain_news()
-            && let Some(verdict) = self.look_at_lock()
+        if self.drain_news() {
+            let replaced = self.driver.held.as_ref();
+            if replaced.is_some_and(|held| held.store.renewals_end_news()) {
+                self.open_news();
+            } else if let Some(verdict) = self.look_at_lock() {
+                return Some(verdict);
+            }
+        }
+        let due = |heartbeats: &Heartbeats| heartbeats.is_due(lease_clock(self.driver.clock));
+        if due(&self.course.heartbeats)
+            && let Some(verdict) = self.renew()
         {
             return Some(verdict);
         }
         let now = instant();
-        if now >= self.next_renewal {
-            self.next_renewal = now + self.driver.interval();
-            if let Some(verdict) = self.renew() {
-                return Some(verdict);
-            }
-        }
         let since = now.saturating_duration_since(self.began);
         if self
             .supervision
@@ -213,10 +274,14 @@ impl Running<'_> {
         None
     }
 
+    /// Opens news, or opens it again: a file that was replaced takes its watch with it.
     fn open_news(&mut self) {
-        // Without it a cancel is noticed at the next renewal.
-        self.news = self.driver.store.news(self.driver.seat).ok();
         self.watches = true;
+        let Some(held) = &self.driver.held else {
+            return;
+        };
+        // Without it a cancel is noticed at the next renewal.
+        self.news = held.store.news(held.seat).ok();
         // What came before it was opened is looked at now. A look may begin an end; it is never
         // an end itself, so there is no verdict to miss.
         let _ = self.look_at_lock();
@@ -236,7 +301,8 @@ impl Running<'_> {
     }
 
     fn look_at_lock(&mut self) -> Option<Verdict> {
-        match self.driver.store.verify(self.driver.seat) {
+        let held = self.driver.held.as_ref()?;
+        match held.store.verify(held.seat) {
             Ok(renewal) => self.on_renewal(renewal),
             // Not known is not lost; the next look may know.
             Err(_) => None,
@@ -245,17 +311,66 @@ impl Running<'_> {
 
     fn renew(&mut self) -> Option<Verdict> {
         let driver = self.driver;
-        match signals::unstopped(|| driver.store.renew(driver.seat, &driver.clock.now())) {
-            Ok(renewal) => self.on_renewal(renewal),
-            Err(error) => {
-                driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
-                None
+        let held = driver.held.as_ref()?;
+        let now = driver.clock.now();
+        match signals::unstopped(|| held.store.renew(held.seat, &now)) {
+            Ok(renewal) => {
+                if let Renewal::Renewed { .. } = renewal {
+                    let at = Duration::from_millis(now.boot_ms);
+                    self.course.heartbeats.succeeded(at);
+                    if std::mem::take(&mut self.course.lost) {
+                        driver.tell("the heartbeat works again; nobody has taken the lock");
+                    }
+                }
+                self.on_renewal(renewal)
             }
+            Err(error) => self.on_failed_renewal(&error.to_string()),
         }
+    }
+
+    /// A failure by itself proves nothing about the lock; that its lease runs out does.
+    fn on_failed_renewal(&mut self, error: &str) -> Option<Verdict> {
+        let driver = self.driver;
+        let now = lease_clock(driver.clock);
+        let failed = self.course.heartbeats.failed(now);
+        if failed.is_event {
+            (driver.on_heartbeat_failed)(failed.consecutive, error);
+        }
+        if !failed.runs_out {
+            driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
+            return None;
+        }
+        driver.tell_of_loss(&format!(
+            "the heartbeat has failed until the lease was about to run out, so the lock can no \
+             longer be relied on ({error}); {}",
+            self.what_follows()
+        ));
+        self.course.lost = true;
+        self.handle(Event::Lost)
+    }
+
+    /// What a lost lock leads to, in words.
+    fn what_follows(&self) -> &'static str {
+        match self.driver.on_lost {
+            _ if self.supervision.is_ending() => "the command is being ended",
+            OnLost::Terminate => "ending the command",
+            OnLost::Warn => "the command goes on without it",
+        }
+    }
+
+    /// The lock is proven not to be ours.
+    fn lose(&mut self) -> Option<Verdict> {
+        self.course.lost = true;
+        self.course.heartbeats.stop();
+        self.news = None;
+        let message = format!("the lock is lost; {}", self.what_follows());
+        self.driver.tell_of_loss(&message);
+        self.handle(Event::Lost)
     }
 
     fn on_renewal(&mut self, renewal: Renewal) -> Option<Verdict> {
         if self.supervision.is_ending() {
+            self.course.lost |= renewal == Renewal::Lost;
             return None;
         }
         match renewal {
@@ -263,6 +378,8 @@ impl Running<'_> {
                 cancel_requested: false,
                 ..
             } => None,
+            // A rollback is finished first.
+            Renewal::Renewed { .. } if self.course.asked.is_some() => None,
             Renewal::Renewed { .. } => {
                 let by = self.who_asks();
                 self.driver.tell(&format!(
@@ -270,19 +387,13 @@ impl Running<'_> {
                 ));
                 self.handle(Event::CancelRequested { by })
             }
-            Renewal::Lost => {
-                self.driver.tell("the lock is lost; ending the command");
-                self.handle(Event::Lost)
-            }
+            Renewal::Lost => self.lose(),
         }
     }
 
     fn who_asks(&self) -> String {
-        let seat = self.driver.seat;
-        self.driver
-            .store
-            .read(seat.name())
-            .ok()
+        let held = self.driver.held.as_ref();
+        held.and_then(|held| held.store.read(held.seat.name()).ok())
             .and_then(|reading| reading.entry()?.cancel.clone())
             .map_or_else(|| "unknown".to_owned(), |cancel| cancel.by)
     }

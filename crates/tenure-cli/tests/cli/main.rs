@@ -14,6 +14,7 @@ mod audit;
 mod configuration;
 mod detached;
 mod environment;
+mod fleet;
 mod force;
 mod passing_on;
 mod profiles;
