@@ -374,7 +374,7 @@ fn the_record_of_a_run_names_its_supervisor_and_its_ttl() {
 #[test]
 fn whatever_is_wrong_with_a_record_blocks_and_never_reads_as_stale() {
     let long_ago = ago(5_000);
-    let future = ago(-901);
+    let future = ago(-960);
     let changed = |key: &str, value: Value| {
         let mut record = foreign("x", 5_000);
         record[key] = value;
@@ -599,7 +599,14 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
                 process,
                 command: process,
             };
-            for (age_ms, stale) in [(0, false), (900_000, false), (900_001, true)] {
+            // Ages count in the whole seconds that the format writes.
+            let ages = [
+                (0, false),
+                (900_000, false),
+                (900_999, false),
+                (901_000, true),
+            ];
+            for (age_ms, stale) in ages {
                 let now = Now {
                     wall_us: age_ms * 1_000,
                     ..Now::default()
