@@ -279,7 +279,7 @@ pub(crate) fn clean(text: &str) -> String {
 }
 
 /// Marks that change the order in which a line is shown, or end it.
-fn turns_text(c: char) -> bool {
+pub(crate) fn turns_text(c: char) -> bool {
     matches!(
         c,
         '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
