@@ -18,5 +18,6 @@ mod passing_on;
 mod profiles;
 mod reading;
 mod signals;
+mod sprint;
 mod streams;
 mod waiting;
