@@ -264,7 +264,7 @@ impl Seen {
             info.pid = holder.process.map(|process| process.pid);
             info.session_id = some(holder.request_id.as_str());
             info.epic_spec = some(epic);
-            info.started_at = since(claim).map(|since| instant(since.wall_ms));
+            info.started_at = started(claim);
             info.age_hours = self.age_ms(now).map(hours);
         }
         info
@@ -306,12 +306,12 @@ impl Seen {
         let unknown = || "unknown".to_owned();
         let pid = claim.and_then(|claim| claim.holder.process);
         let session = claim.and_then(|claim| some(claim.holder.request_id.as_str()));
-        let started = claim.and_then(since);
+        let started = claim.and_then(started);
         format!(
             "(PID: {}, session: {}, started: {})",
             pid.map_or_else(unknown, |process| process.pid.to_string()),
             session.map_or_else(unknown, |session| clean(&session)),
-            started.map_or_else(unknown, |since| instant(since.wall_ms)),
+            started.unwrap_or_else(unknown),
         )
     }
 
@@ -364,12 +364,18 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// RFC 3339 in UTC, with as many digits as the instant has.
-fn instant(wall_ms: u64) -> String {
-    i64::try_from(wall_ms)
-        .ok()
-        .and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok())
-        .map_or_else(|| "unknown".to_owned(), |time| time.to_string())
+/// When a lock was taken, in UTC: as we write it, and whole seconds of another program's as these
+/// are mostly written.
+fn started(claim: &Claim) -> Option<String> {
+    let since = since(claim)?;
+    let millis = i64::try_from(since.wall_ms).ok()?;
+    let time = jiff::Timestamp::from_millisecond(millis).ok()?;
+    let whole = millis % 1_000 == 0 && matches!(claim.kind, Kind::Foreign | Kind::Sealed);
+    Some(if whole {
+        time.to_string()
+    } else {
+        format!("{time:.3}")
+    })
 }
 
 /// Hours to three places, cut and not rounded: 24.0 is never shown of what is still active.
