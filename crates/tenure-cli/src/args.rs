@@ -554,6 +554,40 @@ fn output_of(words: &[OsString]) -> Output {
     Output::from_environment().unwrap_or(Output::Text)
 }
 
+/// The verb, and what decides about the answer's shape, as far as that can be known from words
+/// that do not parse.
+pub(crate) fn hints_of(words: &[OsString]) -> (Common, String) {
+    let mut common = Common {
+        output: Some(output_of(words)),
+        ..Common::default()
+    };
+    let mut rest = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = rest.next() {
+        let mut value = |flag: &str| {
+            if word == flag {
+                return rest.next().cloned();
+            }
+            let value = word.to_str()?.strip_prefix(flag)?.strip_prefix('=')?;
+            Some(OsString::from(value))
+        };
+        if let Some(name) = value("--profile") {
+            common.profile = name.into_string().ok();
+        } else if let Some(file) = value("--config") {
+            common.config = Some(file.into());
+        }
+    }
+    let verb = verb_index(words)
+        .and_then(|index| words.get(index))
+        .and_then(|word| word.to_str())
+        .unwrap_or_default();
+    (common, verb.to_owned())
+}
+
+/// Whether there is a verb of this name.
+pub(crate) fn is_verb(word: &str) -> bool {
+    Tree::command().find_subcommand(word).is_some()
+}
+
 /// Turns what the parser has to say into an answer of ours: help is no failure.
 fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
     use clap::error::ErrorKind;

@@ -12,7 +12,7 @@ pub(crate) mod result;
 pub(crate) mod run;
 mod wait;
 
-use crate::args::{Claiming, Common, Verb};
+use crate::args::{self, Claiming, Common, Verb};
 use crate::exit::Exit;
 use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
@@ -24,6 +24,7 @@ use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
 use crate::trail::Trail;
 use serde_json::json;
+use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
 use tenure::core::{Claim, Entry, Event, LockName, Reason, Refusal, Request};
@@ -35,20 +36,41 @@ use tenure::store::{Content, Reading, Store, StoreError};
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
     let face = |common: &Common| face::of(common).map_err(Failure::report);
+    // The same, and the name of the lock filled in where a profile knows only one.
+    let named = |common: &Common, name: &mut Option<String>| {
+        let face = face(common)?;
+        if name.is_none() {
+            *name = face.default_name().map(str::to_owned);
+        }
+        Ok(face)
+    };
     let said = match verb {
-        Verb::Run(args) => face(&args.common).map(|face| face.run(&args)),
+        Verb::Run(mut args) => named(&args.common, &mut args.name).map(|face| face.run(&args)),
         Verb::Acquire(args) => face(&args.common).map(|face| face.acquire(&args)),
         Verb::Release(args) => face(&args.common).map(|face| face.release(&args)),
-        Verb::ForceRelease(args) => face(&args.common).map(|face| face.force_release(&args)),
+        Verb::ForceRelease(mut args) => {
+            named(&args.common, &mut args.name).map(|face| face.force_release(&args))
+        }
         Verb::Check(args) => face(&args.common).map(|face| face.check(&args)),
         Verb::List(args) => face(&args.common).map(|face| face.list(&args)),
-        Verb::Heartbeat(args) => Ok(heartbeat::heartbeat(&args)),
-        Verb::Wait(args) => Ok(wait::wait(&args)),
+        Verb::Heartbeat(mut args) => {
+            named(&args.common, &mut args.name).map(|_| heartbeat::heartbeat(&args))
+        }
+        Verb::Wait(mut args) => named(&args.common, &mut args.name).map(|_| wait::wait(&args)),
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
     };
     said.unwrap_or_else(|exit| exit)
+}
+
+/// Answers a call that could not be read, in the way of its profile as far as that is known.
+pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
+    let (common, verb) = args::hints_of(words);
+    match face::of(&common) {
+        Ok(face) if !failure.is_silent() => face.misread(&verb, failure).report(),
+        _ => failure.report(),
+    }
 }
 
 /// What every verb works with.
@@ -231,7 +253,7 @@ impl Session {
     }
 
     /// Tells about what happened on the way to a grant.
-    fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
+    pub(crate) fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
         let now = self.clock.now();
         for event in events {
             if let Event::Stolen { why, previous, .. } = event {

@@ -32,6 +32,17 @@ pub(crate) struct TakenOver<'a> {
 
 /// The surface of one profile. What is not overridden is the product's own way.
 pub(crate) trait Face: Sync {
+    /// The name of the lock where none is given.
+    fn default_name(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Gives a call that could not be read the shape of the profile's answers.
+    fn misread(&self, verb: &str, failure: Failure) -> Failure {
+        let _ = verb;
+        failure
+    }
+
     /// Answers `acquire`.
     fn acquire(&self, args: &AcquireArgs) -> Exit {
         command::acquire::acquire(args)

@@ -89,6 +89,15 @@ impl Failure {
         self
     }
 
+    /// For a document that is YAML of its own: only JSON puts it into an envelope.
+    #[must_use]
+    pub(crate) fn with_own_yaml(mut self) -> Self {
+        if self.output == Output::Yaml {
+            self.output = Output::Text;
+        }
+        self
+    }
+
     #[must_use]
     pub(crate) fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());

@@ -22,9 +22,10 @@ mod trail;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ! {
-    let code = match args::parse(&std::env::args_os().collect::<Vec<_>>()) {
+    let words = std::env::args_os().collect::<Vec<_>>();
+    let code = match args::parse(&words) {
         Ok(parsed) => command::carry_out(parsed),
-        Err(refused) => refused.report(),
+        Err(refused) => command::misread(&words, refused),
     };
     exit::leave(code)
 }

@@ -759,3 +759,263 @@ fn terminal_colours_are_for_terminals_that_want_them() {
     }
     let _ = holder.open().expect(0, "the holder");
 }
+
+/// A sprint's lock in the folder `project`, and somebody at the terminal to be asked about it.
+impl Terminal {
+    fn sprint_file(&self) -> std::path::PathBuf {
+        self.scene.path("project/.sprint-running")
+    }
+
+    /// Puts a lock of this process there, taken some hours ago.
+    fn sprint_lock(&self, pid: u32, session: &str) -> String {
+        use tenure::clock::Clock as _;
+        std::fs::create_dir_all(self.scene.path("project")).expect("a folder");
+        let now_ms = tenure::clock::SystemClock::new(None).now().stamp().wall_ms;
+        let at = i64::try_from(now_ms - 3_600_000).expect("an instant");
+        let record = format!(
+            "pid: {pid}\nsession_id: {session}\nstarted_at: {}\nepic_spec: epic5\n\
+             lock_version: 1\n",
+            jiff::Timestamp::from_millisecond(at).expect("an instant")
+        );
+        let fresh = self.scene.write("fresh", &record);
+        std::fs::rename(fresh, self.sprint_file()).expect("a lock file");
+        record
+    }
+
+    /// Types `acquire` with these flags; its answer goes to the file `answer`.
+    fn sprint_acquire(&self, flags: &str) {
+        self.line(&format!(
+            "tenure --profile sprint acquire --project-root project --session-id new \
+             --epic-spec epic6 {flags} >answer"
+        ));
+    }
+
+    fn until_asked(&self, what: &str) {
+        self.until(what, |screen| {
+            screen.replace('\n', "").trim_end().ends_with("[y/N]")
+        });
+    }
+
+    /// The status of the answer, once the shell is back.
+    #[track_caller]
+    fn sprint_status(&self, code: i32) -> String {
+        assert_eq!(self.status("the answer"), code, "{}", self.screen());
+        let answer = std::fs::read_to_string(self.scene.path("answer")).expect("an answer");
+        let status = answer.lines().next().unwrap_or_default();
+        status.trim_start_matches("status: ").to_owned()
+    }
+
+    fn sprint_text(&self) -> String {
+        std::fs::read_to_string(self.sprint_file()).expect("a lock file")
+    }
+}
+
+/// No process has this number.
+const NOBODY: u32 = 999_999_999;
+
+#[test]
+fn terminal_sprint_a_zombie_is_overridden_after_a_yes() {
+    for yes in ["y", "YES"] {
+        let terminal = Terminal::new();
+        terminal.sprint_lock(NOBODY, "old");
+        terminal.sprint_acquire("");
+        terminal.until_asked("the question");
+        let screen = terminal.screen().replace('\n', "");
+        assert!(screen.contains("session: old"), "whose it was: {screen}");
+        assert!(screen.contains("override the zombie lock?"), "{screen}");
+        terminal.line(yes);
+        assert_eq!(terminal.sprint_status(0), "acquired");
+        assert!(terminal.sprint_text().contains("session_id: \"new\""));
+    }
+}
+
+#[test]
+fn terminal_sprint_every_other_answer_is_a_no() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(NOBODY, "old");
+    for no in ["", "n", "maybe"] {
+        terminal.sprint_acquire("");
+        terminal.until_asked("the question");
+        terminal.line(no);
+        assert_eq!(terminal.sprint_status(4), "blocked", "{no:?}");
+        assert_eq!(terminal.sprint_text(), before, "unchanged after {no:?}");
+    }
+    terminal.sprint_acquire("");
+    terminal.until_asked("the question");
+    terminal.key("C-d");
+    assert_eq!(terminal.sprint_status(4), "blocked", "the end of all input");
+    assert_eq!(terminal.sprint_text(), before, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_silence_of_30_seconds_is_a_no() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(NOBODY, "old");
+    let began = instant();
+    terminal.sprint_acquire("");
+    terminal.until_asked("the question");
+    throughout(Duration::from_secs(25), "the question stands", || {
+        std::fs::read_to_string(terminal.scene.path("answer")).is_ok_and(|text| text.is_empty())
+    });
+    terminal.until("the end of the patience", |screen| {
+        screen.contains("no answer within 30 s")
+    });
+    assert!(began.elapsed() >= Duration::from_secs(29), "30 seconds");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+    assert_eq!(terminal.sprint_text(), before, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_what_was_typed_before_the_question_is_no_answer() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(NOBODY, "old");
+    // The shell's command reads nothing, so what is typed lies in the terminal.
+    terminal.line(
+        "sh -c 'echo waiting; while [ ! -e go ]; do sleep 0.02; done'; tenure --profile sprint \
+         acquire --project-root project --session-id new --epic-spec e >answer",
+    );
+    terminal.until("the command", |screen| screen.contains("\nwaiting"));
+    terminal.line("y");
+    terminal.go();
+    terminal.until_asked("the question");
+    throughout(Duration::from_millis(500), "nothing is taken over", || {
+        terminal.sprint_text() == before
+    });
+    terminal.line("n");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+}
+
+#[test]
+fn terminal_sprint_force_on_a_zombie_asks_nobody() {
+    let terminal = Terminal::new();
+    terminal.sprint_lock(NOBODY, "old");
+    terminal.sprint_acquire("--force");
+    assert_eq!(terminal.sprint_status(0), "acquired");
+    let screen = terminal.screen();
+    assert!(!screen.contains("[y/N]"), "no question: {screen}");
+    assert!(
+        screen.contains("Overriding zombie lock"),
+        "but a word: {screen}"
+    );
+}
+
+#[test]
+fn terminal_sprint_an_active_lock_is_not_asked_about_without_force() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(std::process::id(), "old");
+    terminal.sprint_acquire("");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+    assert!(!terminal.screen().contains("[y/N]"), "no question");
+    assert_eq!(terminal.sprint_text(), before, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_force_on_an_active_lock_is_confirmed_with_a_warning() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(std::process::id(), "old");
+    terminal.sprint_acquire("--force");
+    terminal.until_asked("the confirmation");
+    let screen = terminal.screen().replace('\n', " ");
+    assert!(screen.contains("may corrupt"), "what it may do: {screen}");
+    terminal.line("n");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+    assert_eq!(terminal.sprint_text(), before, "unchanged");
+    terminal.line("clear");
+    terminal.until("a clear screen", |screen| !screen.contains("[y/N]"));
+    terminal.sprint_acquire("--force");
+    terminal.until_asked("the confirmation");
+    terminal.line("y");
+    assert_eq!(terminal.sprint_status(0), "acquired");
+    assert!(terminal.sprint_text().contains("session_id: \"new\""));
+}
+
+#[test]
+fn terminal_sprint_a_hold_of_our_own_can_be_confirmed_too() {
+    let terminal = Terminal::new();
+    std::fs::create_dir(terminal.scene.path("project")).expect("a folder");
+    terminal.sprint_acquire("");
+    assert_eq!(terminal.sprint_status(0), "acquired");
+    terminal.sprint_acquire("--force");
+    terminal.until_asked("the confirmation");
+    terminal.line("y");
+    assert_eq!(terminal.sprint_status(0), "acquired");
+}
+
+#[test]
+fn terminal_sprint_a_yes_to_a_zombie_is_none_to_whoever_is_alive_by_then() {
+    let terminal = Terminal::new();
+    terminal.sprint_lock(NOBODY, "old");
+    terminal.sprint_acquire("");
+    terminal.until_asked("the question");
+    let meanwhile = terminal.sprint_lock(std::process::id(), "other");
+    terminal.line("y");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+    assert_eq!(terminal.sprint_text(), meanwhile, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_a_yes_to_one_session_is_none_to_another() {
+    let terminal = Terminal::new();
+    terminal.sprint_lock(std::process::id(), "old");
+    terminal.sprint_acquire("--force");
+    terminal.until_asked("the confirmation");
+    let meanwhile = terminal.sprint_lock(std::process::id(), "other");
+    terminal.line("y");
+    terminal.until("the next question", |screen| {
+        let screen = screen.replace('\n', "");
+        screen.matches("[y/N]").count() == 2 && screen.contains("session: other")
+    });
+    assert_eq!(terminal.sprint_text(), meanwhile, "unchanged");
+    terminal.line("n");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+    assert_eq!(terminal.sprint_text(), meanwhile, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_a_newer_version_is_not_asked_about() {
+    let terminal = Terminal::new();
+    let text = terminal.sprint_lock(NOBODY, "old");
+    let newer = text.replace("lock_version: 1", "lock_version: 2");
+    std::fs::write(terminal.sprint_file(), &newer).expect("a lock file");
+    terminal.sprint_acquire("--force");
+    assert_eq!(terminal.sprint_status(4), "blocked");
+    assert!(!terminal.screen().contains("[y/N]"), "no question");
+    assert_eq!(terminal.sprint_text(), newer, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_without_a_terminal_on_either_side_nobody_is_asked() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(NOBODY, "old");
+    for redirected in ["</dev/null", "2>/dev/null"] {
+        terminal.sprint_acquire(redirected);
+        assert_eq!(terminal.sprint_status(4), "zombie-detected", "{redirected}");
+        assert_eq!(terminal.sprint_text(), before, "unchanged");
+    }
+}
+
+#[test]
+fn terminal_sprint_ctrl_c_at_the_question_changes_nothing() {
+    let terminal = Terminal::new();
+    let before = terminal.sprint_lock(NOBODY, "old");
+    terminal.sprint_acquire("");
+    terminal.until_asked("the question");
+    terminal.key("C-c");
+    assert_eq!(terminal.sprint_status(130), "failure");
+    assert_eq!(terminal.sprint_text(), before, "unchanged");
+}
+
+#[test]
+fn terminal_sprint_the_question_survives_ctrl_z_and_fg() {
+    let terminal = Terminal::new();
+    terminal.sprint_lock(NOBODY, "old");
+    terminal.sprint_acquire("");
+    terminal.until_asked("the question");
+    terminal.key("C-z");
+    terminal.until("the shell to report the stop", |screen| {
+        screen.contains("Stopped")
+    });
+    terminal.line("fg");
+    terminal.line("y");
+    assert_eq!(terminal.sprint_status(0), "acquired");
+}

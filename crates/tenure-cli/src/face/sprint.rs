@@ -1,7 +1,448 @@
-//! How the sprint profile speaks.
+//! How the sprint profile speaks: one status object on stdout, whatever happened, with the words,
+//! the questions and the exit codes that a sprint's workflow knows.
+//!
+//! Whether a lock is a zombie and who may have it is decided by the core, as for every profile.
 
-use super::Face;
+mod acquire;
+mod consent;
+mod document;
+mod input;
+mod prompt;
+
+use super::{Face, TakenOver};
+use crate::args::{AcquireArgs, CheckArgs, Claiming, Common, ReleaseArgs};
+use crate::command::Session;
+use crate::command::result::RunResult;
+use crate::exit::Exit;
+use crate::failure::{Failure, Retry, object};
+use crate::render::lock::LockView;
+use crate::render::{Output, Surface, clean};
+use crate::request;
+use crate::trail::{self, occasion};
+use document::{Document, LockInfo, Seen, Status, because};
+use tenure::clock::Clock;
+use tenure::core::{
+    Claim, Holder, Kind, LockName, Ownership, Reason, Released, Takeover, retry_after_ms,
+};
+use tenure::store::{Reading, Store, StoreError};
 
 pub(super) struct Sprint;
 
-impl Face for Sprint {}
+/// What is told, and how the call ends.
+struct Answer {
+    status: Status,
+    document: Document,
+    /// The envelope's code, where the status is no success.
+    code: &'static str,
+    retry_after_ms: Option<u64>,
+    holder_age_ms: Option<u64>,
+    lock_file: String,
+}
+
+impl Answer {
+    fn new(status: Status, document: Document, lock_file: String) -> Self {
+        let code = match status {
+            Status::ZombieDetected => "LOCK_STALE",
+            _ => "LOCK_HELD",
+        };
+        Self {
+            status,
+            document,
+            code,
+            retry_after_ms: None,
+            holder_age_ms: None,
+            lock_file,
+        }
+    }
+
+    fn show(self, surface: Surface) -> Exit {
+        let json = self.document.json();
+        if self.status.exit() == Exit::Success {
+            return surface.succeed(self.document.yaml().trim_end(), &json);
+        }
+        let mut failure =
+            Failure::new(self.status.exit(), self.code, self.document.message.clone())
+                .with_text(self.document.yaml().trim_end())
+                .with_context(object(json));
+        failure.is_answer = true;
+        failure.retry = self.retry_after_ms.map(|after_ms| Retry {
+            after_ms,
+            strategy: "linear_backoff",
+        });
+        if self.code == "LOCK_HELD" {
+            failure.phase = Some(if self.document.mode == "acquire" {
+                "acquire"
+            } else {
+                "check"
+            });
+            failure.detail = Some(self.detail());
+        }
+        surface.fail(&failure)
+    }
+
+    /// The same facts as every refusal has them.
+    fn detail(&self) -> String {
+        let info = &self.document.lock_info;
+        let unknown = || "unknown".to_owned();
+        format!(
+            "lock_file={} holder_pid={} holder_age_ms={}",
+            self.lock_file,
+            info.pid.map_or_else(unknown, |pid| pid.to_string()),
+            self.holder_age_ms
+                .map_or_else(unknown, |age| age.to_string()),
+        )
+    }
+}
+
+/// Shows a failure as the object that every call answers with.
+fn show_failure(surface: Surface, mode: &str, failure: Failure) -> Exit {
+    surface.fail(&as_document(mode, failure))
+}
+
+fn as_document(mode: &str, mut failure: Failure) -> Failure {
+    // 4 is the answer that somebody else has the lock, and this is none.
+    if failure.exit == Exit::Precondition {
+        failure.exit = Exit::StoreUnavailable;
+    }
+    let document = Document::failed(mode, &failure);
+    failure.text = Some(document.yaml().trim_end().to_owned());
+    failure.context = object(document.json());
+    failure.is_answer = true;
+    failure
+}
+
+/// What a failed store is, in the words that users know.
+fn store_failed(error: &StoreError) -> Failure {
+    let said = error.to_string();
+    let reading = match error {
+        StoreError::Permission { doing, .. } | StoreError::Io { doing, .. } => {
+            doing.starts_with("reading")
+        }
+        StoreError::Unsafe { .. } | StoreError::Unreadable { .. } => true,
+        _ => false,
+    };
+    let message = match error {
+        _ if reading => format!("Cannot read lock file: {said}"),
+        StoreError::Permission { .. } => format!("Project root not accessible: {said}"),
+        _ => said,
+    };
+    let (exit, code) = match error {
+        StoreError::Permission { .. } => (Exit::Permission, "PERMISSION_DENIED"),
+        StoreError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
+        StoreError::Unreadable { .. } => (Exit::StoreUnavailable, "LOCK_UNREADABLE"),
+        _ => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),
+    };
+    Failure::new(exit, code, clean(&message))
+}
+
+/// Reads what is asked, carries it out and shows the object.
+fn carry_out(
+    verb: &'static str,
+    common: &Common,
+    input: Option<&str>,
+    conflict_exit_code: Option<u8>,
+    body: impl FnOnce(&str, input::Fields, &mut Surface) -> Result<Answer, Failure>,
+) -> Exit {
+    let mut surface = request::surface(common, verb, conflict_exit_code);
+    // The object itself is YAML; only JSON has an envelope.
+    if surface.output == Output::Yaml {
+        surface.output = Output::Text;
+    }
+    let fields = match input::fields(input) {
+        Ok(fields) => fields,
+        Err(failure) => return show_failure(surface, verb, failure),
+    };
+    let mode = fields.mode.clone().unwrap_or_else(|| verb.to_owned());
+    let answer = input::check_mode(&fields, verb).and_then(|()| body(&mode, fields, &mut surface));
+    match answer {
+        Ok(answer) => answer.show(surface),
+        Err(failure) => show_failure(surface, &mode, failure),
+    }
+}
+
+impl Face for Sprint {
+    fn default_name(&self) -> Option<&'static str> {
+        Some(input::NAME)
+    }
+
+    fn misread(&self, verb: &str, mut failure: Failure) -> Failure {
+        match verb {
+            "acquire" | "release" | "check" => {}
+            other if crate::args::is_verb(other) => return failure,
+            other if other.starts_with('-') => {}
+            other => failure.message = input::invalid_mode(other).message,
+        }
+        as_document(verb, failure).with_own_yaml()
+    }
+
+    fn acquire(&self, args: &AcquireArgs) -> Exit {
+        let conflict = args.claiming.patience.conflict_exit_code;
+        let input = args.input.as_deref();
+        carry_out(
+            "acquire",
+            &args.common,
+            input,
+            conflict,
+            |mode, fields, surface| acquire::acquire(args, mode, fields, surface),
+        )
+    }
+
+    fn release(&self, args: &ReleaseArgs) -> Exit {
+        let input = args.input.as_deref();
+        carry_out(
+            "release",
+            &args.common,
+            input,
+            None,
+            |mode, fields, surface| release(args, mode, fields, surface),
+        )
+    }
+
+    fn check(&self, args: &CheckArgs) -> Exit {
+        let input = args.input.as_deref();
+        carry_out(
+            "check",
+            &args.common,
+            input,
+            None,
+            |mode, fields, surface| check(args, mode, fields, surface),
+        )
+    }
+
+    fn complete(
+        &self,
+        _: &Common,
+        claiming: &Claiming,
+        holder: &mut Holder,
+    ) -> Result<(), Failure> {
+        if let Some(epic_spec) = &claiming.epic_spec {
+            holder
+                .facts
+                .push(("epic_spec".to_owned(), epic_spec.clone()));
+        }
+        Ok(())
+    }
+
+    fn took_over(&self, taken: &TakenOver<'_>) -> String {
+        let whose = taken.previous.map_or_else(
+            || "that cannot be read".to_owned(),
+            |claim| {
+                Seen {
+                    standing: tenure::core::Standing::Unknown,
+                    claim: Some(claim.clone()),
+                    alive: None,
+                    unreadable: None,
+                }
+                .whose()
+            },
+        );
+        match taken.why {
+            Takeover::Stale(reason) => {
+                format!("Overriding zombie lock {whose}: {}", because(reason))
+            }
+            Takeover::Corrupt => format!("Overriding zombie lock {whose}"),
+            Takeover::Active => format!(
+                "OVERRIDING ACTIVE LOCK {whose}; state may be corrupted until that session notices"
+            ),
+        }
+    }
+
+    fn refused(&self, mut failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let Some(holder) = view.holder.as_ref().filter(|_| reason == Reason::Held) else {
+            return failure;
+        };
+        failure.text = Some(format!(
+            "Sprint already running (PID: {}, session: {}, started: {})",
+            holder
+                .pid
+                .map_or_else(|| "unknown".to_owned(), |pid| pid.to_string()),
+            clean(&holder.request_id),
+            holder.since,
+        ));
+        failure
+    }
+}
+
+fn check(
+    args: &CheckArgs,
+    mode: &str,
+    fields: input::Fields,
+    surface: &mut Surface,
+) -> Result<Answer, Failure> {
+    let args = input::check(args, fields)?;
+    let id = args.request_id.as_deref();
+    surface.set_request_id(id.unwrap_or_default());
+    let session = Session::open(&args.common)?;
+    let name = session.name(Some(input::NAME))?;
+    let reading = read(&session, &name)?;
+    let now = session.clock.now();
+    let seen = Seen::of(&reading, session.store.policy(), &now);
+    let is_own = seen
+        .claim
+        .as_ref()
+        .is_some_and(|claim| id.is_some_and(|id| session.face.shows(claim, id)));
+    let (status, message) = if seen.is_free() {
+        (Status::Clean, "There is no sprint lock".to_owned())
+    } else if seen.is_zombie() {
+        (Status::ZombieDetected, seen.zombie())
+    } else if is_own {
+        let message = format!("The lock is held by this session {}", seen.whose());
+        (Status::Acquired, message)
+    } else {
+        (Status::Blocked, seen.running())
+    };
+    let mut document = Document::new(status, mode, seen.info(&now), message);
+    document.errors = seen.warnings();
+    if args.health {
+        document.status = status.health();
+    }
+    let mut answer = Answer::new(status, document, session.store.place(&name));
+    if status == Status::Blocked {
+        answer.holder_age_ms = seen.age_ms(&now);
+        let entry = reading.entry();
+        answer.retry_after_ms =
+            entry.map(|entry| retry_after_ms(entry, session.store.policy(), &now));
+    }
+    Ok(answer)
+}
+
+fn read(session: &Session, name: &LockName) -> Result<Reading, Failure> {
+    let reading = session.reading(name);
+    reading.map_err(|error| store_failed(&error))
+}
+
+fn release(
+    args: &ReleaseArgs,
+    mode: &str,
+    fields: input::Fields,
+    surface: &mut Surface,
+) -> Result<Answer, Failure> {
+    let args = input::release(args, fields)?;
+    let id = args.request_id.as_deref();
+    surface.set_request_id(id.unwrap_or_default());
+    let session = Session::open(&args.common)?;
+    let name = session.name(Some(input::NAME))?;
+    // A supervised run's lock goes as well: its supervisor finds that it is lost and says so.
+    let owns = |claim: &Claim| match id {
+        Some(id) if !session.face.shows(claim, id) => Ownership::Missing,
+        _ => Ownership::Shown,
+    };
+    let released = session
+        .store
+        .release_owned(&name, &owns, &session.clock.now());
+    let released = match released {
+        Ok(released) => released,
+        Err(error) => {
+            let acting = trail::acting(id)?;
+            let now = session.clock.now();
+            let occasion = occasion(&name, &acting, &now);
+            let place = session.store.place(&name);
+            session
+                .trail
+                .release_failed(surface, occasion, &place, &error);
+            return Err(store_failed(&error));
+        }
+    };
+    let mismatch = |claim: &Claim| {
+        format!(
+            "Lock session mismatch (expected: {}, actual: {})",
+            id.unwrap_or("none"),
+            clean(claim.holder.request_id.as_str())
+        )
+    };
+    let mut errors = Vec::new();
+    let mut removed = None;
+    match released {
+        Released::Done {
+            claim,
+            by_other,
+            held_ms,
+        } => {
+            let acting = trail::acting(id)?;
+            let now = session.clock.now();
+            let occasion = occasion(&name, &acting, &now);
+            let result = RunResult::of_release(&args);
+            session
+                .trail
+                .released(surface, occasion, held_ms, result.ending(), by_other);
+            if by_other {
+                errors.push(mismatch(&claim));
+            }
+            if claim.kind == Kind::Sealed {
+                errors.push("the removed lock had a lock_version above 1".to_owned());
+            }
+            removed = Some(claim);
+        }
+        Released::Absent => {}
+        Released::Unreadable { record } => {
+            let acting = trail::acting(id)?;
+            let now = session.clock.now();
+            let occasion = occasion(&name, &acting, &now);
+            session.trail.removed_unreadable(surface, occasion, &record);
+            errors.push("the lock file could not be read and was removed".to_owned());
+        }
+        // Only a profile of the user's own can want that.
+        Released::NotOwner { claim } | Released::Ignored { claim } => {
+            return Err(Failure::new(Exit::Conflict, "NOT_OWNER", mismatch(&claim)));
+        }
+    }
+    for error in &errors {
+        surface.warn(error.clone());
+    }
+    let info = absence(&session, &name, removed.as_deref(), &mut errors)?;
+    session.face.on_released(surface, &name);
+    let mut document = Document::new(Status::Released, mode, info, "Lock released successfully");
+    document.errors = errors;
+    let place = session.store.place(&name);
+    Ok(Answer::new(Status::Released, document, place))
+}
+
+/// Looks whether the lock is gone. Whoever has taken it since is no leftover, but a lock file of
+/// another program's is worth a word.
+fn absence(
+    session: &Session,
+    name: &LockName,
+    removed: Option<&Claim>,
+    errors: &mut Vec<String>,
+) -> Result<LockInfo, Failure> {
+    let reading = read(session, name)?;
+    let now = session.clock.now();
+    let seen = Seen::of(&reading, session.store.policy(), &now);
+    if let Some(claim) = &seen.claim {
+        let hold = consent::Hold::of(claim);
+        if removed.is_some_and(|removed| consent::Hold::of(removed) == hold) {
+            return Err(Failure::new(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                format!("the lock file stands there still {}", seen.whose()),
+            ));
+        }
+        if matches!(claim.kind, Kind::Foreign | Kind::Sealed) {
+            errors.push(format!(
+                "another program has created the lock file again {}",
+                seen.whose()
+            ));
+        }
+    } else if seen.unreadable.is_some() {
+        errors.push("another program has created the lock file again".to_owned());
+    }
+    Ok(seen.info(&now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn a_failure_is_the_object_too() {
+        let failure = as_document("check", Failure::bad_arguments("project_root required"));
+        assert_eq!(failure.exit, Exit::BadArguments);
+        assert!(failure.is_answer, "on stdout");
+        let context = Value::Object(failure.context);
+        assert_eq!(context["status"], "failure");
+        assert_eq!(context["mode"], "check");
+        assert_eq!(context["lock_info"]["exists"], Value::Null);
+        assert_eq!(context["errors"][0], "project_root required");
+    }
+}

@@ -22,5 +22,6 @@ mod reading;
 mod resume;
 mod session;
 mod signals;
+mod sprint;
 mod streams;
 mod waiting;

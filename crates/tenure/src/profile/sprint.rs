@@ -51,8 +51,8 @@ impl Sprint {
         if file.is_empty() || file == "." || file == ".." {
             return Err("is not the name of a file".to_owned());
         }
-        if file == ".tenure" {
-            return Err("is the name of the folder that stands beside it".to_owned());
+        if file == crate::store::file::LEDGER {
+            return Err("is the folder of what is kept beside the locks".to_owned());
         }
         if file.contains(['/', '\\']) {
             return Err("contains a separator; a bare file name is needed".to_owned());
@@ -165,10 +165,12 @@ impl Record for Sprint {
         let document = read(document::text(bytes)?)?;
         let now_ms = now.stamp().wall_ms;
         let newer = is_newer(&document.lock_version)?;
+        let started = started_ms(&document);
+        let undated = newer && started.is_err();
         let (pid, started_ms) = if newer {
-            (pid(&document).ok(), started_ms(&document).unwrap_or(now_ms))
+            (pid(&document).ok(), started.unwrap_or(now_ms))
         } else {
-            (Some(pid(&document)?), started_ms(&document)?)
+            (Some(pid(&document)?), started?)
         };
         let session_id = document.session_id.unwrap_or_default();
         let epic_spec = document.epic_spec.unwrap_or_default();
@@ -181,6 +183,9 @@ impl Record for Sprint {
         let holder = &mut claim.holder;
         holder.why.clone_from(&epic_spec);
         holder.facts.push(("epic_spec".to_owned(), epic_spec));
+        if undated {
+            holder.facts.push(("undated".to_owned(), "true".to_owned()));
+        }
         if started_ms > now_ms {
             holder.facts.push(document::future());
         }
@@ -591,6 +596,7 @@ mod tests {
             assert_eq!(newer.kind, Kind::Sealed, "{text}");
             assert_eq!(newer.holder.process, None);
             assert_eq!(newer.since.map(|at| at.wall_ms), Some(AT_MS + 5_000), "now");
+            assert_eq!(newer.holder.fact("undated"), Some("true"), "and it says so");
         }
         for version in ["0", "-3"] {
             let older = read(&FOREIGN.replace(": 1\n", &format!(": {version}\n")));
@@ -655,7 +661,7 @@ mod tests {
         }
         let long = "a".repeat(201);
         for bad in [
-            "", ".", "..", "a/b", "/a", "a/", "a\\b", "a\0b", "a\n", "\u{85}", &long,
+            "", ".", "..", ".tenure", "a/b", "/a", "a/", "a\\b", "a\0b", "a\n", "\u{85}", &long,
         ] {
             assert!(Sprint::new(bad).is_err(), "{bad:?}");
         }

@@ -84,7 +84,7 @@ const SETTLE_LOOK: Duration = Duration::from_millis(20);
 const OVERTAKEN_MAX: usize = 64;
 
 /// The folder beside published records, for what their formats have no place for.
-const LEDGER: &str = ".tenure";
+pub(crate) const LEDGER: &str = ".tenure";
 
 /// The coordination file that remembers the highest number of all files that were removed. No
 /// lock can have this name.

@@ -1,0 +1,387 @@
+//! `acquire` in a sprint's way: blocked at once by whoever is alive, and a zombie is taken over
+//! only by somebody who said so, with a flag or at the terminal.
+//!
+//! Every takeover is decided by the store on what stands there at that instant. A yes that was
+//! given here only says how much the next attempt may insist.
+
+use super::consent::{Hold, Only};
+use super::document::{Document, LockInfo, Seen, Status, alive, because};
+use super::prompt::{self, Reply};
+use super::{Answer, input};
+use crate::args::AcquireArgs;
+use crate::command::{self, Session, cancelled};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::Surface;
+use crate::render::waiting::Progress;
+use crate::request::{self, Place};
+use crate::signals::{SignalSleeper, Signals};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tenure::clock::Clock;
+use tenure::core::{
+    Claim, Entry, Force, Holder, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
+};
+use tenure::engine::{self, AcquireError, Wait};
+use tenure::process::{OwnerError, liveness};
+use tenure::store::file::FileStore;
+use tenure::store::{Store, StoreError};
+
+/// How often a wait is begun anew because the record could not be read in the middle of it.
+const UNREADABLE_MAX: usize = 16;
+
+pub(super) fn acquire(
+    args: &AcquireArgs,
+    mode: &str,
+    fields: input::Fields,
+    surface: &mut Surface,
+) -> Result<Answer, Failure> {
+    let args = input::acquire(args, fields)?;
+    let claiming = &args.claiming;
+    let signals = command::collect_signals()?;
+    let session = Session::waiting(&args.common, signals)?;
+    let name = session.name(Some(input::NAME))?;
+    let request_id = session.face.request_id(claiming.request_id.as_deref())?;
+    surface.set_request_id(request_id.as_str());
+    let policy = *session.store.policy();
+    let defaults = session.place.defaults(&name);
+    let wait = request::wait(&claiming.patience, &defaults, &policy)?;
+    let ttl_ms = request::ttl(claiming, &defaults)?;
+    let owner = command::acquire::owner(&args.owner).map_err(|mut failure| {
+        // The general advice is no advice here: nobody's lock would be a zombie from the start.
+        if failure.message == OwnerError::NoneFound.to_string() {
+            failure.message = String::from(
+                "no lasting process was found that could own the lock; name one with --owner PID",
+            );
+        }
+        failure
+    })?;
+    if wait != Wait::No {
+        session.refuse_nesting(&name)?;
+    }
+    let mut holder = Holder {
+        facts: Vec::new(),
+        request_id,
+        actor: session.actor(claiming),
+        process: owner.as_ref().map(|owner| owner.process),
+        command: None,
+        host: session.identity.host.clone(),
+        why: command::why(claiming.why.as_deref(), || {
+            claiming.epic_spec.clone().unwrap_or_default()
+        }),
+    };
+    session.face.complete(&args.common, claiming, &mut holder)?;
+    if let (Some(owner), true) = (&owner, args.owner == "auto") {
+        surface.inform(&format!(
+            "The lock lives as long as PID {} ({}) does",
+            owner.process.pid,
+            crate::render::clean(&owner.name)
+        ));
+    }
+    Taking {
+        args: &args,
+        mode,
+        session: &session,
+        name: &name,
+        signals,
+        request: Request {
+            holder,
+            kind: Kind::Detached,
+            ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
+            force: request::force(claiming),
+            patience: Patience::Default,
+        },
+        deadline: match wait {
+            Wait::For(limit) => session.clock.instant().checked_add(limit),
+            Wait::No | Wait::Forever => None,
+        },
+        wait,
+        asked: false,
+    }
+    .take(surface)
+}
+
+/// An acquisition on its way, with whatever was said yes to.
+struct Taking<'a> {
+    args: &'a AcquireArgs,
+    mode: &'a str,
+    session: &'a Session,
+    name: &'a LockName,
+    signals: Signals,
+    request: Request,
+    wait: Wait,
+    deadline: Option<Instant>,
+    /// The force is somebody's yes to a zombie, and no flag.
+    asked: bool,
+}
+
+/// A store that overrides one hold only, and what says whether it met another.
+struct Confirmed {
+    store: FileStore,
+    met_another: Arc<AtomicBool>,
+}
+
+/// What to do after a refusal.
+enum Next {
+    Again(Option<Box<Confirmed>>),
+    Answer(Box<Answer>),
+}
+
+impl Taking<'_> {
+    fn take(mut self, surface: &mut Surface) -> Result<Answer, Failure> {
+        let mut confirmed: Option<Box<Confirmed>> = None;
+        let mut unreadable = 0;
+        loop {
+            let error = match self.attempt(surface, confirmed.as_deref()) {
+                Ok(acquired) => return Ok(self.acquired(surface, &acquired)),
+                Err(error) => error,
+            };
+            match error {
+                AcquireError::Refused {
+                    refusal,
+                    entry,
+                    retry_after_ms,
+                    ..
+                } => match self.refused(surface, &refusal, &entry, retry_after_ms)? {
+                    Next::Answer(answer) => return Ok(*answer),
+                    Next::Again(next) => confirmed = next,
+                },
+                // Another session has it now, about which nobody was asked: all begins anew.
+                AcquireError::Store(StoreError::Record { .. })
+                    if confirmed
+                        .as_ref()
+                        .is_some_and(|it| it.met_another.load(Ordering::SeqCst)) =>
+                {
+                    confirmed = None;
+                    self.request.force = Force::Asked;
+                }
+                // Who waits finds what another program is writing this instant. A new attempt
+                // reads it until it has settled.
+                AcquireError::Store(StoreError::Unreadable { .. })
+                    if self.wait != Wait::No && unreadable < UNREADABLE_MAX =>
+                {
+                    unreadable += 1;
+                }
+                AcquireError::Store(error) => return Err(super::store_failed(&error)),
+                AcquireError::Interrupted => return Err(cancelled("acquire")),
+                other => return Err(self.session.explain(self.name, other)),
+            }
+        }
+    }
+
+    /// How long may still be waited.
+    fn rest(&self) -> Wait {
+        match (self.wait, self.deadline) {
+            (Wait::For(_), Some(deadline)) => {
+                let rest = deadline.saturating_duration_since(self.session.clock.instant());
+                if rest.is_zero() {
+                    Wait::No
+                } else {
+                    Wait::For(rest)
+                }
+            }
+            (wait, _) => wait,
+        }
+    }
+
+    fn attempt(
+        &self,
+        surface: &mut Surface,
+        confirmed: Option<&Confirmed>,
+    ) -> Result<Claim, AcquireError> {
+        let wait = self.rest();
+        let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
+        let mut progress = Progress::new(surface, self.name, wait);
+        let acquired = engine::acquire(
+            store,
+            &self.session.clock,
+            self.name,
+            &self.request,
+            wait,
+            &mut progress,
+        );
+        drop(progress);
+        let acquired = acquired?;
+        self.session
+            .report_events(surface, self.name, &acquired.events);
+        self.session.trail.acquired(
+            surface,
+            self.name,
+            &acquired.claim,
+            &self.session.store.place(self.name),
+            &acquired.events,
+            self.request.force,
+            &self.session.clock.now(),
+        );
+        Ok(acquired.claim)
+    }
+
+    fn acquired(&self, surface: &mut Surface, claim: &Claim) -> Answer {
+        self.session.face.on_acquired(surface, self.name, claim);
+        let seen = Seen {
+            standing: Standing::Held(tenure::core::Life::Detached),
+            claim: Some(claim.clone()),
+            alive: claim.holder.process.map(|_| true),
+            unreadable: None,
+        };
+        let session_id = &claim.holder.request_id;
+        self.answer(
+            Status::Acquired,
+            &seen,
+            format!("Lock acquired successfully for session {session_id}"),
+        )
+    }
+
+    fn refused(
+        &mut self,
+        surface: &mut Surface,
+        refusal: &Refusal,
+        entry: &Entry,
+        retry_after_ms: u64,
+    ) -> Result<Next, Failure> {
+        let seen = self.seen(refusal, entry)?;
+        match refusal.reason {
+            Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(surface, &seen),
+            Reason::NeedsConfirmation => self.active(&seen, retry_after_ms),
+            Reason::Held => Ok(self.blocked(&seen, retry_after_ms, None)),
+            Reason::Unknown => Err(Failure::new(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                "Cannot read lock file: it could not be found out who holds the lock",
+            )),
+        }
+    }
+
+    /// What a refusal says of the lock.
+    fn seen(&self, refusal: &Refusal, entry: &Entry) -> Result<Seen, Failure> {
+        let held = entry.claims.iter().find(|claim| claim.token.is_some());
+        let claim = held.or(refusal.blocker.as_deref());
+        let Some(claim) = claim else {
+            // There is no claim in what cannot be read; what is wrong with it has to be looked at.
+            let reading = self.session.reading(self.name);
+            let reading = reading.map_err(|error| super::store_failed(&error))?;
+            let now = self.session.clock.now();
+            return Ok(Seen::of(&reading, self.session.store.policy(), &now));
+        };
+        let here = &self.session.identity.host;
+        let process = claim.holder.process;
+        let process = process.map(|process| liveness(&process, &claim.holder.host, here, false));
+        Ok(Seen {
+            standing: refusal.standing,
+            alive: match refusal.standing {
+                Standing::Stale(tenure::core::StaleReason::ProcessDead(_)) => Some(false),
+                _ => process.and_then(alive),
+            },
+            claim: Some(claim.clone()),
+            unreadable: None,
+        })
+    }
+
+    fn zombie(&mut self, surface: &mut Surface, seen: &Seen) -> Result<Next, Failure> {
+        if !prompt::can_ask() {
+            let mut answer = self.answer(
+                Status::ZombieDetected,
+                seen,
+                format!("{}; --force takes it over", seen.zombie()),
+            );
+            answer.code = "LOCK_STALE";
+            return Ok(Next::Answer(Box::new(answer)));
+        }
+        let question = format!("{}. override the zombie lock?", seen.zombie());
+        match prompt::ask(&question, self.signals) {
+            Reply::Yes => {
+                surface.explain("the zombie lock is overridden as confirmed");
+                self.request.force = Force::Asked;
+                self.asked = true;
+                Ok(Next::Again(None))
+            }
+            Reply::No => {
+                let message = format!("Zombie lock not overridden {}", seen.whose());
+                let mut answer = self.answer(Status::Blocked, seen, message);
+                answer.code = "LOCK_STALE";
+                Ok(Next::Answer(Box::new(answer)))
+            }
+            Reply::Interrupted => Err(cancelled("acquire")),
+        }
+    }
+
+    /// Force meets somebody alive, which needs a second yes. Only a flag can give it where nobody
+    /// is there to be asked, and where nobody can tell what the record means.
+    fn active(&mut self, seen: &Seen, retry_after_ms: u64) -> Result<Next, Failure> {
+        let claim = seen.claim.as_ref();
+        let hold = claim.filter(|claim| claim.kind != Kind::Sealed);
+        let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
+            // A yes to a zombie was none to whoever has taken the lock since.
+            let hint = (!self.asked).then_some(
+                "overriding an active lock may corrupt state and needs --yes beside --force",
+            );
+            return Ok(self.blocked(seen, retry_after_ms, hint));
+        };
+        let question = format!(
+            "{}. Overriding an active lock may corrupt the state that both sessions work on. \
+             override it all the same?",
+            seen.running()
+        );
+        match prompt::ask(&question, self.signals) {
+            Reply::Yes => {
+                let confirmed = self.only(Hold::of(hold))?;
+                self.request.force = Force::Confirmed;
+                Ok(Next::Again(Some(Box::new(confirmed))))
+            }
+            Reply::No => Ok(self.blocked(seen, retry_after_ms, None)),
+            Reply::Interrupted => Err(cancelled("acquire")),
+        }
+    }
+
+    /// The store once more, for one override of this hold.
+    fn only(&self, hold: Hold) -> Result<Confirmed, Failure> {
+        let mut place = Place::of(&self.args.common)?;
+        let (profile, met_another) = Only::over(place.take_profile(), hold);
+        let store = FileStore::with_profile(
+            Box::new(profile),
+            &place.folder,
+            self.session.identity.host.clone(),
+            Box::new(SignalSleeper(self.signals)),
+        )
+        .allow_network(place.allow_network);
+        Ok(Confirmed { store, met_another })
+    }
+
+    fn blocked(&self, seen: &Seen, retry_after_ms: u64, hint: Option<&str>) -> Next {
+        let (message, zombie) = match seen.standing {
+            Standing::Stale(reason) => (
+                format!(
+                    "Zombie lock left alone {}: {}",
+                    seen.whose(),
+                    because(reason)
+                ),
+                true,
+            ),
+            _ => (seen.running(), false),
+        };
+        let mut answer = self.answer(Status::Blocked, seen, message);
+        if seen.is_free() {
+            // It was let go at the very end of the wait; somebody else was before us.
+            answer.document.lock_info = LockInfo::default();
+        }
+        answer.document.errors.extend(hint.map(str::to_owned));
+        answer.code = match (hint, zombie) {
+            (Some(_), _) => "CONFIRMATION_REQUIRED",
+            (None, true) => "LOCK_STALE",
+            (None, false) => "LOCK_HELD",
+        };
+        answer.retry_after_ms = (answer.code == "LOCK_HELD").then_some(retry_after_ms);
+        Next::Answer(Box::new(answer))
+    }
+
+    fn answer(&self, status: Status, seen: &Seen, message: String) -> Answer {
+        let now = self.session.clock.now();
+        let info = seen.info(&now);
+        let mut document = Document::new(status, self.mode, info, message);
+        document.errors = seen.warnings();
+        let mut answer = Answer::new(status, document, self.session.store.place(self.name));
+        answer.holder_age_ms = seen.age_ms(&now);
+        answer
+    }
+}

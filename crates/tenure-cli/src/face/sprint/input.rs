@@ -1,0 +1,337 @@
+//! What a sprint call asks for: its flags, and the document on stdin where there is one. Whatever
+//! is wrong with it is found here, before anything is touched.
+
+use crate::args::{AcquireArgs, CheckArgs, Common, ReleaseArgs};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::clean;
+use crate::request;
+use rustix::fs::{Access, AtFlags};
+use rustix::io::Errno;
+use serde::Deserialize;
+use serde_saphyr::options::DuplicateKeyPolicy;
+use std::io::{ErrorKind, Read as _};
+use std::path::Path;
+
+/// The largest document that is read.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The longest `epic_spec`: as long as the longest path.
+const EPIC_SPEC_BYTES_MAX: usize = 4096;
+
+/// What a project's one lock is called.
+pub(super) const NAME: &str = "sprint";
+
+/// The call as a document. Each field may be given as a flag instead, which then counts for more.
+///
+/// A field that is none of these is refused: a misspelt `force` or `session_id` that went unheard
+/// would answer another question than the one that was asked.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Fields {
+    pub(super) mode: Option<String>,
+    project_root: Option<String>,
+    session_id: Option<String>,
+    epic_spec: Option<String>,
+    force: Option<bool>,
+    lock_file_name: Option<String>,
+    yes: Option<bool>,
+    owner: Option<String>,
+    pid: Option<String>,
+    wait: Option<String>,
+    health: Option<bool>,
+}
+
+/// Reads the document, if one is asked for.
+pub(super) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
+    match input {
+        None => return Ok(Fields::default()),
+        Some("-") => {}
+        Some(other) => {
+            return Err(Failure::bad_arguments(format!(
+                "--input {other}: the document is read from stdin only; write --input -"
+            )));
+        }
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| {
+            Failure::new(
+                Exit::StoreUnavailable,
+                "NO_INPUT",
+                format!("--input -: stdin cannot be read: {error}"),
+            )
+        })?;
+    parse(&bytes).map_err(|why| Failure::bad_arguments(format!("--input -: {why}")))
+}
+
+fn parse(bytes: &[u8]) -> Result<Fields, String> {
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > BYTES_MAX {
+        return Err(format!("the document is larger than {BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "the document is not UTF-8".to_owned())?;
+    if text.trim().is_empty() {
+        return Err("there is no document on stdin".to_owned());
+    }
+    // JSON may be indented in ways that YAML does not allow.
+    if let Ok(fields) = serde_json::from_str(text) {
+        return Ok(fields);
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 1_000,
+            max_nodes: 500,
+            max_depth: 16,
+            max_aliases: 20,
+            max_anchors: 20,
+            max_recorded_anchor_events: 1_000,
+            max_merge_keys: 10,
+            max_documents: 1,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 100,
+            max_replay_stack_depth: 4,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let short: String = error.to_string().chars().take(200).collect();
+        format!("the document cannot be read: {}", clean(&short))
+    })
+}
+
+/// Settles what is asked of the three modes: the verb says it, and a document may not differ.
+pub(super) fn check_mode(fields: &Fields, verb: &str) -> Result<(), Failure> {
+    let Some(mode) = fields.mode.as_deref().filter(|mode| *mode != verb) else {
+        return Ok(());
+    };
+    let known = ["acquire", "release", "check"].contains(&mode);
+    Err(if known {
+        Failure::bad_arguments(format!(
+            "Invalid mode {mode:?}: the verb on the command line is {verb}"
+        ))
+    } else {
+        invalid_mode(mode)
+    })
+}
+
+/// The answer to a mode that there is not.
+pub(super) fn invalid_mode(mode: &str) -> Failure {
+    Failure::bad_arguments(format!(
+        "Invalid mode {mode:?}; it is one of acquire, release, check"
+    ))
+}
+
+/// `acquire`, with everything that it requires.
+pub(super) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs, Failure> {
+    let mut args = args.clone();
+    place(&mut args.common, &fields)?;
+    let claiming = &mut args.claiming;
+    claiming.request_id = given(claiming.request_id.take(), fields.session_id);
+    claiming.epic_spec = given(claiming.epic_spec.take(), fields.epic_spec);
+    claiming.force |= fields.force.unwrap_or(false);
+    claiming.yes |= fields.yes.unwrap_or(false);
+    if !claiming.patience.nonblock {
+        let wait = claiming.patience.wait.take();
+        claiming.patience.wait = wait.or(fields.wait);
+    }
+    if args.owner == "auto"
+        && let Some(owner) = fields.owner.or(fields.pid)
+    {
+        args.owner = owner;
+    }
+    let Some(session_id) = &claiming.request_id else {
+        return Err(Failure::bad_arguments(
+            "session_id required for acquire mode",
+        ));
+    };
+    session(session_id)?;
+    let Some(epic_spec) = &claiming.epic_spec else {
+        return Err(Failure::bad_arguments(
+            "epic_spec required for acquire mode",
+        ));
+    };
+    if epic_spec.len() > EPIC_SPEC_BYTES_MAX {
+        return Err(Failure::bad_arguments(format!(
+            "epic_spec is longer than {EPIC_SPEC_BYTES_MAX} bytes"
+        )));
+    }
+    if claiming.yes && !claiming.force {
+        return Err(Failure::bad_arguments(
+            "yes confirms force, which was not asked for",
+        ));
+    }
+    if args.owner == "none" {
+        return Err(Failure::bad_arguments(
+            "a sprint lock lives by a process; name one with --owner PID",
+        ));
+    }
+    lock(args.name.as_deref())?;
+    root(
+        &args.common,
+        Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
+    )?;
+    Ok(args)
+}
+
+/// `release`.
+pub(super) fn release(args: &ReleaseArgs, fields: Fields) -> Result<ReleaseArgs, Failure> {
+    let mut args = args.clone();
+    place(&mut args.common, &fields)?;
+    args.request_id = given(args.request_id.take(), fields.session_id);
+    if let Some(id) = &args.request_id {
+        session(id)?;
+    }
+    lock(args.name.as_deref())?;
+    // Where there is nothing to remove, nothing has to be writable.
+    root(&args.common, Access::READ_OK | Access::EXEC_OK)?;
+    Ok(args)
+}
+
+/// `check`.
+pub(super) fn check(args: &CheckArgs, fields: Fields) -> Result<CheckArgs, Failure> {
+    let mut args = args.clone();
+    place(&mut args.common, &fields)?;
+    args.request_id = given(args.request_id.take(), fields.session_id);
+    args.health |= fields.health.unwrap_or(false);
+    if let Some(id) = &args.request_id {
+        session(id)?;
+    }
+    lock(args.name.as_deref())?;
+    root(&args.common, Access::READ_OK | Access::EXEC_OK)?;
+    Ok(args)
+}
+
+/// A flag, else the document's field. What is empty was not given.
+fn given(flag: Option<String>, field: Option<String>) -> Option<String> {
+    flag.or(field).filter(|text| !text.is_empty())
+}
+
+/// The project and the name of its lock file.
+fn place(common: &mut Common, fields: &Fields) -> Result<(), Failure> {
+    let named = common.dir.is_some() || common.store.is_some() || common.project_root.is_some();
+    if !named {
+        let root = fields.project_root.as_deref();
+        let root = root.filter(|root| !root.is_empty());
+        common.project_root = Some(
+            root.ok_or_else(|| Failure::bad_arguments("project_root required"))?
+                .into(),
+        );
+    }
+    if common.lock_file_name.is_none() {
+        common.lock_file_name.clone_from(&fields.lock_file_name);
+    }
+    Ok(())
+}
+
+fn session(id: &str) -> Result<(), Failure> {
+    tenure::core::RequestId::new(id)
+        .map(|_| ())
+        .map_err(|why| Failure::bad_arguments(format!("session_id {id:?}: {why}")))
+}
+
+/// A project has one lock, which need not be named.
+fn lock(name: Option<&str>) -> Result<(), Failure> {
+    match name {
+        None | Some(NAME) => Ok(()),
+        Some(other) => Err(Failure::bad_arguments(format!(
+            "the lock name {other:?} cannot be used: a project has one lock, {NAME}"
+        ))),
+    }
+}
+
+/// Looks at the project's folder. A bad name is bad input; a folder that may not be used is not.
+fn root(common: &Common, access: Access) -> Result<(), Failure> {
+    let folder = request::Place::of(common)?.folder;
+    let refuse = |exit, code, why: &str| {
+        let folder = clean(&folder.display().to_string());
+        Err(Failure::new(
+            exit,
+            code,
+            format!("Project root not accessible: {folder} {why}"),
+        ))
+    };
+    let bad = |why| refuse(Exit::BadArguments, "BAD_ARGUMENTS", why);
+    let denied = |why| refuse(Exit::Permission, "PERMISSION_DENIED", why);
+    match std::fs::metadata(&folder) {
+        Ok(found) if !found.is_dir() => bad("is not a directory"),
+        Ok(_) => match may(&folder, access) {
+            Ok(()) => Ok(()),
+            Err(_) if access.contains(Access::WRITE_OK) => denied("is not writable"),
+            Err(_) => denied("cannot be read"),
+        },
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound => bad("does not exist"),
+            ErrorKind::NotADirectory => bad("is not a directory"),
+            ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
+                bad("is not a name of a folder")
+            }
+            ErrorKind::PermissionDenied => denied("cannot be looked at"),
+            _ => refuse(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                &format!("cannot be looked at: {error}"),
+            ),
+        },
+    }
+}
+
+fn may(folder: &Path, access: Access) -> Result<(), Errno> {
+    rustix::fs::accessat(rustix::fs::CWD, folder, access, AtFlags::EACCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_yaml_or_json() {
+        let expected = Fields {
+            mode: Some("acquire".to_owned()),
+            session_id: Some("5".to_owned()),
+            epic_spec: Some("yes".to_owned()),
+            force: Some(true),
+            pid: Some("12".to_owned()),
+            ..Fields::default()
+        };
+        for text in [
+            "mode: acquire\nsession_id: 5\nepic_spec: yes\nforce: true\npid: 12\n",
+            "{mode: acquire, session_id: '5', epic_spec: \"yes\", force: true, pid: '12'}",
+            "{\"mode\": \"acquire\", \"session_id\": \"5\", \"epic_spec\": \"yes\", \
+             \"force\": true, \"pid\": 12}",
+            "{\n\t\"mode\": \"acquire\",\n\t\"session_id\": \"5\",\n\t\"epic_spec\": \"yes\",\n\
+             \t\"force\": true,\n\t\"pid\": \"12\"\n}",
+            "---\nmode: acquire\nsession_id: 5\nepic_spec: yes\nforce: true\npid: 12\n\
+             lock_file_name: ~\n",
+        ] {
+            assert_eq!(parse(text.as_bytes()).as_ref(), Ok(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_call_is_refused() {
+        for (text, why) in [
+            ("", "no document"),
+            ("\n \n", "no document"),
+            ("mode", "cannot be read"),
+            ("- mode", "cannot be read"),
+            ("mode: check\nmode: check\n", "cannot be read"),
+            ("mode: [check]\n", "cannot be read"),
+            ("mode: check\nforce: 7\n", "cannot be read"),
+            ("mode: check\nforse: true\n", "forse"),
+            ("mode: check\n---\nmode: check\n", "cannot be read"),
+        ] {
+            let error = parse(text.as_bytes()).expect_err(text);
+            assert!(error.contains(why), "{text:?}: {error}");
+            assert!(!error.contains(char::is_control), "one clean line: {error}");
+        }
+        let large = vec![b'#'; usize::try_from(BYTES_MAX).expect("a size") + 1];
+        let error = parse(&large).expect_err("too large");
+        assert!(error.contains("larger than"), "{error}");
+        assert!(parse(b"mode: \xff").is_err(), "not UTF-8");
+    }
+}
