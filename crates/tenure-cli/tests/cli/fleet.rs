@@ -374,7 +374,7 @@ fn the_record_of_a_run_names_its_supervisor_and_its_ttl() {
 #[test]
 fn whatever_is_wrong_with_a_record_blocks_and_never_reads_as_stale() {
     let long_ago = ago(5_000);
-    let future = ago(-901);
+    let future = ago(-5_000);
     let changed = |key: &str, value: Value| {
         let mut record = foreign("x", 5_000);
         record[key] = value;
