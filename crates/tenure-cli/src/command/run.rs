@@ -442,3 +442,22 @@ fn command_line(args: &RunArgs) -> String {
         .collect();
     words.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_runs_out_only_where_silence_alone_makes_a_living_run_stale() {
+        let ttl = Duration::from_secs(60);
+        for (policy, limit) in [
+            (Policy::NATIVE, None),
+            (Policy::SPRINT, None),
+            (Policy::RESUME, None),
+            (Policy::SESSION, Some(Duration::from_secs(600))),
+            (Policy::FLEET, Some(ttl)),
+        ] {
+            assert_eq!(runs_out_after(&policy, ttl), limit, "{}", policy.name);
+        }
+    }
+}

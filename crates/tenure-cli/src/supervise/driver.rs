@@ -15,7 +15,7 @@ use super::terminal::Placement;
 use super::{Action, Before, End, Event, OnLost, Supervision, Verdict};
 use crate::render::say;
 use crate::signals::{self, Signals};
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, kill_process_group, waitid,
 };
@@ -176,9 +176,8 @@ impl Driver<'_> {
 
     fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {
         match &self.held {
-            Some(held) => {
-                fcntl_setfd(held.seat.beacon(), flags).map_err(|errno| SpawnError(errno.into()))
-            }
+            Some(held) => retry_on_intr(|| fcntl_setfd(held.seat.beacon(), flags))
+                .map_err(|errno| SpawnError(errno.into())),
             None => Ok(()),
         }
     }
