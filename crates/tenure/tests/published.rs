@@ -972,8 +972,13 @@ fn without_its_ledger_a_record_of_ours_is_judged_by_what_it_says() {
             matches!(renewed, Ok(RenewedOwned::Renewed { .. })),
             "{format:?}: its owner can go on: {renewed:?}"
         );
-        let released = place.store().release_owned(&place.name, &shown, &place.now());
-        assert!(matches!(released, Ok(Released::Done { .. })), "{released:?}");
+        let released = place
+            .store()
+            .release_owned(&place.name, &shown, &place.now());
+        assert!(
+            matches!(released, Ok(Released::Done { .. })),
+            "{released:?}"
+        );
         assert!(!place.record().exists(), "{format:?}: gone");
         let (_, next) = place.granted("ours-3");
         assert!(next > token, "{format:?}: tokens rise");
@@ -1136,9 +1141,7 @@ fn what_is_no_file_at_the_record_s_path_is_refused_and_not_followed() {
                 ("renew", store.renew_owned(name, &owns, &now).map(drop)),
                 (
                     "force-release",
-                    store
-                        .force_release(name, Force::Confirmed, &now)
-                        .map(drop),
+                    store.force_release(name, Force::Confirmed, &now).map(drop),
                 ),
                 ("clean", store.clean(name, &now, false).map(drop)),
             ];
@@ -1396,7 +1399,9 @@ fn what_force_release_may_remove_is_in_the_row() {
                     Some(place.granted("ours-1").0)
                 };
                 let before = place.bytes();
-                let forced = place.store().force_release(&place.name, force, &place.now());
+                let forced = place
+                    .store()
+                    .force_release(&place.name, force, &place.now());
                 let forced = forced.expect("an answer");
                 assert_eq!(forced.record, before, "{format:?}: what others saw");
                 let done = matches!(forced.released, Forced::Done { .. });
@@ -1431,7 +1436,10 @@ fn cleaning_removes_what_a_plain_request_would_take_over() {
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         let cleaned = cleaned.expect("an answer");
         assert_eq!(would, cleaned, "{format:?}: as announced");
-        assert_eq!((cleaned.swept.len(), cleaned.removed), (usize::from(takes), takes));
+        assert_eq!(
+            (cleaned.swept.len(), cleaned.removed),
+            (usize::from(takes), takes)
+        );
         assert_eq!(place.record().exists(), !takes, "{format:?}");
         if !takes {
             assert_eq!(place.text(), before, "{format:?}: left alone");
@@ -1488,7 +1496,9 @@ fn a_release_by_somebody_else_does_what_the_row_says() {
         let (seat, _) = place.granted("ours-1");
         let before = place.bytes();
         let nobody = |_: &Claim| Ownership::Missing;
-        let released = place.store().release_owned(&place.name, &nobody, &place.now());
+        let released = place
+            .store()
+            .release_owned(&place.name, &nobody, &place.now());
         let released = released.expect("an answer");
         match (format, &released) {
             (P, Released::Done { by_other: true, .. }) => {
@@ -1512,7 +1522,9 @@ fn an_unreadable_record_is_released_by_sprint_alone() {
         let temporary = place.folder().join(".sprint-running.tmp");
         fs::write(&temporary, "left behind").expect("a file");
         let owns = |_: &Claim| Ownership::Missing;
-        let released = place.store().release_owned(&place.name, &owns, &place.now());
+        let released = place
+            .store()
+            .release_owned(&place.name, &owns, &place.now());
         if format == P {
             assert!(matches!(released, Ok(Released::Unreadable)), "{released:?}");
             assert!(!place.record().exists() && !temporary.exists());
