@@ -387,7 +387,7 @@ mod contention {
             rounds: if is_long() { 50 } else { 5 },
             kills_one_in: 6,
             command_may_survive: false,
-            recovery: Duration::from_millis(4_000),
+            recovery: Duration::from_secs(4),
         };
         let fleet = Supervised {
             format: Format::Fleet,

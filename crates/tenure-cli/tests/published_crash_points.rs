@@ -12,6 +12,10 @@
     clippy::print_stdout,
     reason = "a test says what it expects by failing, and its figures are for reading"
 )]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the other programs that the test plays know nothing of the store and its clock"
+)]
 
 mod support_crash;
 mod support_published;

@@ -4,6 +4,10 @@
     dead_code,
     reason = "each of the tests that include this uses its own part"
 )]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the other programs that the test plays know nothing of the store and its clock"
+)]
 
 use crate::support_crash::{Process, Site, word};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
