@@ -111,7 +111,12 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let heartbeats = Heartbeats::new(ttl, runs_out_after(&policy, ttl), granted);
     let verdict = supervise(args, program, &driver, &told, heartbeats, surface);
     let result = RunResult::of_run(&verdict, args);
-    release(&session, &seat, &id, surface, &result);
+    let was_ours = release(&session, &seat, &id, surface, &result);
+    if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
+        (was_ours, on_lost(args), &verdict)
+    {
+        return Err(lost_unseen(&name, end));
+    }
     answer(verdict, &name, args)
 }
 
@@ -161,10 +166,7 @@ fn driver<'a>(
         signals,
         grace,
         quiet: surface.is_quiet(),
-        on_lost: match args.on_lost.as_str() {
-            "warn" => OnLost::Warn,
-            _ => OnLost::Terminate,
-        },
+        on_lost: on_lost(args),
         on_heartbeat_failed: &|_, _| {},
     }
 }
@@ -237,14 +239,35 @@ fn supervise(
     })
 }
 
+fn on_lost(args: &RunArgs) -> OnLost {
+    match args.on_lost.as_str() {
+        "warn" => OnLost::Warn,
+        _ => OnLost::Terminate,
+    }
+}
+
+/// The answer of a run whose command has ended before anybody saw that the lock was lost.
+fn lost_unseen(name: &LockName, end: &End) -> Failure {
+    let how = match end {
+        End::Code(code) => format!("with exit code {code}"),
+        End::Signal(number) => format!("by signal {number}"),
+    };
+    Failure::new(
+        Exit::LockLost,
+        "LOCK_LOST",
+        format!("{name} was lost while the command ran; the command has ended {how}"),
+    )
+}
+
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
+/// False if the lock was somebody else's by then.
 fn release(
     session: &Session,
     seat: &Seat,
     id: &RequestId,
     surface: &mut Surface,
     result: &RunResult,
-) {
+) -> bool {
     surface.explain(&match &result.failure_step {
         Some(step) => format!("releasing {}: failure in {step}", seat.name()),
         None => format!("releasing {}: {}", seat.name(), result.result),
@@ -260,10 +283,13 @@ fn release(
             session.face.on_released(surface, seat.name());
         }
         Ok(Left::Withdrawn) => {}
-        Ok(Left::Absent) => surface.warn(format!(
-            "{}: the lock was not ours any more when it was released",
-            seat.name()
-        )),
+        Ok(Left::Absent) => {
+            surface.warn(format!(
+                "{}: the lock was not ours any more when it was released",
+                seat.name()
+            ));
+            return false;
+        }
         Err(error) => {
             let path = session.store.place(seat.name());
             session
@@ -280,6 +306,7 @@ fn release(
             ));
         }
     }
+    true
 }
 
 fn answer(
