@@ -22,12 +22,12 @@ use crate::render::lock::LockView;
 use crate::render::waiting::Progress;
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
-use crate::trail::Trail;
+use crate::trail::{self, Trail, occasion};
 use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
-use tenure::core::{Claim, Entry, Event, LockName, Reason, Refusal, Request};
+use tenure::core::{Claim, Entry, Event, Force, LockName, Reason, Refusal, Request};
 use tenure::engine::{self, AcquireError, Acquired, Wait};
 use tenure::process::{Identity, is_descendant_of};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
@@ -71,6 +71,14 @@ pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
         Ok(face) if !failure.is_silent() => face.misread(&verb, failure).report(),
         _ => failure.report(),
     }
+}
+
+/// A hold that a release by name ended.
+pub(crate) struct Ended<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) claim: &'a Claim,
+    pub(crate) held_ms: u64,
+    pub(crate) by_other: bool,
 }
 
 /// What every verb works with.
@@ -238,22 +246,86 @@ impl Session {
             surface.warn(warning);
         }
         let acquired = acquired.map_err(|error| self.explain(name, error))?;
-        self.report_events(surface, name, &acquired.events);
-        self.trail.acquired(
-            surface,
-            name,
-            &acquired.claim,
-            &self.store.place(name),
-            &acquired.events,
-            request.force,
-            &self.clock.now(),
-        );
+        self.record_grant(surface, name, &acquired, request.force);
         self.face.on_acquired(surface, name, &acquired.claim);
         Ok(acquired)
     }
 
+    /// Tells of a grant and of what happened on the way to it, here and in the audit.
+    pub(crate) fn record_grant(
+        &self,
+        surface: &mut Surface,
+        name: &LockName,
+        acquired: &Acquired<Seat>,
+        force: Force,
+    ) {
+        self.report_events(surface, name, &acquired.events);
+        let (claim, now) = (&acquired.claim, self.clock.now());
+        self.trail.acquired(
+            surface,
+            occasion(name, &claim.holder.request_id, &now),
+            claim.lease,
+            &self.store.place(name),
+            &acquired.events,
+            force,
+        );
+    }
+
+    /// Records a release that the system did not let succeed.
+    pub(crate) fn record_failed_release(
+        &self,
+        surface: &mut Surface,
+        name: &LockName,
+        shown: Option<&str>,
+        error: &StoreError,
+    ) -> Result<(), Failure> {
+        let (acting, now) = (trail::acting(shown)?, self.clock.now());
+        let place = self.store.place(name);
+        self.trail
+            .release_failed(surface, occasion(name, &acting, &now), &place, error);
+        Ok(())
+    }
+
+    /// Records a release by name: under the holder's own id, or the caller's where it is another.
+    pub(crate) fn record_release(
+        &self,
+        surface: &mut Surface,
+        shown: Option<&str>,
+        released: &Ended<'_>,
+        result: &result::RunResult,
+    ) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let id = if released.by_other {
+            trail::acting(shown)?
+        } else {
+            released.claim.holder.request_id.clone()
+        };
+        self.trail.released(
+            surface,
+            occasion(released.name, &id, &now),
+            released.held_ms,
+            result.ending(),
+            released.by_other,
+        );
+        Ok(())
+    }
+
+    /// Records that a release removed what could not be read.
+    pub(crate) fn record_unreadable(
+        &self,
+        surface: &mut Surface,
+        name: &LockName,
+        shown: Option<&str>,
+        record: &[u8],
+    ) -> Result<(), Failure> {
+        let (acting, now) = (trail::acting(shown)?, self.clock.now());
+        self.trail
+            .removed_unreadable(surface, occasion(name, &acting, &now), record);
+        Ok(())
+    }
+
     /// Tells about what happened on the way to a grant.
-    pub(crate) fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
+    fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
         let now = self.clock.now();
         for event in events {
             if let Event::Stolen { why, previous, .. } = event {

@@ -10,7 +10,7 @@ use crate::render::{Surface, say};
 use std::path::PathBuf;
 use std::time::Duration;
 use tenure::audit::{AuditError, AuditLog, Ending, Occasion, Record, error_text};
-use tenure::core::{Claim, Event, Force, LockName, Now, RequestId};
+use tenure::core::{Event, Force, Lease, LockName, Now, RequestId};
 use tenure::profile::Profile;
 use tenure::store::StoreError;
 
@@ -42,14 +42,12 @@ impl Trail {
     pub(crate) fn acquired(
         &self,
         surface: &mut Surface,
-        name: &LockName,
-        claim: &Claim,
+        occasion: Occasion<'_>,
+        lease: Lease,
         lock_path: &str,
         events: &[Event],
         force: Force,
-        now: &Now,
     ) {
-        let occasion = occasion(name, &claim.holder.request_id, now);
         for event in events {
             let record = match event {
                 Event::Stolen {
@@ -66,7 +64,7 @@ impl Trail {
                 Event::Acquired { token } if self.everything => Record::lock_acquired(
                     occasion,
                     lock_path.as_ref(),
-                    Duration::from_millis(claim.lease.ttl_ms),
+                    Duration::from_millis(lease.ttl_ms),
                     *token,
                 ),
                 Event::Acquired { .. } | Event::CancelRequested { .. } | Event::Released { .. } => {

@@ -1,17 +1,16 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Session, finish, shown};
+use super::{Ended, Session, finish, shown};
 use crate::args::ReleaseArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request;
-use crate::trail::{self, occasion};
 use serde_json::{Value, json};
 use tenure::clock::Clock;
-use tenure::core::{AbsentRelease, ForceOnHeld, Kind, LockName, Ownership, Released};
+use tenure::core::{AbsentRelease, Claim, ForceOnHeld, Kind, LockName, Ownership, Released};
 use tenure::store::Store;
 
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
@@ -19,33 +18,25 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
         let id = shown(args.request_id.as_deref())?;
-        surface.set_request_id(id.as_deref().unwrap_or_default());
+        let id = id.as_deref();
+        surface.set_request_id(id.unwrap_or_default());
         let mut session = Session::open(&args.common)?;
         session.trail.everything();
         let name = session.name(Some(name.as_str()))?;
         // A supervised run is released by its own supervisor, after its work has ended. Taking
         // the lock away from under it would let the next one in while it still works.
-        let released = session.store.release_owned(
-            &name,
-            &|claim| {
-                if claim.kind.is_detached() && session.is_mine(claim, id.as_deref(), &[]) {
-                    Ownership::Shown
-                } else {
-                    Ownership::Missing
-                }
-            },
-            &session.clock.now(),
-        );
-        let released = match released {
+        let owns = |claim: &Claim| {
+            if claim.kind.is_detached() && session.is_mine(claim, id, &[]) {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
+            }
+        };
+        let now = session.clock.now();
+        let released = match session.store.release_owned(&name, &owns, &now) {
             Ok(released) => released,
             Err(error) => {
-                let acting = trail::acting(id.as_deref())?;
-                session.trail.release_failed(
-                    surface,
-                    occasion(&name, &acting, &session.clock.now()),
-                    &session.store.place(&name),
-                    &error,
-                );
+                session.record_failed_release(surface, &name, id, &error)?;
                 return Err(session.store_failed(&name, error));
             }
         };
@@ -55,99 +46,95 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                 held_ms,
                 by_other,
             } => {
-                if by_other {
-                    surface.warn(format!(
-                        "{name} was held by request {}, not by the caller; released all the same",
-                        claim.holder.request_id
-                    ));
-                }
-                let acting = trail::acting(id.as_deref())?;
-                let id = if by_other {
-                    &acting
-                } else {
-                    &claim.holder.request_id
-                };
-                session.trail.released(
-                    surface,
-                    occasion(&name, id, &session.clock.now()),
+                let ended = Ended {
+                    name: &name,
+                    claim: &claim,
                     held_ms,
-                    RunResult::of_release(args).ending(),
                     by_other,
-                );
-                session.face.on_released(surface, &name);
-                let request_id = claim.holder.request_id.as_str();
-                surface.set_request_id(request_id);
-                let text = format!("released {name} after {}", age(held_ms));
-                let mut data = json!({
-                    "name": name.as_str(),
-                    "status": "released",
-                    "request_id": request_id,
-                    "token": claim.token.filter(|token| *token > 0),
-                    "held_ms": held_ms,
-                });
-                if args.result.is_some() || session.face.tells_results() {
-                    data.as_object_mut()
-                        .into_iter()
-                        .for_each(|data| RunResult::of_release(args).add_to(data));
-                }
-                Ok((session.face.released_text(&name, text, &data), data))
+                };
+                session.record_release(surface, id, &ended, &RunResult::of_release(args))?;
+                Ok(done(surface, &session, &ended, args))
             }
             Released::Absent => Ok(absent(surface, &session, &name)),
             Released::Unreadable { record } => {
-                let acting = trail::acting(id.as_deref())?;
-                let now = session.clock.now();
-                session
-                    .trail
-                    .removed_unreadable(surface, occasion(&name, &acting, &now), &record);
+                session.record_unreadable(surface, &name, id, &record)?;
                 surface.warn(format!(
                     "{name}: what stood there could not be read; it was removed"
                 ));
-                Ok((
-                    format!("released {name}"),
-                    json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
-                ))
+                Ok((format!("released {name}"), without_hold(&name, "released")))
             }
             Released::Ignored { claim } => {
-                let text = session.face.ignored_text(&name, &claim);
-                surface.inform(&text);
-                Ok((
-                    String::new(),
-                    json!({ "name": name.as_str(), "status": "ignored", "held_ms": null }),
-                ))
+                surface.inform(&session.face.ignored_text(&name, &claim));
+                Ok((String::new(), without_hold(&name, "ignored")))
             }
-            Released::NotOwner { claim } => {
-                let view = session.view(&name, id.as_deref())?;
-                // What a dead holder left behind is held by nobody.
-                if view.available {
-                    return Ok(absent(surface, &session, &name));
-                }
-                let next = if session.store.policy().force_on_held == ForceOnHeld::Never {
-                    "show its owner token with --request-id".to_owned()
-                } else if claim.kind == Kind::Kernel {
-                    format!(
-                        "it is released when its command ends; `tenure run --force {name}` asks it \
-                         to stop"
-                    )
-                } else if session.store.policy().force_on_held == ForceOnHeld::Never {
-                    "show its owner token with --request-id".to_owned()
-                } else {
-                    format!(
-                        "show its owner token with --request-id, or take it with \
-                         `tenure acquire --force --yes {name}`"
-                    )
-                };
-                let message = format!("{}; {next}", view.text());
-                let context = object(view.json());
-                Err(Failure::new(
-                    Exit::Conflict,
-                    "NOT_OWNER",
-                    format!("{name} is held by somebody else and was not released"),
-                )
-                .with_text(message)
-                .with_context(context))
-            }
+            Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
         }
     })
+}
+
+fn done(
+    surface: &mut Surface,
+    session: &Session,
+    ended: &Ended<'_>,
+    args: &ReleaseArgs,
+) -> (String, Value) {
+    let (name, request_id) = (ended.name, ended.claim.holder.request_id.as_str());
+    if ended.by_other {
+        surface.warn(format!(
+            "{name} was held by request {request_id}, not by the caller; released all the same"
+        ));
+    }
+    session.face.on_released(surface, name);
+    surface.set_request_id(request_id);
+    let text = format!("released {name} after {}", age(ended.held_ms));
+    let mut data = json!({
+        "name": name.as_str(),
+        "status": "released",
+        "request_id": request_id,
+        "token": ended.claim.token.filter(|token| *token > 0),
+        "held_ms": ended.held_ms,
+    });
+    if (args.result.is_some() || session.face.tells_results())
+        && let Some(data) = data.as_object_mut()
+    {
+        RunResult::of_release(args).add_to(data);
+    }
+    (session.face.released_text(name, text, &data), data)
+}
+
+fn not_owner(
+    surface: &mut Surface,
+    session: &Session,
+    claim: &Claim,
+    name: &LockName,
+    id: Option<&str>,
+) -> Result<(String, Value), Failure> {
+    let view = session.view(name, id)?;
+    // What a dead holder left behind is held by nobody.
+    if view.available {
+        return Ok(absent(surface, session, name));
+    }
+    let by_id = "show its owner token with --request-id";
+    let next = match (session.store.policy().force_on_held, claim.kind) {
+        (ForceOnHeld::Never, _) => by_id.to_owned(),
+        (ForceOnHeld::AskToStop, Kind::Kernel) => format!(
+            "it is released when its command ends; `tenure run --force {name}` asks it to stop"
+        ),
+        (_, Kind::Kernel) => {
+            "it is released when its command ends; --force overrides it".to_owned()
+        }
+        (ForceOnHeld::Override, _) => format!("{by_id}, or override it with --force"),
+        (ForceOnHeld::AskToStop | ForceOnHeld::OverrideConfirmed, _) => {
+            format!("{by_id}, or take it with `tenure acquire --force --yes {name}`")
+        }
+    };
+    Err(Failure::new(
+        Exit::Conflict,
+        "NOT_OWNER",
+        format!("{name} is held by somebody else and was not released"),
+    )
+    .with_text(format!("{}; {next}", view.text()))
+    .with_context(object(view.json())))
 }
 
 fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String, Value) {
@@ -156,6 +143,11 @@ fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String,
     }
     (
         session.face.absent_text(name),
-        json!({ "name": name.as_str(), "status": "released", "held_ms": null }),
+        without_hold(name, "released"),
     )
+}
+
+/// The answer where no hold was ended.
+fn without_hold(name: &LockName, status: &str) -> Value {
+    json!({ "name": name.as_str(), "status": status, "held_ms": null })
 }

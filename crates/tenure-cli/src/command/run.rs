@@ -115,7 +115,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
         (was_ours, on_lost(args), &verdict)
     {
-        return Err(lost_unseen(&name, end));
+        return Err(lost_unseen(&name, *end));
     }
     answer(verdict, &name, args)
 }
@@ -247,7 +247,7 @@ fn on_lost(args: &RunArgs) -> OnLost {
 }
 
 /// The answer of a run whose command has ended before anybody saw that the lock was lost.
-fn lost_unseen(name: &LockName, end: &End) -> Failure {
+fn lost_unseen(name: &LockName, end: End) -> Failure {
     let how = match end {
         End::Code(code) => format!("with exit code {code}"),
         End::Signal(number) => format!("by signal {number}"),

@@ -11,6 +11,7 @@ mod prompt;
 
 use super::{Face, TakenOver};
 use crate::args::{AcquireArgs, CheckArgs, Claiming, Common, ReleaseArgs};
+use crate::command::Ended;
 use crate::command::Session;
 use crate::command::result::RunResult;
 use crate::exit::Exit;
@@ -18,7 +19,6 @@ use crate::failure::{Failure, Retry, object};
 use crate::render::lock::LockView;
 use crate::render::{Output, Surface, clean};
 use crate::request;
-use crate::trail::{self, occasion};
 use document::{Document, LockInfo, Seen, Status, because};
 use tenure::clock::Clock;
 use tenure::core::{
@@ -333,13 +333,7 @@ fn release(
     let released = match released {
         Ok(released) => released,
         Err(error) => {
-            let acting = trail::acting(id)?;
-            let now = session.clock.now();
-            let occasion = occasion(&name, &acting, &now);
-            let place = session.store.place(&name);
-            session
-                .trail
-                .release_failed(surface, occasion, &place, &error);
+            session.record_failed_release(surface, &name, id, &error)?;
             return Err(store_failed(&error));
         }
     };
@@ -358,13 +352,13 @@ fn release(
             by_other,
             held_ms,
         } => {
-            let acting = trail::acting(id)?;
-            let now = session.clock.now();
-            let occasion = occasion(&name, &acting, &now);
-            let result = RunResult::of_release(&args);
-            session
-                .trail
-                .released(surface, occasion, held_ms, result.ending(), by_other);
+            let ended = Ended {
+                name: &name,
+                claim: &claim,
+                held_ms,
+                by_other,
+            };
+            session.record_release(surface, id, &ended, &RunResult::of_release(&args))?;
             if by_other {
                 errors.push(mismatch(&claim));
             }
@@ -375,10 +369,7 @@ fn release(
         }
         Released::Absent => {}
         Released::Unreadable { record } => {
-            let acting = trail::acting(id)?;
-            let now = session.clock.now();
-            let occasion = occasion(&name, &acting, &now);
-            session.trail.removed_unreadable(surface, occasion, &record);
+            session.record_unreadable(surface, &name, id, &record)?;
             errors.push("the lock file could not be read and was removed".to_owned());
         }
         // Only a profile of the user's own can want that.

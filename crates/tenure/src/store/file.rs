@@ -508,8 +508,8 @@ impl FileStore {
         match guarded.load(&opened, now) {
             Ok(loaded) => Ok(Settled::Loaded(Box::new(loaded), opened)),
             Err(LoadError::Store(error)) => Err(error),
-            Err(LoadError::Record { published, .. })
-                if Self::is_settling(&published, now, began.elapsed()) =>
+            Err(LoadError::Record(found))
+                if Self::is_settling(&found.published, now, began.elapsed()) =>
             {
                 drop(opened);
                 self.settle()?;
@@ -540,8 +540,8 @@ impl FileStore {
                 Err(error) => {
                     release(&seat.opened);
                     match error {
-                        LoadError::Record { published, .. }
-                            if Self::is_settling(&published, now, began.elapsed()) =>
+                        LoadError::Record(found)
+                            if Self::is_settling(&found.published, now, began.elapsed()) =>
                         {
                             self.settle()?;
                             continue;
@@ -1037,7 +1037,7 @@ impl Store for FileStore {
                 if anybody_may && self.remove_unreadable(name, &unreadable)? {
                     self.drop_leftovers(name)?;
                     let record = match unreadable.error {
-                        LoadError::Record { published, .. } => published.bytes,
+                        LoadError::Record(found) => found.published.bytes,
                         LoadError::List { .. } | LoadError::Store(_) => Vec::new(),
                     };
                     return Ok(Released::Unreadable { record });
@@ -1064,9 +1064,9 @@ impl Store for FileStore {
             Changed::Done(released, record) => Ok(ForcedRelease { released, record }),
             Changed::Unreadable(found) => {
                 let (silent_ms, record) = match &found.error {
-                    LoadError::Record { published, .. } => (
-                        (now.wall_us / 1_000).saturating_sub(published.modified_ms),
-                        published.bytes.clone(),
+                    LoadError::Record(found) => (
+                        (now.wall_us / 1_000).saturating_sub(found.published.modified_ms),
+                        found.published.bytes.clone(),
                     ),
                     LoadError::List { .. } | LoadError::Store(_) => (0, Vec::new()),
                 };
@@ -1201,7 +1201,7 @@ impl FileStore {
     fn unreadable(&self, name: &LockName, error: &LoadError) -> StoreError {
         let names = self.names_of(name);
         let (place, why) = match error {
-            LoadError::Record { why, .. } => (self.record_path(&names), why.clone()),
+            LoadError::Record(found) => (self.record_path(&names), found.why.clone()),
             LoadError::List { why, .. } => {
                 let folder = self.folder.get();
                 let path = folder.map_or_else(
@@ -1227,13 +1227,7 @@ impl FileStore {
     /// Removes a record that cannot be understood, still under its guard. False if another program
     /// changed it meanwhile, or if it is our own list that is damaged.
     fn remove_unreadable(&self, name: &LockName, found: &Unreadable) -> Result<bool, StoreError> {
-        let LoadError::Record {
-            published,
-            entry,
-            snapshot,
-            ..
-        } = &found.error
-        else {
+        let LoadError::Record(bad) = &found.error else {
             return Ok(false);
         };
         let names = self.names_of(name);
@@ -1246,11 +1240,11 @@ impl FileStore {
             names: &names,
         };
         let before = Loaded {
-            entry: entry.clone(),
-            snapshot: snapshot.clone(),
-            published: Some(published.clone()),
+            entry: bad.entry.clone(),
+            snapshot: bad.snapshot.clone(),
+            published: Some(bad.published.clone()),
         };
-        let change = guarded.commit(&found.opened, &before, entry)?;
+        let change = guarded.commit(&found.opened, &before, &bad.entry)?;
         release(&found.opened);
         Ok(change == Change::Done)
     }
@@ -1341,8 +1335,8 @@ impl FileStore {
             Settled::Unreadable(error, opened) => (error, opened),
         };
         let silent_ms = match &error {
-            LoadError::Record { published, .. } => {
-                (now.wall_us / 1_000).saturating_sub(published.modified_ms)
+            LoadError::Record(found) => {
+                (now.wall_us / 1_000).saturating_sub(found.published.modified_ms)
             }
             // Nobody else writes the list, so how old a damaged one is says nothing.
             LoadError::List { .. } | LoadError::Store(_) => u64::MAX,
@@ -1362,12 +1356,13 @@ impl FileStore {
         };
         match error {
             LoadError::Store(error) => Err(error),
-            LoadError::Record {
-                published,
-                mut entry,
-                snapshot,
-                ..
-            } => {
+            LoadError::Record(found) => {
+                let guarded::BadRecord {
+                    published,
+                    mut entry,
+                    snapshot,
+                    ..
+                } = *found;
                 if snapshot.sequence == 0 {
                     begun_anew(&mut entry)?;
                 }

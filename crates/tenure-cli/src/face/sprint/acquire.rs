@@ -204,16 +204,7 @@ impl Taking<'_> {
         drop(progress);
         let acquired = acquired?;
         self.session
-            .report_events(surface, self.name, &acquired.events);
-        self.session.trail.acquired(
-            surface,
-            self.name,
-            &acquired.claim,
-            &self.session.store.place(self.name),
-            &acquired.events,
-            self.request.force,
-            &self.session.clock.now(),
-        );
+            .record_grant(surface, self.name, &acquired, self.request.force);
         Ok(acquired.claim)
     }
 

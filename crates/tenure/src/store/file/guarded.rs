@@ -73,16 +73,20 @@ pub(super) enum LoadError {
         snapshot: Snapshot,
     },
     /// The published record cannot be understood.
-    Record {
-        /// What is wrong.
-        why: String,
-        /// What stands there.
-        published: Published,
-        /// The list without a holder.
-        entry: Entry,
-        /// The state that the next write follows.
-        snapshot: Snapshot,
-    },
+    Record(Box<BadRecord>),
+}
+
+/// A record that cannot be understood, and the list beside it.
+#[derive(Debug)]
+pub(super) struct BadRecord {
+    /// What is wrong.
+    pub(super) why: String,
+    /// What stands there.
+    pub(super) published: Published,
+    /// The list without a holder.
+    pub(super) entry: Entry,
+    /// The state that the next write follows.
+    pub(super) snapshot: Snapshot,
 }
 
 impl LoadError {
@@ -98,13 +102,13 @@ impl LoadError {
                     .to_string(),
                 why,
             },
-            Self::Record { why, .. } => StoreError::Unreadable {
+            Self::Record(found) => StoreError::Unreadable {
                 place: guarded
                     .store
                     .record_path(guarded.names)
                     .display()
                     .to_string(),
-                why,
+                why: found.why,
             },
         }
     }
@@ -196,12 +200,12 @@ impl<'a> Guarded<'a> {
                 published,
             }),
             Err(why) => match published {
-                Some(published) => Err(LoadError::Record {
+                Some(published) => Err(LoadError::Record(Box::new(BadRecord {
                     why,
                     published,
                     entry,
                     snapshot,
-                }),
+                }))),
                 // Only a record that is there can be unreadable.
                 None => Ok(Loaded {
                     entry,

@@ -135,8 +135,20 @@ impl Publication<'_> {
                     return Err(self.failed("replacing the record", errno));
                 }
             }
-            let Some(came_out) = read_at(self.private, &fresh)? else {
-                break;
+            let came_out = match read_at(self.private, &fresh) {
+                Ok(Some(came_out)) => came_out,
+                Ok(None) => break,
+                Err(error) => {
+                    // A link or a folder, put there since: it goes back as it is.
+                    let _ = renameat_with(
+                        self.private.fd(),
+                        &fresh,
+                        self.records.fd(),
+                        self.file,
+                        RenameFlags::EXCHANGE,
+                    );
+                    return Err(error);
+                }
             };
             if came_out.is(&expected) {
                 self.drop_private(&fresh);
@@ -164,7 +176,8 @@ impl Publication<'_> {
             Err(Errno::NOENT) => return Ok(Change::Overtaken),
             Err(errno) => return Err(self.failed("removing the record", errno)),
         }
-        if read_at(self.private, &away)?.is_some_and(|out| out.is(judged)) {
+        let came_out = read_at(self.private, &away);
+        if matches!(&came_out, Ok(Some(out)) if out.is(judged)) {
             self.drop_private(&away);
             return Ok(Change::Done);
         }
