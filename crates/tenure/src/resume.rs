@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_in_a_forked_copy_takes_locks_in_that_copys_name() {
+    fn a_manager_in_a_forked_copy_takes_locks_in_the_name_of_the_copy() {
         let scratch = tempfile::tempdir().expect("a folder");
         let mut parent = Identity::current();
         parent.process.pid += 1;

@@ -3,8 +3,9 @@
 use super::{Face, TakenOver};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::lock::{LockView, utc};
+use crate::render::lock::{HolderView, LockView, utc};
 use crate::render::{Surface, clean};
+use std::path::Path;
 use tenure::core::{Claim, LockName, Reason, Takeover};
 
 pub(super) struct Resume;
@@ -48,6 +49,10 @@ impl Face for Resume {
             clean(&holder.host),
             utc(holder.since_ms),
         ));
+        if let (Some(text), Some(line)) = (&mut failure.text, out_of_sight(view, holder)) {
+            text.push('\n');
+            text.push_str(&line);
+        }
         failure
     }
 
@@ -59,4 +64,22 @@ impl Face for Resume {
         failure.exit = Exit::Precondition;
         failure
     }
+}
+
+/// The line about a holder on another machine, of which a PID says nothing here.
+fn out_of_sight(view: &LockView, holder: &HolderView) -> Option<String> {
+    let here = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    if holder.host == here && holder.host != "unknown" {
+        return None;
+    }
+    let folder = Path::new(&view.lock_file).parent()?.parent()?;
+    Some(format!(
+        "That is another machine or container, so whether the process still runs cannot be seen from \
+         here. If it does not: tenure --profile resume --dir {} force-release {}",
+        folder.display(),
+        view.name
+    ))
 }

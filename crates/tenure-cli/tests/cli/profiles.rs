@@ -198,7 +198,7 @@ fn looking_at_profiles_needs_no_place_and_creates_nothing() {
 fn a_row_that_means_nothing_stops_every_call_that_reads_it() {
     let scene = Scene::new();
     for (row, word) in [
-        ("[profile.x]\nstale_afer = \"2h\"\n", "stale_afer"),
+        ("[profile.x]\nstale_since = \"2h\"\n", "stale_since"),
         ("[profile.x]\nstale_after = 2\n", "stale_after"),
         ("[profile.x]\nstale_after = \"soon\"\n", "stale_after"),
         (

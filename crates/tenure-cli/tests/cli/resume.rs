@@ -154,7 +154,11 @@ fn a_process_of_another_host_is_unknown_and_counts_as_alive() {
             "{}",
             refused.said()
         );
-        assert!(refused.stderr().contains("--force"), "{}", refused.said());
+        assert!(
+            refused.stderr().contains("force-release job"),
+            "{}",
+            refused.said()
+        );
         assert_eq!(
             fs::read_to_string(storage.file("job")).expect("a record"),
             planted

@@ -96,12 +96,13 @@ impl Site {
         copy
     }
 
-    /// The names of the files in the folder of locks.
+    /// The names of the files in the folder of locks. The audit beside them is none of them.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.locks())
             .map(|entries| {
                 entries
                     .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+                    .filter(|name| name != "audit")
                     .collect()
             })
             .unwrap_or_default();

@@ -620,7 +620,7 @@ mod tests {
     #[test]
     fn every_mistake_is_one_sentence_that_names_the_key() {
         for (text, key, word) in [
-            ("like = \"nativ\"", "like", "\"native\""),
+            ("like = \"foreign\"", "like", "\"native\""),
             ("stale_after = \"soon\"", "stale_after", "soon"),
             ("stale_after = \"0\"", "stale_after", "nothing"),
             ("stale_after = \"ttl\"", "stale_after", "ttl"),

@@ -322,7 +322,7 @@ mod tests {
             ("mode: check\nmode: check\n", "cannot be read"),
             ("mode: [check]\n", "cannot be read"),
             ("mode: check\nforce: 7\n", "cannot be read"),
-            ("mode: check\nforse: true\n", "forse"),
+            ("mode: check\nforced: true\n", "forced"),
             ("mode: check\n---\nmode: check\n", "cannot be read"),
         ] {
             let error = parse(text.as_bytes()).expect_err(text);
