@@ -31,7 +31,7 @@ use tenure::core::{Claim, Entry, Event, Force, LockName, Reason, Refusal, Reques
 use tenure::engine::{self, AcquireError, Acquired, Wait};
 use tenure::process::{Identity, is_descendant_of};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
-use tenure::store::{Content, Reading, Store, StoreError};
+use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
 
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
@@ -307,6 +307,26 @@ impl Session {
             result.ending(),
             released.by_other,
         );
+        Ok(())
+    }
+
+    /// Records the holds that a cleaning found left behind.
+    pub(crate) fn record_cleaned(
+        &self,
+        surface: &mut Surface,
+        name: &LockName,
+        cleaned: &Cleaned,
+    ) -> Result<(), Failure> {
+        let (acting, now) = (trail::acting(None)?, self.clock.now());
+        let occasion = occasion(name, &acting, &now);
+        let holds = cleaned.swept.iter().filter(|claim| claim.token.is_some());
+        for claim in holds {
+            self.trail
+                .cleaned(surface, occasion, Some(claim), &cleaned.record);
+        }
+        if cleaned.swept.is_empty() && !cleaned.record.is_empty() {
+            self.trail.cleaned(surface, occasion, None, &cleaned.record);
+        }
         Ok(())
     }
 

@@ -169,6 +169,21 @@ impl Signals {
         if !own_group && !is_ignored(libc::SIGTSTP) {
             set_default(libc::SIGTSTP);
         }
+        // A stop that came after the last look for one and before this line: the command has to
+        // hear of it, and in a group that we share it has heard already.
+        if own_group && PAUSE.swap(false, Ordering::SeqCst) {
+            let stop = [u8::try_from(libc::SIGTSTP).unwrap_or(0), 0];
+            // SAFETY: the bytes live until the call returns; a full pipe only returns an error.
+            unsafe {
+                libc::write(
+                    PIPE.load(Ordering::SeqCst),
+                    stop.as_ptr().cast(),
+                    stop.len(),
+                );
+            }
+        } else {
+            pause_if_asked();
+        }
     }
 
     /// The next signal, if one has arrived.

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::render::{Surface, say};
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure::audit::{AuditError, AuditLog, Ending, Occasion, Record, error_text};
-use tenure::core::{Event, Force, Lease, LockName, Now, RequestId};
+use tenure::audit::{AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text};
+use tenure::core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
 use tenure::profile::Profile;
 use tenure::store::StoreError;
 
@@ -117,6 +117,22 @@ impl Trail {
         }
     }
 
+    /// A hold that a cleaning found left behind, or a record that it could not read.
+    pub(crate) fn cleaned(
+        &self,
+        surface: &mut Surface,
+        occasion: Occasion<'_>,
+        previous: Option<&Claim>,
+        bytes: &[u8],
+    ) {
+        let reason = match previous {
+            Some(_) => StealReason::StaleLock,
+            None => StealReason::CorruptLock,
+        };
+        let record = Record::lock_stolen(occasion, previous, bytes, reason);
+        self.write(surface, &record);
+    }
+
     /// What stood there unreadable and was removed by a release.
     pub(crate) fn removed_unreadable(
         &self,
@@ -124,8 +140,7 @@ impl Trail {
         occasion: Occasion<'_>,
         bytes: &[u8],
     ) {
-        let reason = tenure::audit::StealReason::CorruptLock;
-        let record = Record::lock_stolen(occasion, None, bytes, reason);
+        let record = Record::lock_stolen(occasion, None, bytes, StealReason::CorruptLock);
         self.write(surface, &record);
     }
 

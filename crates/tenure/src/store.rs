@@ -124,6 +124,8 @@ pub struct Cleaned {
     pub swept: Vec<Claim>,
     /// Whether nothing is left of the lock.
     pub removed: bool,
+    /// The bytes of the record that was removed; empty where there was none.
+    pub record: Vec<u8>,
 }
 
 /// Why a store could not do what it was asked.

@@ -36,6 +36,9 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
                     continue;
                 }
             };
+            if !args.dry_run {
+                session.record_cleaned(surface, name, &cleaned)?;
+            }
             claims += cleaned.swept.len();
             files += usize::from(cleaned.removed);
             if cleaned.swept.is_empty() && !cleaned.removed {
@@ -53,6 +56,16 @@ pub(super) fn clean(args: &CleanArgs) -> Exit {
                 "stale_claims": cleaned.swept.len(),
                 "file_removed": cleaned.removed,
             }));
+        }
+        // Where a lock is a record of its own, what we keep beside it outlasts it.
+        let mut leftovers = Vec::new();
+        session.store.leftovers(&mut |name| leftovers.push(name))?;
+        for name in &leftovers {
+            let now = session.clock.now();
+            match session.store.clean(name, &now, args.dry_run) {
+                Ok(cleaned) => files += usize::from(cleaned.removed),
+                Err(error) => surface.warn(error.to_string()),
+            }
         }
         let _ = write!(
             text,

@@ -299,6 +299,22 @@ fn clean_removes_stale_and_corrupt_locks_and_says_how_many() {
         fs::read_to_string(state.file("2")).expect("a record"),
         fresh
     );
+    let events = state
+        .run(&["audit", "--event", "lock_stolen", "--output", "json"])
+        .json();
+    let reasons: Vec<_> = events["data"]["events"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .map(|event| event["reason"].as_str())
+        .collect();
+    assert_eq!(reasons, [Some("stale_lock"), Some("corrupt_lock")]);
+    let ours: Vec<_> = fs::read_dir(folder.join(".tenure"))
+        .expect("our folder")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with(['1', '3']))
+        .collect();
+    assert_eq!(ours, [] as [String; 0], "nothing of theirs is left");
     assert!(folder.join("notes.txt").exists() && folder.join("abc.lock").exists());
 }
 
@@ -418,4 +434,19 @@ fn every_acquisition_and_release_is_in_the_audit() {
     );
     assert_eq!(events[0]["reason"], "stale_lock");
     assert_eq!(events[0]["previous_lock"]["request_id"], "old");
+}
+
+#[test]
+fn clean_removes_what_is_kept_beside_locks_that_are_gone() {
+    let state = State::new();
+    let _ = state.run(&["run", "5", "--", "true"]).expect(0, "free");
+    let ledger = state.scene.locks().join("locks/.tenure/5.lock.tenure");
+    assert!(ledger.exists(), "past holds are remembered");
+    let cleaned = state.run(&["clean"]).expect(0, "cleaned");
+    assert!(
+        cleaned.stdout().contains("Cleaned 0 stale locks"),
+        "{}",
+        cleaned.said()
+    );
+    assert!(!ledger.exists(), "until somebody cleans");
 }

@@ -722,6 +722,31 @@ impl FileStore {
         on_list.or(on_record).map(|_| watch).map_err(failed)
     }
 
+    /// Shows the name of every lock of which only our own file is left: for cleaning. A profile
+    /// without a format of its own has none, for there that file is the lock.
+    ///
+    /// # Errors
+    /// - As for every other call.
+    pub fn leftovers(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        if self.profile.record().is_none() {
+            return Ok(());
+        }
+        let (Some(folder), Some(records)) = (self.folder(false)?, self.records(false)?) else {
+            return Ok(());
+        };
+        let failed = |errno| fault(&self.path, "listing the lock folder", errno);
+        for item in rustix::fs::Dir::read_from(folder.fd()).map_err(failed)? {
+            let item = item.map_err(failed)?;
+            let file = item.file_name().to_str().ok();
+            let record = file.and_then(|file| file.strip_suffix(SUFFIX));
+            let alone = record.filter(|record| !publication::stands(records, record));
+            if let Some(name) = alone.and_then(|record| self.profile.name_of(record)) {
+                each(name);
+            }
+        }
+        Ok(())
+    }
+
     /// What somebody should know about the folder before relying on it.
     ///
     /// # Errors
@@ -1036,10 +1061,7 @@ impl Store for FileStore {
                     && self.policy.unreadable == UnreadableRule::Stale;
                 if anybody_may && self.remove_unreadable(name, &unreadable)? {
                     self.drop_leftovers(name)?;
-                    let record = match unreadable.error {
-                        LoadError::Record(found) => found.published.bytes,
-                        LoadError::List { .. } | LoadError::Store(_) => Vec::new(),
-                    };
+                    let record = bytes_of(unreadable.error);
                     return Ok(Released::Unreadable { record });
                 }
                 Err(self.unreadable(name, &unreadable.error))
@@ -1148,6 +1170,7 @@ impl Store for FileStore {
         let nothing = || Cleaned {
             swept: Vec::new(),
             removed: false,
+            record: Vec::new(),
         };
         while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
@@ -1162,6 +1185,7 @@ impl Store for FileStore {
                         return Ok(Cleaned {
                             swept: Vec::new(),
                             removed: true,
+                            record: bytes_of(found.error),
                         });
                     }
                     return Err(self.unreadable(name, &found.error));
@@ -1172,9 +1196,17 @@ impl Store for FileStore {
                 self.evidence(guarded.folder, fd(&opened), claim)
             });
             let removed = entry.claims.is_empty();
+            let record = match &loaded.published {
+                Some(published) if !swept.is_empty() => published.bytes.clone(),
+                _ => Vec::new(),
+            };
             if dry_run {
                 release(&opened);
-                return Ok(Cleaned { swept, removed });
+                return Ok(Cleaned {
+                    swept,
+                    removed,
+                    record,
+                });
             }
             if !swept.is_empty() && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
                 overtaken += 1;
@@ -1184,9 +1216,21 @@ impl Store for FileStore {
                 self.remove_list(&guarded, entry.last)?;
             }
             release(&opened);
-            return Ok(Cleaned { swept, removed });
+            return Ok(Cleaned {
+                swept,
+                removed,
+                record,
+            });
         }
         Err(self.contended(&names))
+    }
+}
+
+/// The bytes of a record that could not be understood.
+fn bytes_of(error: LoadError) -> Vec<u8> {
+    match error {
+        LoadError::Record(found) => found.published.bytes,
+        LoadError::List { .. } | LoadError::Store(_) => Vec::new(),
     }
 }
 
@@ -1293,11 +1337,17 @@ impl FileStore {
                 let mut entry = entry.clone();
                 let swept = entry.sweep(&self.policy, now, |claim| self.evidence_in(&look, claim));
                 let removed = entry.claims.is_empty();
-                Ok(Cleaned { swept, removed })
+                let record = Vec::new();
+                Ok(Cleaned {
+                    swept,
+                    removed,
+                    record,
+                })
             }
             Err(_) if self.sweeps_unreadable() => Ok(Cleaned {
                 swept: Vec::new(),
                 removed: true,
+                record: Vec::new(),
             }),
             Err(why) => Err(StoreError::Unreadable {
                 place: self.place(name),

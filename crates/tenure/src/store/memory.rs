@@ -435,6 +435,7 @@ impl Store for MemoryStore {
             return Ok(Cleaned {
                 swept: Vec::new(),
                 removed: false,
+                record: Vec::new(),
             });
         };
         let swept = entry.sweep(self.policy(), now, |claim| state.evidence(name, claim));
@@ -448,6 +449,11 @@ impl Store for MemoryStore {
             }
             self.shared.changed.notify_all();
         }
-        Ok(Cleaned { swept, removed })
+        let record = Vec::new();
+        Ok(Cleaned {
+            swept,
+            removed,
+            record,
+        })
     }
 }
