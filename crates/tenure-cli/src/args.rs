@@ -22,8 +22,9 @@ use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
-or unreadable), 5 not found, 6 not the owner, 7 permission denied, 12 store unavailable, 79 superseded, 80 lock
-lost, 81 deadlock, 126/127 command not runnable/not found, 128+N ended by signal N.
+or unreadable), 5 not found, 6 not the owner, 7 permission denied, 12 store unavailable,
+79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
+128+N ended by signal N.
 
 Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
 $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
@@ -119,7 +120,8 @@ pub(crate) struct Common {
 /// How long to wait.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Patience {
-    /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s, env: TENURE_WAIT]
+    /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s, in the
+    /// file profiles 0; env: TENURE_WAIT]
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
     /// Do not wait (as --wait 0)
@@ -189,7 +191,7 @@ released after the command has ended; if tenure itself is killed, the lock stays
 command ends. A signal sent to tenure is passed on to the command; after --grace it is killed."
 )]
 pub(crate) struct RunArgs {
-    /// The name of the lock
+    /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     #[command(flatten)]
@@ -232,7 +234,7 @@ pub(crate) struct RunArgs {
 
 Give it back with `tenure release NAME`. A lock whose owner ends is free at once.")]
 pub(crate) struct AcquireArgs {
-    /// The name of the lock
+    /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     #[command(flatten)]
@@ -256,7 +258,7 @@ pub(crate) struct AcquireArgs {
 
 Only the owner can release. Releasing a lock that nobody holds succeeds with a warning.")]
 pub(crate) struct ReleaseArgs {
-    /// The name of the lock
+    /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// The owner token that `acquire` printed
@@ -283,7 +285,7 @@ pub(crate) struct ReleaseArgs {
 
 A supervised run is never ended from outside: `tenure run --force` asks it to stop.")]
 pub(crate) struct ForceReleaseArgs {
-    /// The name of the lock
+    /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Confirm, where a live hold would be ended
@@ -300,7 +302,7 @@ pub(crate) struct ForceReleaseArgs {
 
 With --output json the answer has cancel_requested: somebody asks the holder to stop.")]
 pub(crate) struct HeartbeatArgs {
-    /// The name of the lock
+    /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// The owner token that `acquire` printed
@@ -353,7 +355,7 @@ pub(crate) struct ListArgs {
 
 The lock may be taken again by the time this returns; to have it, use `run` or `acquire`.")]
 pub(crate) struct WaitArgs {
-    /// The name of the lock
+    /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     #[command(flatten)]

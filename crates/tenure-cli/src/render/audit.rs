@@ -49,7 +49,8 @@ fn telling(entry: &Entry) -> String {
             let previous = entry.fields().get("previous_lock");
             let whose = previous.filter(|value| value.is_object()).map(|previous| {
                 let word = |key: &str| {
-                    let value = previous.get(key).filter(|value| !value.is_null());
+                    let known = |value: &&Value| !value.is_null() && value.as_str() != Some("");
+                    let value = previous.get(key).filter(known);
                     value.map_or_else(|| "?".to_owned(), plain)
                 };
                 format!(
