@@ -160,6 +160,11 @@ impl Session {
             .transpose()
     }
 
+    /// The id that the caller shows: what was typed, else what the profile knows it by.
+    pub(crate) fn shown(&self, given: Option<String>) -> Option<String> {
+        given.or_else(|| self.face.default_id())
+    }
+
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
     /// because the claim's owner is one of its ancestors.
     pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
@@ -471,6 +476,16 @@ pub(crate) fn collect_signals() -> Result<Signals, Failure> {
 /// The caller's own text, or what stands for it.
 pub(crate) fn why(given: Option<&str>, otherwise: impl FnOnce() -> String) -> String {
     tenure::profile::why(&given.map_or_else(otherwise, str::to_owned))
+}
+
+/// Refuses a document on stdin where no profile reads one.
+pub(crate) fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
+    match input {
+        None => Ok(()),
+        Some(_) => Err(Failure::bad_arguments(
+            "--input belongs to the sprint profile",
+        )),
+    }
 }
 
 /// The request id that a caller shows, checked.

@@ -111,6 +111,11 @@ pub(crate) trait Face: Sync {
         false
     }
 
+    /// The id that a caller shows who types none.
+    fn default_id(&self) -> Option<String> {
+        None
+    }
+
     /// Whether an id that a caller shows is a claim's own.
     fn shows(&self, claim: &Claim, id: &str) -> bool {
         claim.holder.request_id.as_str() == id

@@ -94,7 +94,7 @@ mod offload;
 mod report;
 
 pub use data::ResumeLockData;
-pub use error::ResumeLockError;
+pub use error::{ResumeLockError, override_command};
 pub use lock::ResumeLock;
 
 use crate::clock::SystemClock;

@@ -1,6 +1,6 @@
 //! `acquire`: takes a lock in somebody's name and returns.
 
-use super::{Session, collect_signals, finish, why};
+use super::{Session, collect_signals, finish, refuse_input, why};
 use crate::args::AcquireArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
     let conflict = claiming.patience.conflict_exit_code;
     let surface = request::surface(&args.common, "acquire", conflict);
     finish(surface, |surface| {
+        refuse_input(args.input.as_deref())?;
         request::name(args.name.as_deref())?;
         let mut session = Session::waiting(&args.common, collect_signals()?)?;
         session.trail.everything();

@@ -1,6 +1,6 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::{Session, finish, shown};
+use super::{Session, finish, refuse_input, shown};
 use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -14,6 +14,7 @@ use tenure::store::Store;
 pub(crate) fn check(args: &CheckArgs) -> Exit {
     let surface = request::surface(&args.common, "check", None);
     finish(surface, |surface| {
+        refuse_input(args.input.as_deref())?;
         let id = shown(args.request_id.as_deref())?;
         surface.set_request_id(id.as_deref().unwrap_or_default());
         let Some(name) = &args.name else {
@@ -28,6 +29,7 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         request::name(Some(name))?;
         let session = Session::open(&args.common)?;
         let name = session.name(Some(name))?;
+        let id = session.shown(id);
         let view = session.view(&name, id.as_deref())?;
         let text = session.face.checked_text(&view);
         if view.mine || view.available {

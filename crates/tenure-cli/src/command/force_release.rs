@@ -6,7 +6,7 @@ use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
 use crate::render::lock::age;
 use crate::request;
-use crate::trail::{self, occasion};
+use crate::trail::occasion;
 use serde_json::json;
 use tenure::audit::Ending;
 use tenure::clock::Clock;
@@ -44,7 +44,7 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                         "{name}: ended the live hold of {whose}; it may be at work until it notices"
                     ));
                 }
-                let acting = trail::acting(None)?;
+                let acting = session.face.request_id(None)?;
                 if claim.is_none() {
                     session.trail.removed_unreadable(
                         surface,

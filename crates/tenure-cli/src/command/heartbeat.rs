@@ -16,8 +16,9 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
         let id = shown(args.request_id.as_deref())?;
-        surface.set_request_id(id.as_deref().unwrap_or_default());
         let session = Session::open(&args.common)?;
+        let id = session.shown(id);
+        surface.set_request_id(id.as_deref().unwrap_or_default());
         let name = session.name(Some(name.as_str()))?;
         let inherited = session.inherited(&name);
         let renewed = session.store.renew_owned(

@@ -49,9 +49,13 @@ impl Face for Resume {
             clean(&holder.host),
             utc(holder.since_ms),
         ));
-        if let (Some(text), Some(line)) = (&mut failure.text, out_of_sight(view, holder)) {
-            text.push('\n');
-            text.push_str(&line);
+        if let (Some(text), Some(command)) = (&mut failure.text, out_of_sight(view, holder)) {
+            text.push_str(
+                "\nThat is another machine or container, so whether the process still runs cannot be \
+                 seen from here. If it does not: ",
+            );
+            text.push_str(&command);
+            failure.fix_command = Some(command);
         }
         failure
     }
@@ -66,20 +70,13 @@ impl Face for Resume {
     }
 }
 
-/// The line about a holder on another machine, of which a PID says nothing here.
+/// What removes the lock of a holder on another machine, of which a PID says nothing here.
 fn out_of_sight(view: &LockView, holder: &HolderView) -> Option<String> {
-    let here = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    if holder.host == here && holder.host != "unknown" {
+    let here = rustix::system::uname();
+    let here = here.nodename().to_string_lossy();
+    if holder.host == here && here != "unknown" {
         return None;
     }
     let folder = Path::new(&view.lock_file).parent()?.parent()?;
-    Some(format!(
-        "That is another machine or container, so whether the process still runs cannot be seen from \
-         here. If it does not: tenure --profile resume --dir {} force-release {}",
-        folder.display(),
-        view.name
-    ))
+    Some(tenure::resume::override_command(folder, &view.name))
 }

@@ -36,17 +36,17 @@ impl Face for Session {
         holder: &mut Holder,
     ) -> Result<(), Failure> {
         let named = claiming.request_id.clone();
-        let by_runner = || {
-            std::env::var("GITHUB_RUN_ID")
-                .ok()
-                .filter(|id| !id.is_empty())
-        };
-        let run = match named.or_else(by_runner) {
+        let run = match named.or_else(|| self.default_id()) {
             Some(id) => request::request_id(&id)?.to_string(),
             None => holder.request_id.to_string(),
         };
         holder.facts.push((RUN.to_owned(), run));
         Ok(())
+    }
+
+    fn default_id(&self) -> Option<String> {
+        let id = std::env::var("GITHUB_RUN_ID").ok();
+        id.filter(|id| !id.is_empty())
     }
 
     fn shows(&self, claim: &Claim, id: &str) -> bool {
@@ -91,6 +91,9 @@ impl Face for Session {
             clean(run),
             seconds(holder.age_ms)
         ));
+        if let (Some(text), Some(_)) = (&mut failure.text, holder.fact("future")) {
+            text.push_str("\nIts acquiredAt lies in the future, so its age counts as 0");
+        }
         failure
     }
 

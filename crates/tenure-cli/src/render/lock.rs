@@ -323,7 +323,8 @@ impl HolderView {
 
     /// Who and where.
     pub(crate) fn who(&self) -> String {
-        process(self.pid, &self.request_id, &self.actor, &self.host)
+        let id = self.fact("runId").unwrap_or(&self.request_id);
+        process(self.pid, id, &self.actor, &self.host)
     }
 
     /// Who, where, since when, why.
@@ -338,6 +339,8 @@ impl HolderView {
         };
         let asked = if self.cancel_requested {
             ", asked to stop"
+        } else if self.fact("future").is_some() {
+            ", dated in the future"
         } else {
             ""
         };
@@ -356,10 +359,20 @@ impl HolderView {
 }
 
 fn process(pid: Option<u32>, request_id: &str, actor: &str, host: &str) -> String {
-    let (actor, host) = (clean(actor), clean(host));
+    let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
+    // A record of another program may name neither.
+    let whose = match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
+        (true, true, true) => String::new(),
+        (true, true, false) if pid.is_some() => format!(" (request {request_id})"),
+        (true, true, false) => String::new(),
+        (true, false, _) => format!(" ({host})"),
+        (false, true, _) => format!(" ({actor})"),
+        (false, false, _) => format!(" ({actor}@{host})"),
+    };
     match pid {
-        Some(pid) => format!("PID {pid} ({actor}@{host})"),
-        None => format!("request {request_id} ({actor}@{host})"),
+        Some(pid) => format!("PID {pid}{whose}"),
+        None if request_id.is_empty() => format!("somebody{whose}"),
+        None => format!("request {request_id}{whose}"),
     }
 }
 

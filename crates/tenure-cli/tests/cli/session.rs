@@ -450,3 +450,47 @@ fn clean_removes_what_is_kept_beside_locks_that_are_gone() {
     );
     assert!(!ledger.exists(), "until somebody cleans");
 }
+
+#[test]
+fn the_runner_names_the_run_wherever_nobody_does() {
+    let state = State::new();
+    let as_run = |run: &str, words: &[&str]| {
+        let mut command = state
+            .scene
+            .tenure(["--profile", "session"].iter().chain(words));
+        crate::support::answer(command.env("GITHUB_RUN_ID", run))
+    };
+    let _ = as_run("1", &["acquire", "42"]).expect(0, "free");
+    let other = as_run("2", &["release", "42"]).expect(0, "another's");
+    assert!(other.stderr().contains("different run"), "{}", other.said());
+    let _ = as_run("2", &["heartbeat", "42"]).expect(6, "another's");
+    let _ = as_run("1", &["heartbeat", "42"]).expect(0, "its own");
+    let _ = as_run("1", &["release", "42"]).expect(0, "its own");
+    assert!(!state.file("42").exists(), "released");
+}
+
+#[test]
+fn a_date_in_the_future_is_flagged() {
+    let state = State::new();
+    let _ = state.plant("5", "ahead", -3_600);
+    let refused = state.acquire("5", "new").expect(4, "age 0");
+    assert!(
+        refused.stderr().contains("lies in the future"),
+        "{}",
+        refused.said()
+    );
+    let check = state.run(&["check", "5"]).expect(4, "held");
+    assert!(
+        check.stdout().contains("dated in the future"),
+        "{}",
+        check.said()
+    );
+}
+
+#[test]
+fn a_document_on_stdin_is_the_sprint_profiles_alone() {
+    let state = State::new();
+    for verb in ["acquire", "release", "check"] {
+        let _ = state.run(&[verb, "42", "--input", "-"]).expect(2, verb);
+    }
+}

@@ -26,6 +26,11 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     Some(u64::try_from(timestamp.as_millisecond()).unwrap_or(0))
 }
 
+/// The same for a format whose times are UTC by definition: one without a zone is taken so.
+pub(super) fn parse_utc(text: &str) -> Option<u64> {
+    parse(text).or_else(|| parse(&format!("{}Z", text.trim())))
+}
+
 /// The instant as whole seconds, `YYYY-MM-DDTHH:MM:SSZ`. What is over a second is cut, so that
 /// a record never claims a later sign of life than there was.
 pub(super) fn seconds(at: Stamp) -> Result<String, String> {

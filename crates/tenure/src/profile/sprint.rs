@@ -22,10 +22,7 @@ const FILE: &str = ".sprint-running";
 const FILE_BYTES_MAX: usize = 200;
 
 /// The version of the format that is written, and the latest that is understood.
-const VERSION: u64 = 1;
-
-/// Whole numbers from here on, 2^64, are read as floating ones.
-const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+const VERSION: u32 = 1;
 
 /// The profile.
 #[derive(Debug, Clone)]
@@ -164,7 +161,7 @@ impl Record for Sprint {
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, here: &Host) -> Result<Claim, String> {
         let document = read(document::text(bytes)?)?;
         let now_ms = now.stamp().wall_ms;
-        let newer = is_newer(&document.lock_version)?;
+        let newer = is_newer(&document.lock_version);
         let started = started_ms(&document);
         let undated = newer && started.is_err();
         let (pid, started_ms) = if newer {
@@ -221,30 +218,50 @@ struct Versioned {
     lock_version: Value,
 }
 
-/// A record of a newer version may be anything else: it is only recognised by its version.
-fn read(text: &str) -> Result<Document, String> {
-    parse(text).or_else(|error| match parse::<Versioned>(text) {
-        Ok(Versioned { lock_version }) if is_newer(&lock_version) == Ok(true) => Ok(Document {
-            lock_version,
-            ..Document::default()
-        }),
-        _ => Err(error),
-    })
+/// What decides about a record: the rest is for people, and one that is of another type than
+/// expected makes nobody's lock stale.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Deciding {
+    pid: Value,
+    started_at: Option<String>,
+    lock_version: Value,
+    tenure: Value,
 }
 
-/// Whether the version is beyond what is understood. One that is missing or empty is 1.
-fn is_newer(version: &Value) -> Result<bool, String> {
-    match version {
-        Value::Null => Ok(false),
-        Value::Number(number) if number.is_u64() || number.is_i64() => {
-            Ok(number.as_u64().is_some_and(|number| number > VERSION))
-        }
-        // More digits than a number of ours can have.
-        Value::Number(number) if number.as_f64().is_some_and(|number| number >= TOO_LARGE) => {
-            Ok(true)
-        }
-        _ => Err("its lock_version is not a whole number".to_owned()),
-    }
+/// A record of a newer version may be anything else: it is only recognised by its version.
+fn read(text: &str) -> Result<Document, String> {
+    parse(text)
+        .or_else(|error| {
+            parse::<Deciding>(text)
+                .map(|deciding| Document {
+                    pid: deciding.pid,
+                    started_at: deciding.started_at,
+                    lock_version: deciding.lock_version,
+                    tenure: deciding.tenure,
+                    ..Document::default()
+                })
+                .map_err(|_| error)
+        })
+        .or_else(|error| match parse::<Versioned>(text) {
+            Ok(Versioned { lock_version }) if is_newer(&lock_version) => Ok(Document {
+                lock_version,
+                ..Document::default()
+            }),
+            _ => Err(error),
+        })
+}
+
+/// Whether the version is beyond what is understood: one that is missing or empty is 1, and what
+/// is no whole number is of somebody who knows more than we do.
+fn is_newer(version: &Value) -> bool {
+    let number = match version {
+        Value::Null => return false,
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse::<u32>().ok().map(f64::from),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    number.is_none_or(|number| number.fract() != 0.0 || number > f64::from(VERSION))
 }
 
 fn pid(document: &Document) -> Result<u32, String> {
@@ -259,7 +276,7 @@ fn pid(document: &Document) -> Result<u32, String> {
 
 fn started_ms(document: &Document) -> Result<u64, String> {
     let text = document.started_at.as_deref();
-    instant::parse(text.ok_or("it has no started_at")?)
+    instant::parse_utc(text.ok_or("it has no started_at")?)
         .ok_or_else(|| "its started_at is not a time".to_owned())
 }
 
@@ -498,19 +515,40 @@ mod tests {
             ("999", "4294967296", "its pid is not a process id"),
             ("started_at:", "s:", "it has no started_at"),
             ("2026-02-07T10:00:00Z", "~", "it has no started_at"),
-            ("10:00:00Z", "10:00:00", "its started_at is not a time"),
             ("2026-02-07T10:00:00Z", "5", "its started_at is not a time"),
             ("2026-02-07T", "yesterday ", "its started_at is not a time"),
-            (": 1\n", ": x\n", "its lock_version is not a whole number"),
-            (
-                ": 1\n",
-                ": \"2\"\n",
-                "its lock_version is not a whole number",
-            ),
-            (": 1\n", ": 1.5\n", "its lock_version is not a whole number"),
         ] {
             let text = FOREIGN.replace(from, to);
             assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
+        }
+    }
+
+    /// Nobody can tell what they mean, so they are never overridden silently.
+    #[test]
+    fn versions_that_are_not_ours_are_sealed_and_ours_in_any_spelling_is_not() {
+        for version in ["2", "\"2\"", "x", "1.5", "2.0", "true", "[2]", "{v: 2}"] {
+            let text = FOREIGN.replace(": 1\n", &format!(": {version}\n"));
+            let read = read(&text).expect(version);
+            assert_eq!(read.kind, Kind::Sealed, "{version}");
+        }
+        for version in ["1", "\"1\"", "1.0", "0", "~"] {
+            let text = FOREIGN.replace(": 1\n", &format!(": {version}\n"));
+            let read = read(&text).expect(version);
+            assert_eq!(read.kind, Kind::Foreign, "{version}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_for_people_makes_no_record_unreadable() {
+        for (from, to) in [
+            ("sprint-2026-02-07-001", "{a: b}"),
+            ("epic5", "[a, b]"),
+            ("10:00:00Z", "10:00:00"),
+            ("2026-02-07T10:00:00Z", "2026-02-07 10:00:00.000123"),
+        ] {
+            let read = read(&FOREIGN.replace(from, to)).expect(to);
+            assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+            assert_eq!(read.since.map(|since| since.wall_ms), Some(AT_MS), "{to}");
         }
     }
 
@@ -533,7 +571,6 @@ mod tests {
             "pid: [",
             "? [a, b]\n: x\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
             "pid: 999\n\tstarted_at: x",
-            "session_id: {a: b}\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
             &twice,
             &unknown_twice,
             &nested_twice,

@@ -186,12 +186,15 @@ impl Refused<'_> {
     }
 
     fn override_command(&self) -> String {
-        format!(
-            "tenure --profile resume --dir {} force-release {}",
-            quoted(&self.storage.to_string_lossy()),
-            self.name
-        )
+        override_command(&self.storage, self.name.as_str())
     }
+}
+
+/// The command that removes a lock whose process cannot be seen from where it is wanted, as a
+/// shell takes it.
+pub fn override_command(storage: &Path, id: &str) -> String {
+    let storage = quoted(&storage.to_string_lossy());
+    format!("tenure --profile resume --dir {storage} force-release {id}")
 }
 
 /// A word for a shell.

@@ -72,15 +72,16 @@ pub(super) fn acquire(
         }),
     };
     session.face.complete(&args.common, claiming, &mut holder)?;
-    if let (Some(owner), true) = (&owner, args.owner == "auto") {
-        surface.inform(&format!(
-            "The lock lives as long as PID {} ({}) does",
-            owner.process.pid,
-            crate::render::clean(&owner.name)
-        ));
-    }
+    let chosen = owner.filter(|_| args.owner == "auto").map(|owner| {
+        let name = crate::render::clean(&owner.name);
+        format!(
+            "The lock lives as long as PID {} ({name}) does",
+            owner.process.pid
+        )
+    });
     Taking {
         args: &args,
+        chosen,
         mode,
         session: &session,
         name: &name,
@@ -105,6 +106,8 @@ pub(super) fn acquire(
 /// An acquisition on its way, with whatever was said yes to.
 struct Taking<'a> {
     args: &'a AcquireArgs,
+    /// Whose life the lock follows, where nobody said it.
+    chosen: Option<String>,
     mode: &'a str,
     session: &'a Session,
     name: &'a LockName,
@@ -210,6 +213,9 @@ impl Taking<'_> {
 
     fn acquired(&self, surface: &mut Surface, claim: &Claim) -> Answer {
         self.session.face.on_acquired(surface, self.name, claim);
+        if let Some(chosen) = &self.chosen {
+            surface.inform(chosen);
+        }
         let seen = Seen {
             standing: Standing::Held(tenure::core::Life::Detached),
             claim: Some(claim.clone()),
