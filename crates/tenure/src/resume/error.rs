@@ -186,7 +186,7 @@ impl Refused<'_> {
     }
 
     fn override_command(&self) -> String {
-        override_command(&self.storage, self.name.as_str())
+        override_command(self.storage, self.name.as_str())
     }
 }
 
