@@ -362,9 +362,8 @@ fn process(pid: Option<u32>, request_id: &str, actor: &str, host: &str) -> Strin
     let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
     // A record of another program may name neither.
     let whose = match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
-        (true, true, true) => String::new(),
         (true, true, false) if pid.is_some() => format!(" (request {request_id})"),
-        (true, true, false) => String::new(),
+        (true, true, _) => String::new(),
         (true, false, _) => format!(" ({host})"),
         (false, true, _) => format!(" ({actor})"),
         (false, false, _) => format!(" ({actor}@{host})"),
