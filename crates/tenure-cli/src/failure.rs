@@ -165,6 +165,9 @@ impl From<StoreError> for Failure {
                 "{error}\n{:8}look at it with `cat`; --force replaces it",
                 ""
             ));
+            failure.detail = Some(format!(
+                "lock_file={place} holder_pid=unknown holder_age_ms=unknown"
+            ));
             failure.context = object(json!({ "lock_file": place, "holder": null }));
         }
         failure

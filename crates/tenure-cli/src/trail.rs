@@ -156,10 +156,12 @@ impl Trail {
 
     fn keep_out_of_git(&self, surface: &mut Surface) {
         use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
         let file = self.log.dir().join(".gitignore");
         let made = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
+            .mode(0o600)
             .open(&file);
         match made.and_then(|mut made| made.write_all(b"*\n")) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {

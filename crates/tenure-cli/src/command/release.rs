@@ -10,8 +10,11 @@ use crate::render::lock::age;
 use crate::request;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
-use tenure::core::{AbsentRelease, Claim, ForceOnHeld, Kind, LockName, Ownership, Released};
-use tenure::store::Store;
+use tenure::core::{
+    AbsentRelease, Beacon, Claim, Evidence, ForceOnHeld, Kind, Liveness, LockName, Ownership,
+    Released,
+};
+use tenure::store::{Content, Store};
 
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     let surface = request::surface(&args.common, "release", None);
@@ -26,9 +29,12 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
         surface.set_request_id(id.unwrap_or_default());
         let name = session.name(Some(name.as_str()))?;
         // A supervised run is released by its own supervisor, after its work has ended. Taking
-        // the lock away from under it would let the next one in while it still works.
+        // the lock away from under it would let the next one in while it still works. Of one that
+        // is gone, a record may have been left that only its owner's word can remove.
+        let gone = gone(&session, &name)?;
         let owns = |claim: &Claim| {
-            if claim.kind.is_detached() && session.is_mine(claim, id, &[]) {
+            let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
+            if may && session.is_mine(claim, id, &[]) {
                 Ownership::Shown
             } else {
                 Ownership::Missing
@@ -72,6 +78,26 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
             Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
         }
     })
+}
+
+/// The supervised holds of which neither the supervisor nor the command is at work any more, where
+/// a profile does not go by that.
+fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
+    if session.store.policy().asks_beacon {
+        return Ok(Vec::new());
+    }
+    let reading = session.reading(name)?;
+    let Content::Whole { entry, evidence } = reading.content else {
+        return Ok(Vec::new());
+    };
+    let is_gone = |seen: &Evidence| {
+        let dead =
+            |process| matches!(process, Liveness::Dead(_)) || process == Liveness::NotRecorded;
+        seen.beacon == Beacon::Out && dead(seen.process) && dead(seen.command)
+    };
+    let claims = entry.claims.iter().zip(&evidence);
+    let gone = claims.filter(|(claim, seen)| claim.kind == Kind::Kernel && is_gone(seen));
+    Ok(gone.map(|(claim, _)| claim.ticket).collect())
 }
 
 fn done(

@@ -494,3 +494,64 @@ fn a_document_on_stdin_is_the_sprint_profiles_alone() {
         let _ = state.run(&[verb, "42", "--input", "-"]).expect(2, verb);
     }
 }
+
+#[test]
+fn what_a_killed_run_left_behind_is_released_by_its_id() {
+    let state = State::new();
+    let mut command = state.scene.tenure([
+        "--profile",
+        "session",
+        "run",
+        "42",
+        "--request-id",
+        "r",
+        "--",
+        "sleep",
+        "60",
+    ]);
+    let started = crate::support::Started::new(&mut command);
+    eventually("it holds", || state.file("42").exists());
+    let live = state.run(&["release", "42", "--request-id", "r"]);
+    let _ = live.expect(0, "a run is not released from outside");
+    assert!(state.file("42").exists(), "it still works");
+    let children = crate::support::children(started.pid());
+    crate::support::send(started.pid(), rustix::process::Signal::KILL);
+    for child in children {
+        crate::support::send(child, rustix::process::Signal::KILL);
+    }
+    eventually("its owner can remove it", || {
+        let _ = state.run(&["release", "42", "--request-id", "r"]);
+        !state.file("42").exists()
+    });
+}
+
+/// Whatever the umask would allow or take away.
+#[test]
+fn folders_are_0700_and_files_0600_under_any_umask() {
+    for umask in ["000", "777"] {
+        let state = State::new();
+        let line = format!(
+            "umask {umask}; {} --profile session --dir {}/deep/state acquire 1 --owner none",
+            env!("CARGO_BIN_EXE_tenure"),
+            state.scene.root().display()
+        );
+        let _ = state.scene.shell(&line).expect(0, umask);
+        let top = state.scene.root().join("deep");
+        for (path, mode) in [
+            ("", 0o700),
+            ("state", 0o700),
+            ("state/locks", 0o700),
+            ("state/locks/.tenure", 0o700),
+            ("state/locks/.gitignore", 0o600),
+            ("state/locks/.tenure/.gitignore", 0o600),
+            ("state/locks/1.lock", 0o600),
+            ("state/audit", 0o700),
+        ] {
+            let found = fs::metadata(top.join(path))
+                .expect(path)
+                .permissions()
+                .mode();
+            assert_eq!(found & 0o777, mode, "{path} under umask {umask}");
+        }
+    }
+}

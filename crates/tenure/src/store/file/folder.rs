@@ -8,7 +8,8 @@
 
 use crate::store::StoreError;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, chmod, fchmod, fstat, fstatfs, mkdirat, openat, statat,
+    AtFlags, FileType, Mode, OFlags, Stat, chmod, chmodat, fchmod, fstat, fstatfs, mkdirat, openat,
+    statat,
 };
 use rustix::io::Errno;
 use std::cell::OnceCell;
@@ -164,11 +165,11 @@ impl Folder {
         let (fd, is_new) = match open() {
             Err(Errno::NOENT) if create => {
                 match mkdirat(&self.fd, name, Mode::RWXU) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => {
-                        return Err(fault(&path, "making the folder beside the locks", errno));
-                    }
+                    Ok(()) => chmodat(&self.fd, name, Mode::RWXU, AtFlags::empty()),
+                    Err(Errno::EXIST) => Ok(()),
+                    Err(errno) => Err(errno),
                 }
+                .map_err(|errno| fault(&path, "making the folder beside the locks", errno))?;
                 (open().map_err(failed)?, true)
             }
             Err(Errno::NOENT) => return Ok(None),
@@ -207,7 +208,10 @@ impl Folder {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let failed = |errno| fault(&self.path_of(FILE), "keeping the locks out of git", errno);
         match openat(&self.fd, FILE, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => rustix::io::write(&fd, b"*\n").map(|_| ()).map_err(failed),
+            Ok(fd) => fchmod(&fd, Mode::RUSR | Mode::WUSR)
+                .and_then(|()| rustix::io::write(&fd, b"*\n"))
+                .map(|_| ())
+                .map_err(failed),
             Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
@@ -337,22 +341,21 @@ pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) 
     }
 }
 
-/// Makes the folder and its parents, 0700 each, whatever the umask would allow.
+/// Makes the folder and its parents, 0700 each, whatever the umask would allow or take away.
 fn make(path: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::DirBuilderExt;
-    if path.parent().is_some_and(Path::is_dir) {
-        return match mkdirat(rustix::fs::CWD, path, Mode::RWXU) {
-            Ok(()) => chmod(path, Mode::RWXU),
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
+        .collect();
+    for folder in missing.into_iter().rev() {
+        match mkdirat(rustix::fs::CWD, folder, Mode::RWXU) {
+            Ok(()) => chmod(folder, Mode::RWXU),
             Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno),
         }
-        .map_err(|errno| fault(path, "making the lock folder", errno));
+        .map_err(|errno| fault(folder, "making the lock folder", errno))?;
     }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|error| io_fault(path, "making the lock folder", error))
+    Ok(())
 }
 
 /// The name of the file system if other machines, or another program, stand behind it.

@@ -395,7 +395,14 @@ pub(super) fn join(
 /// process and instant of the grant do: an owner that comes twice is not the same holder.
 fn is_of(shown: &Claim, held: &Claim) -> bool {
     match shown.token {
-        Some(token) if token != 0 => held.token == Some(token),
+        // The token alone may have been copied with the rest of a record that another owner made
+        // of ours.
+        Some(token) if token != 0 => {
+            let named = |claim: &Claim| claim.holder.fact("runId").map(str::to_owned);
+            held.token == Some(token)
+                && shown.holder.request_id == held.holder.request_id
+                && named(shown) == named(held)
+        }
         _ => {
             let second = |claim: &Claim| claim.since.map(|since| since.wall_ms / 1_000);
             let pids = [shown, held].map(|claim| claim.holder.process.map(|process| process.pid));
