@@ -271,6 +271,31 @@ fn envelope_meta_tells_the_command_the_schema_and_the_time() {
 }
 
 #[test]
+fn envelope_a_native_wait_is_10_seconds_unless_said() {
+    let scene = Scene::new();
+    let words = ["acquire", "x", "--owner", "none"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let error = |words: &[&str]| {
+        let answer = scene.run(words).expect(4, "held");
+        answer.json()["error"].clone()
+    };
+    let waited = error(&["run", "x", "--output", "json", "--", "true"]);
+    let message = waited["message"].as_str().unwrap();
+    assert!(message.ends_with("timed out after 10s"), "{message}");
+    let waited_ms = waited["context"]["waited_ms"].as_u64().unwrap();
+    assert!((10_000..10_500).contains(&waited_ms), "{waited}");
+    // A busy machine may be late once, and not every time.
+    let late = (0..5).map(|_| {
+        let waited = error(&["acquire", "x", "--wait", "200ms", "--output", "json"]);
+        let waited_ms = waited["context"]["waited_ms"].as_u64().unwrap();
+        assert!(waited_ms >= 200, "never early: {waited}");
+        waited_ms - 200
+    });
+    let least = late.min().unwrap();
+    assert!(least < 50, "{least} ms late, each time");
+}
+
+#[test]
 fn envelope_age_counts_from_acquisition() {
     let scene = Scene::new();
     let words = ["acquire", "x", "--owner", "none", "--request-id", "r"];
