@@ -12,6 +12,7 @@ mod support;
 mod arguments;
 mod audit;
 mod configuration;
+mod contract;
 mod detached;
 mod environment;
 mod fleet;

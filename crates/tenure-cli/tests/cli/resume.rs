@@ -262,6 +262,14 @@ fn ids_never_block_each_other_and_never_leave_the_folder() {
     let _ = storage
         .run(&["run", "b", "--", "true"])
         .expect(0, "another id");
+    let script = format!(
+        "env -u TENURE_HELD {} --profile resume --dir {} run d -- echo ran",
+        env!("CARGO_BIN_EXE_tenure"),
+        storage.scene.locks().display()
+    );
+    let both = storage.run(&["run", "c", "--", "sh", "-c", &script]);
+    let both = both.expect(0, "another id, also while a run of ours holds one");
+    assert_eq!(both.stdout(), "ran\n", "{}", both.said());
     let _ = storage
         .run(&["run", "../x", "--", "true"])
         .expect(2, "a path");
