@@ -27,9 +27,10 @@ use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
-use tenure::core::{Claim, Entry, Event, Force, LockName, Reason, Refusal, Request};
+use tenure::core::{Claim, Entry, Event, Force, LockName, Reason, Refusal, Request, RequestId};
 use tenure::engine::{self, AcquireError, Acquired, Wait};
 use tenure::process::{Identity, is_descendant_of};
+use tenure::profile::known_as;
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
 use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
 
@@ -266,9 +267,10 @@ impl Session {
     ) {
         self.report_events(surface, name, &acquired.events);
         let (claim, now) = (&acquired.claim, self.clock.now());
+        let id = RequestId::as_recorded(known_as(&claim.holder));
         self.trail.acquired(
             surface,
-            occasion(name, &claim.holder.request_id, &now),
+            occasion(name, &id, &now),
             claim.lease,
             &self.store.place(name),
             &acquired.events,
@@ -303,7 +305,7 @@ impl Session {
         let id = if released.by_other {
             trail::acting(shown)?
         } else {
-            released.claim.holder.request_id.clone()
+            RequestId::as_recorded(known_as(&released.claim.holder))
         };
         self.trail.released(
             surface,

@@ -154,6 +154,10 @@ impl Trail {
         }
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "what is removed is a file that this very call has made"
+    )]
     fn keep_out_of_git(&self, surface: &mut Surface) {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
@@ -163,7 +167,13 @@ impl Trail {
             .create_new(true)
             .mode(0o600)
             .open(&file);
-        match made.and_then(|mut made| made.write_all(b"*\n")) {
+        let written = made.and_then(|mut made| {
+            made.write_all(b"*\n").inspect_err(|_| {
+                // An empty one would tell git nothing, and nobody would look again.
+                let _ = std::fs::remove_file(&file);
+            })
+        });
+        match written {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 surface.warn(format!("{}: {error}", file.display()));
             }

@@ -32,7 +32,7 @@ use crate::audit::Layout;
 use crate::config::Config;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use tenure_core::{Claim, Host, LockName, Now, Policy};
+use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
 
 /// Why there is no such profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -257,6 +257,13 @@ pub trait Record: Debug {
         now: &Now,
         here: &Host,
     ) -> Result<Claim, String>;
+}
+
+/// The id by which people know a holder: its owner token, or what its record names instead where
+/// that is not unique (a session's run).
+pub fn known_as(holder: &Holder) -> &str {
+    let named = holder.fact(session::RUN);
+    named.unwrap_or(holder.request_id.as_str())
 }
 
 /// How many characters of a command line are kept. Enough to recognise it by, short enough that

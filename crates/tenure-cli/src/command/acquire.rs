@@ -9,6 +9,7 @@ use crate::request;
 use serde_json::json;
 use tenure::core::{Holder, Kind, Patience, Request, UnknownLife};
 use tenure::process::{Chosen, choose_owner};
+use tenure::profile::known_as;
 use tenure::store::Store;
 
 pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
@@ -22,7 +23,6 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         session.trail.everything();
         let name = session.name(args.name.as_deref())?;
         let request_id = session.face.request_id(claiming.request_id.as_deref())?;
-        surface.set_request_id(request_id.as_str());
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
@@ -55,6 +55,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         session
             .face
             .complete(&args.common, claiming, &mut request.holder)?;
+        surface.set_request_id(known_as(&request.holder));
         let acquired = session.acquire(surface, &name, &request, wait)?;
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();
@@ -72,13 +73,13 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             } else {
                 "acquired"
             },
-            claim.holder.request_id
+            known_as(&claim.holder)
         );
         let data = json!({
             "name": name.as_str(),
             "status": "acquired",
             "already_held": acquired.already,
-            "request_id": claim.holder.request_id.as_str(),
+            "request_id": known_as(&claim.holder),
             "token": token,
             "owner_pid": claim.holder.process.map(|process| process.pid),
             "owner_name": owner.as_ref().map(|owner| owner.name.clone()),

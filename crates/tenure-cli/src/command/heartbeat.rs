@@ -4,12 +4,14 @@ use super::{Session, finish, shown};
 use crate::args::HeartbeatArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::lock::age;
+use crate::holds::Hold;
+use crate::render::lock::{age, stale_reason};
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{LockName, Ownership};
-use tenure::store::{RenewedOwned, Store};
+use tenure::core::{LockName, Ownership, StaleReason, Standing, judge};
+use tenure::profile::known_as;
+use tenure::store::{Content, RenewedOwned, Store};
 
 pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
     let surface = request::surface(&args.common, "heartbeat", None);
@@ -21,6 +23,12 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
         surface.set_request_id(id.as_deref().unwrap_or_default());
         let name = session.name(Some(name.as_str()))?;
         let inherited = session.inherited(&name);
+        if let Some(reason) = ended(&session, &name, id.as_deref(), &inherited)? {
+            return Err(lost(&name).with_text(format!(
+                "{name} is not held any more ({}); do not rely on it",
+                stale_reason(reason)
+            )));
+        }
         let renewed = session.store.renew_owned(
             &name,
             &|claim| {
@@ -35,7 +43,7 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
         let renewed = renewed.map_err(|error| session.store_failed(&name, error))?;
         match renewed {
             RenewedOwned::Renewed { claim, cancel } => {
-                let request_id = claim.holder.request_id.as_str();
+                let request_id = known_as(&claim.holder);
                 surface.set_request_id(request_id);
                 let asked = match &cancel {
                     Some(cancel) => format!("; request {} asks for the lock", cancel.by),
@@ -79,6 +87,31 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
             }
             RenewedOwned::Lost => Err(lost(&name)),
         }
+    })
+}
+
+/// Why the caller's hold is over, where the process that it follows is gone: whoever comes next
+/// takes it over, so a renewal would promise what nobody keeps.
+fn ended(
+    session: &Session,
+    name: &LockName,
+    id: Option<&str>,
+    inherited: &[Hold],
+) -> Result<Option<StaleReason>, Failure> {
+    let reading = session.reading(name)?;
+    let Content::Whole { entry, evidence } = &reading.content else {
+        return Ok(None);
+    };
+    let mut claims = entry.claims.iter().zip(evidence);
+    let own =
+        claims.find(|(claim, _)| claim.token.is_some() && session.is_mine(claim, id, inherited));
+    let standing =
+        own.map(|(claim, seen)| judge(session.store.policy(), claim, seen, &session.clock.now()));
+    Ok(match standing {
+        Some(Standing::Stale(reason @ (StaleReason::BeaconOut | StaleReason::ProcessDead(_)))) => {
+            Some(reason)
+        }
+        _ => None,
     })
 }
 

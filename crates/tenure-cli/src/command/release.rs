@@ -14,6 +14,7 @@ use tenure::core::{
     AbsentRelease, Beacon, Claim, Evidence, ForceOnHeld, Kind, Liveness, LockName, Ownership,
     Released,
 };
+use tenure::profile::known_as;
 use tenure::store::{Content, Store};
 
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
@@ -106,7 +107,7 @@ fn done(
     ended: &Ended<'_>,
     args: &ReleaseArgs,
 ) -> (String, Value) {
-    let (name, request_id) = (ended.name, ended.claim.holder.request_id.as_str());
+    let (name, request_id) = (ended.name, known_as(&ended.claim.holder));
     if ended.by_other {
         surface.warn(format!(
             "{name} was held by request {request_id}, not by the caller; released all the same"

@@ -22,6 +22,7 @@ use tenure::clock::Clock;
 use tenure::core::{
     AgeLimit, Claim, Holder, Kind, Left, LockName, Patience, Policy, Request, RequestId,
 };
+use tenure::profile::known_as;
 use tenure::store::Store;
 use tenure::store::file::Seat;
 
@@ -47,7 +48,6 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let session = Session::waiting(&args.common, signals)?;
     let name = session.name(args.name.as_deref())?;
     let request_id = session.face.request_id(claiming.request_id.as_deref())?;
-    surface.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
     let defaults = session.place.defaults(&name);
     let wait = request::wait(&claiming.patience, &defaults, &policy)?;
@@ -74,6 +74,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     session
         .face
         .complete(&args.common, claiming, &mut request.holder)?;
+    surface.set_request_id(known_as(&request.holder));
     let acquired = session.acquire(surface, &name, &request, wait)?;
     let Some(seat) = acquired.seat else {
         return Err(Failure::new(
@@ -85,7 +86,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     if let Some(token) = acquired.claim.token {
         surface.explain(&format!("holding {name}, token {token}"));
     }
-    let id = acquired.claim.holder.request_id.clone();
+    let id = RequestId::as_recorded(known_as(&acquired.claim.holder));
     // A signal that came in time means that the command never starts.
     if signals::stop_asked().is_some() {
         release(&session, &seat, &id, surface, &RunResult::of_nothing(args));

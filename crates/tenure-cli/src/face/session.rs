@@ -7,6 +7,7 @@ use crate::render::lock::LockView;
 use crate::render::{Surface, clean};
 use crate::request;
 use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
+use tenure::profile::known_as;
 
 pub(super) struct Session;
 
@@ -15,8 +16,7 @@ const RUN: &str = "runId";
 
 /// The run of a claim, as its record names it.
 fn run(claim: &Claim) -> String {
-    let named = claim.holder.fact(RUN);
-    clean(named.unwrap_or(claim.holder.request_id.as_str()))
+    clean(known_as(&claim.holder))
 }
 
 impl Face for Session {
@@ -84,11 +84,10 @@ impl Face for Session {
         let Some(holder) = view.holder.as_ref().filter(|_| reason == Reason::Held) else {
             return failure;
         };
-        let run = holder.fact(RUN).unwrap_or(&holder.request_id);
         failure.text = Some(format!(
             "Issue #{} is locked by run {} ({}s ago)",
             view.name,
-            clean(run),
+            clean(&holder.request_id),
             seconds(holder.age_ms)
         ));
         if let (Some(text), Some(_)) = (&mut failure.text, holder.fact("future")) {

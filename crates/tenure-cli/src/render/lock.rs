@@ -13,6 +13,7 @@ use tenure::core::{
     decide, retry_after_ms,
 };
 use tenure::process::actor_name;
+use tenure::profile::known_as;
 use tenure::store::{Content, Reading};
 
 /// A lock.
@@ -323,8 +324,7 @@ impl HolderView {
 
     /// Who and where.
     pub(crate) fn who(&self) -> String {
-        let id = self.fact("runId").unwrap_or(&self.request_id);
-        process(self.pid, id, &self.actor, &self.host)
+        process(self.pid, &self.request_id, &self.actor, &self.host)
     }
 
     /// Who, where, since when, why.
@@ -392,7 +392,7 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
         orphaned: standing == Standing::Held(Life::Orphaned),
         pid: claim.holder.process.map(|process| process.pid),
         command_pid: claim.holder.command.map(|process| process.pid),
-        request_id: claim.holder.request_id.to_string(),
+        request_id: known_as(&claim.holder).to_owned(),
         token: claim.token.filter(|token| *token > 0),
         actor: actor_name(&claim.holder.actor),
         host: claim.holder.host.name.clone(),
@@ -442,7 +442,7 @@ pub(crate) fn utc(wall_ms: u64) -> String {
         )
 }
 
-fn stale_reason(reason: StaleReason) -> &'static str {
+pub(crate) fn stale_reason(reason: StaleReason) -> &'static str {
     use tenure::core::Death;
     match reason {
         StaleReason::BeaconOut => "it ended without releasing",

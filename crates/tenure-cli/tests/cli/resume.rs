@@ -286,3 +286,25 @@ fn the_same_run_asking_again_is_answered_at_once() {
     let run = storage.run(&["run", "job", "--", "sh", "-c", &script]);
     assert_eq!(run.expect(0, "free").stdout(), "81\n");
 }
+
+#[test]
+fn a_heartbeat_does_not_keep_what_a_dead_process_left_behind() {
+    let storage = Storage::new();
+    let mut sleeper = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .expect("a process");
+    let pid = sleeper.id().to_string();
+    let words = ["acquire", "job", "--request-id", "r", "--owner", &pid];
+    let _ = storage.run(&words).expect(0, "free");
+    let beat = ["heartbeat", "job", "--request-id", "r"];
+    let _ = storage.run(&beat).expect(0, "its owner lives");
+    sleeper.kill().expect("a signal");
+    sleeper.wait().expect("its end");
+    let lost = storage.run(&beat).expect(80, "its owner is dead");
+    assert!(
+        lost.stderr().contains("its process is dead"),
+        "{}",
+        lost.said()
+    );
+}

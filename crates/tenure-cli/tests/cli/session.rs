@@ -555,3 +555,20 @@ fn folders_are_0700_and_files_0600_under_any_umask() {
         }
     }
 }
+
+#[test]
+fn whoever_acts_is_known_by_the_run_in_answers_and_in_the_audit() {
+    let state = State::new();
+    let words = ["acquire", "42", "--owner", "none", "--run-id", "run-1"];
+    let acquired = state.run(&[&words[..], &["--output", "json"]].concat());
+    let acquired = acquired.expect(0, "free").json();
+    assert_eq!(acquired["meta"]["request_id"], "run-1", "{acquired}");
+    assert_eq!(acquired["data"]["request_id"], "run-1", "{acquired}");
+    let check = state.run(&["check", "42", "--output", "json"]).json();
+    let holder = &check["error"]["context"]["holder"];
+    assert_eq!(holder["request_id"], "run-1", "{check}");
+    let _ = state.run(&["release", "42", "--run-id", "run-1"]);
+    let events = state.run(&["audit", "--run-id", "run-1", "--output", "json"]);
+    let events = events.json()["data"]["events"].clone();
+    assert_eq!(events.as_array().map(Vec::len), Some(2), "{events}");
+}

@@ -9,6 +9,9 @@ use serde_json::Map;
 use std::path::{Path, PathBuf};
 use tenure_core::{AgeLimit, AgeRule, Claim, Host, LockName, Now, Policy};
 
+/// The key under which the format names the run, and the fact that keeps it.
+pub(super) const RUN: &str = "runId";
+
 /// The profile.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Session {
@@ -109,8 +112,8 @@ impl Record for Session {
         };
         let mut object = Map::new();
         object.insert("issueNumber".to_owned(), issue(name)?.into());
-        let run_id = holder.fact("runId").unwrap_or(owner);
-        object.insert("runId".to_owned(), run_id.into());
+        let run_id = holder.fact(RUN).unwrap_or(owner);
+        object.insert(RUN.to_owned(), run_id.into());
         object.insert("acquiredAt".to_owned(), acquired_at.into());
         object.insert("pid".to_owned(), document::pid_of(holder)?.into());
         object.insert("tenure".to_owned(), document::extra(&own)?);
@@ -125,7 +128,7 @@ impl Record for Session {
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;
         document::whole(&object, "issueNumber")?;
-        let run_id = document::string(&object, "runId")?;
+        let run_id = document::string(&object, RUN)?;
         let acquired_ms = document::time(&object, "acquiredAt")?;
         let pid = document::pid(&object, "pid")?;
         let now_ms = now.stamp().wall_ms;
@@ -137,7 +140,7 @@ impl Record for Session {
         );
         claim.lease.ttl_ms = self.policy().detached_ttl_ms;
         let facts = &mut claim.holder.facts;
-        facts.push(("runId".to_owned(), run_id.to_owned()));
+        facts.push((RUN.to_owned(), run_id.to_owned()));
         if acquired_ms > now_ms {
             facts.push(document::future());
         }

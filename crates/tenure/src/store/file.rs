@@ -1332,12 +1332,20 @@ impl FileStore {
     fn would_clean(&self, name: &LockName, now: &Now) -> Result<Cleaned, StoreError> {
         let names = self.names_of(name);
         let look = self.look_settled(&names)?;
+        let bytes = || {
+            let published = look.published.as_ref();
+            published.map_or_else(Vec::new, |published| published.bytes.clone())
+        };
         match &look.joined {
             Ok(entry) => {
                 let mut entry = entry.clone();
                 let swept = entry.sweep(&self.policy, now, |claim| self.evidence_in(&look, claim));
                 let removed = entry.claims.is_empty();
-                let record = Vec::new();
+                let record = if swept.is_empty() {
+                    Vec::new()
+                } else {
+                    bytes()
+                };
                 Ok(Cleaned {
                     swept,
                     removed,
@@ -1347,7 +1355,7 @@ impl FileStore {
             Err(_) if self.sweeps_unreadable() => Ok(Cleaned {
                 swept: Vec::new(),
                 removed: true,
-                record: Vec::new(),
+                record: bytes(),
             }),
             Err(why) => Err(StoreError::Unreadable {
                 place: self.place(name),

@@ -9,7 +9,7 @@
 use crate::store::StoreError;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, chmod, chmodat, fchmod, fstat, fstatfs, mkdirat, openat,
-    statat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::cell::OnceCell;
@@ -211,7 +211,11 @@ impl Folder {
             Ok(fd) => fchmod(&fd, Mode::RUSR | Mode::WUSR)
                 .and_then(|()| rustix::io::write(&fd, b"*\n"))
                 .map(|_| ())
-                .map_err(failed),
+                .map_err(|errno| {
+                    // An empty one would tell git nothing, and nobody would look again.
+                    let _ = unlinkat(&self.fd, FILE, AtFlags::empty());
+                    failed(errno)
+                }),
             Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }

@@ -398,10 +398,7 @@ fn is_of(shown: &Claim, held: &Claim) -> bool {
         // The token alone may have been copied with the rest of a record that another owner made
         // of ours.
         Some(token) if token != 0 => {
-            let named = |claim: &Claim| claim.holder.fact("runId").map(str::to_owned);
-            held.token == Some(token)
-                && shown.holder.request_id == held.holder.request_id
-                && named(shown) == named(held)
+            held.token == Some(token) && shown.holder.request_id == held.holder.request_id
         }
         _ => {
             let second = |claim: &Claim| claim.since.map(|since| since.wall_ms / 1_000);
@@ -463,15 +460,10 @@ fn held_is_first(held: Stamp, shown: Stamp, lease: &tenure_core::Lease) -> bool 
     lease.renewals > 0 && shown.wall_ms == lease.renewed.wall_ms && held.wall_ms < shown.wall_ms
 }
 
-/// The instant of a record, with the boot clock of the list's own if they are the same but for
-/// what the format cuts off.
+/// The instant of a record: our own, exactly, if it is the same but for what the format cuts off.
 fn same_instant(ours: Stamp, shown: Stamp) -> Stamp {
-    let cut = ours.wall_ms.checked_sub(shown.wall_ms);
-    match cut {
-        Some(cut) if cut < 1_000 && ours.boot_ms != Stamp::OTHER_BOOT => Stamp {
-            wall_ms: shown.wall_ms,
-            boot_ms: ours.boot_ms.saturating_sub(cut),
-        },
+    match ours.wall_ms.checked_sub(shown.wall_ms) {
+        Some(cut) if cut < 1_000 => ours,
         _ => shown,
     }
 }
