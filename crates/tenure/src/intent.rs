@@ -9,6 +9,7 @@
 //! Where the text comes from, and what the mode means for a run, is for whoever asked.
 
 use crate::duration::{self, DurationError};
+use crate::yaml;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,17 +20,6 @@ pub const BYTES_MAX: usize = 1 << 20;
 
 /// The longest name of a fleet's lock, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-
-/// How many nodes an intent may have. Far more than anybody writes, far less than hurts.
-const EVENTS_MAX: usize = 100_000;
-
-/// How many nodes may come from aliases, and how often an alias may stand.
-const REPLAYED_MAX: usize = 10_000;
-const ALIASES_MAX: usize = 1_000;
-
-/// How deep an intent may be nested, and its aliases in one another.
-const DEPTH_MAX: usize = 64;
-const REPLAY_DEPTH_MAX: usize = 8;
 
 const OPENING: &str = "${";
 const PARAMETER: &str = "${params.";
@@ -329,24 +319,7 @@ impl Intent {
 }
 
 fn read(text: &str) -> Result<Document, IntentError> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: EVENTS_MAX,
-            max_aliases: ALIASES_MAX,
-            max_anchors: ALIASES_MAX,
-            max_recorded_anchor_events: EVENTS_MAX,
-            max_recorded_anchor_bytes: BYTES_MAX,
-            max_depth: DEPTH_MAX,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: REPLAYED_MAX,
-            max_replay_stack_depth: REPLAY_DEPTH_MAX,
-        },
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| IntentError::Syntax {
-        why: error.to_string(),
-    })
+    yaml::read(text).map_err(|why| IntentError::Syntax { why })
 }
 
 /// What one of two places says; both may say the same.
@@ -840,7 +813,7 @@ mod tests {
                 "[".repeat(100_000),
                 "]".repeat(100_000)
             ),
-            format!("{HEAD}many: [{}]\n", "x,".repeat(EVENTS_MAX)),
+            format!("{HEAD}many: [{}]\n", "x,".repeat(100_000)),
         ] {
             let error = refused(&text);
             assert!(matches!(error, IntentError::Syntax { .. }), "{error}");

@@ -30,5 +30,6 @@ pub mod process;
 pub mod profile;
 pub mod resume;
 pub mod store;
+pub mod yaml;
 
 pub use tenure_core as core;

@@ -4,10 +4,10 @@
 //! Whether the recorded process lives, and what a zombie is, is decided elsewhere.
 
 use super::{Place, Profile, Record, document, instant, own};
+use crate::yaml::{self, quoted};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, Kind, LockName, Now, Policy};
@@ -280,57 +280,9 @@ fn started_ms(document: &Document) -> Result<u64, String> {
         .ok_or_else(|| "its started_at is not a time".to_owned())
 }
 
-/// One YAML document that is a mapping, within bounds that no record comes near.
+/// One YAML document that is a mapping.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 10_000,
-            max_nodes: 5_000,
-            max_depth: 32,
-            max_aliases: 100,
-            max_anchors: 100,
-            max_recorded_anchor_events: 10_000,
-            max_merge_keys: 10,
-            max_documents: 1,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 1_000,
-            max_replay_stack_depth: 8,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("it is not YAML of this format: {}", document::short(&error)))
-}
-
-/// The text as a double-quoted scalar that every reader of YAML 1.1 and 1.2 takes for the same
-/// string. JSON's own escapes are not enough: YAML 1.1 folds U+0085, U+2028 and U+2029 like line
-/// breaks and refuses other characters that JSON leaves bare.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
-                escape(&mut quoted, c);
-            }
-            c if c.is_control() => escape(&mut quoted, c),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-/// Four digits are enough: all that is escaped stands in the first plane.
-fn escape(text: &mut String, c: char) {
-    // Writing to a `String` cannot fail.
-    let _ = write!(text, "\\u{:04X}", u32::from(c));
+    yaml::read(text).map_err(|why| format!("it is not YAML of this format: {why}"))
 }
 
 #[cfg(test)]

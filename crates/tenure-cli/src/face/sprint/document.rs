@@ -4,7 +4,7 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::{clean, turns_text};
+use crate::render::clean;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -12,6 +12,7 @@ use tenure::core::{
     Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp, Standing, judge,
 };
 use tenure::store::{Content, Reading};
+use tenure::yaml::quoted;
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,31 +172,6 @@ fn word(mode: &str) -> String {
         "acquire" | "release" | "check" => mode.to_owned(),
         other => quoted(other),
     }
-}
-
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            // What the product replaces where it writes for people: controls, and marks that
-            // turn or break a line. Besides, what YAML does not take bare.
-            c if c.is_control()
-                || turns_text(c)
-                || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}') =>
-            {
-                // All of them stand in the first plane. Writing to a `String` cannot fail.
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// The lock file as it was seen.

@@ -9,9 +9,9 @@ use crate::request;
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
-use serde_saphyr::options::DuplicateKeyPolicy;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
+use tenure::yaml;
 
 /// The largest document that is read.
 const BYTES_MAX: u64 = 1 << 20;
@@ -80,28 +80,7 @@ fn parse(bytes: &[u8]) -> Result<Fields, String> {
     if let Ok(fields) = serde_json::from_str(text) {
         return Ok(fields);
     }
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 1_000,
-            max_nodes: 500,
-            max_depth: 16,
-            max_aliases: 20,
-            max_anchors: 20,
-            max_recorded_anchor_events: 1_000,
-            max_merge_keys: 10,
-            max_documents: 1,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 100,
-            max_replay_stack_depth: 4,
-        },
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let short: String = error.to_string().chars().take(200).collect();
-        format!("the document cannot be read: {}", clean(&short))
-    })
+    yaml::read(text).map_err(|why| format!("the document cannot be read: {}", clean(&why)))
 }
 
 /// Settles what is asked of the three modes: the verb says it, and a document may not differ.
