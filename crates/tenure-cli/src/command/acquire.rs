@@ -28,8 +28,11 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ttl_ms = session.ttl(claiming, &defaults)?;
         let owner = match owner(&args.owner) {
-            // A profile that never asks for the process needs none that lasts.
-            Err(_) if args.owner == "auto" && policy.unknown_life == UnknownLife::NotAsked => None,
+            // A profile that never asks for the process needs none that lasts: whoever called is
+            // named, for people.
+            Err(_) if args.owner == "auto" && policy.unknown_life == UnknownLife::NotAsked => {
+                choose_owner(tenure::process::parent()).ok()
+            }
             other => other?,
         };
         session.refuse_nesting(&name)?;
