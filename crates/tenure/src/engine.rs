@@ -146,7 +146,13 @@ pub fn acquire<S: Store>(
         ..request.clone()
     };
     let outcome = run.drive(&request)?;
-    let waited = (wait != Wait::No).then(|| clock.instant().saturating_duration_since(began));
+    let elapsed = || clock.instant().saturating_duration_since(began);
+    let waited = match wait {
+        Wait::No => None,
+        // Whoever asked for so long is told so long.
+        Wait::For(asked) => Some(elapsed().min(asked)),
+        Wait::Forever => Some(elapsed()),
+    };
     run.answer(outcome, waited)
 }
 

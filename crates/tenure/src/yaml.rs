@@ -38,6 +38,10 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.to_string();
+        // The library's advice is for whoever calls it, and not for whoever wrote the text.
+        let message = message
+            .split_once(", set DuplicateKeyPolicy")
+            .map_or(message.as_str(), |(fault, _)| fault);
         let kept = message.chars().take(MESSAGE_CHARS_MAX);
         kept.map(|c| if c.is_control() { ' ' } else { c }).collect()
     })
