@@ -5,6 +5,9 @@
 //! is made of the same parts, and a test holds the two equal.
 //!
 //! What the words mean is `request`'s business.
+//!
+//! Here and elsewhere, what a plain run never does is marked cold: a start pays for each stretch of
+//! code that it touches, and is kept together by that.
 #![allow(
     clippy::doc_markdown,
     clippy::struct_excessive_bools,
@@ -470,6 +473,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
 
 /// Builds the parser of the verb alone. `None` if the words do not begin with flags that may
 /// stand there and a verb.
+#[cold]
+#[inline(never)]
 fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
     let index = verb_index(words)?;
     let verb = words.get(index)?.to_str()?;
@@ -591,6 +596,8 @@ pub(crate) fn is_verb(word: &str) -> bool {
 }
 
 /// Turns what the parser has to say into an answer of ours: help is no failure.
+#[cold]
+#[inline(never)]
 fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
     use clap::error::ErrorKind;
     let output = output_of(words);

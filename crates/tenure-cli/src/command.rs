@@ -352,6 +352,8 @@ impl Session {
     }
 
     /// Tells about what happened on the way to a grant.
+    #[cold]
+    #[inline(never)]
     fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
         let now = self.clock.now();
         for event in events {
@@ -398,6 +400,8 @@ impl Session {
     }
 
     /// What an attempt that did not succeed is to the caller.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn explain(&self, name: &LockName, error: AcquireError) -> Failure {
         match error {
             AcquireError::Refused {

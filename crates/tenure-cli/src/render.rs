@@ -178,6 +178,8 @@ impl Surface {
     }
 
     /// Prints a failure and answers with its exit code.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn fail(self, failure: &Failure) -> Exit {
         if failure.is_silent() {
             return failure.exit;
@@ -196,6 +198,8 @@ impl Surface {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn document(&self, ok: bool, data: Option<&Value>, error: Option<Value>) {
         let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
         // A call that shows no id gets one of its own, to be found again in somebody's log.

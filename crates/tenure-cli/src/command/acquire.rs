@@ -12,6 +12,8 @@ use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
 use tenure::store::Store;
 
+#[cold]
+#[inline(never)]
 pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
     let claiming = &args.claiming;
     let conflict = claiming.patience.conflict_exit_code;

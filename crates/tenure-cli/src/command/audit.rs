@@ -23,6 +23,8 @@ const CHUNK_BYTES: usize = 32 << 10;
 /// `PIPE_BUF`: what a pipe takes at once or not at all.
 const PIECE_BYTES: usize = 4 << 10;
 
+#[cold]
+#[inline(never)]
 pub(super) fn audit(args: &AuditArgs) -> Exit {
     let surface = request::surface(&args.common, "audit", None);
     finish(surface, |surface| {

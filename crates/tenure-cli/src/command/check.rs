@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use tenure::core::Reason;
 use tenure::store::Store;
 
+#[cold]
+#[inline(never)]
 pub(crate) fn check(args: &CheckArgs) -> Exit {
     let surface = request::surface(&args.common, "check", None);
     finish(surface, |surface| {
@@ -61,6 +63,8 @@ fn refusal(view: LockView) -> Failure {
     view.into_failure(reason, None, retry_after_ms)
 }
 
+#[cold]
+#[inline(never)]
 pub(crate) fn list(args: &ListArgs) -> Exit {
     let surface = request::surface(&args.common, "list", None);
     finish(surface, |surface| {

@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use tenure::clock::Clock;
 use tenure::store::Store;
 
+#[cold]
+#[inline(never)]
 pub(super) fn clean(args: &CleanArgs) -> Exit {
     let surface = request::surface(&args.common, "clean", None);
     finish(surface, |surface| {

@@ -13,6 +13,8 @@ use tenure::clock::Clock;
 use tenure::core::{Entry, Force, Forced, Reason, Standing};
 use tenure::store::Store;
 
+#[cold]
+#[inline(never)]
 pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
     let surface = request::surface(&args.common, "force-release", None);
     finish(surface, |surface| {

@@ -13,6 +13,8 @@ use tenure::core::{LockName, Ownership, StaleReason, Standing, judge};
 use tenure::profile::known_as;
 use tenure::store::{Content, RenewedOwned, Store};
 
+#[cold]
+#[inline(never)]
 pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
     let surface = request::surface(&args.common, "heartbeat", None);
     finish(surface, |surface| {

@@ -8,6 +8,8 @@ use crate::request;
 use serde_json::{Value, json};
 use tenure::profile::{self, RowConfig};
 
+#[cold]
+#[inline(never)]
 pub(super) fn profiles(args: &ProfilesArgs) -> Exit {
     let surface = request::surface(&args.common, "profiles", None);
     finish(surface, |_| {

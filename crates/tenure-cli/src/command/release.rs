@@ -17,6 +17,8 @@ use tenure::core::{
 use tenure::profile::known_as;
 use tenure::store::{Content, Store};
 
+#[cold]
+#[inline(never)]
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     let surface = request::surface(&args.common, "release", None);
     finish(surface, |surface| {

@@ -123,6 +123,8 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
 
 /// Runs the command of an intent that holds no lock: supervised like any other, and nothing is
 /// asked of the store.
+#[cold]
+#[inline(never)]
 pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
     let mut surface = request::surface(&args.common, "run", conflict);

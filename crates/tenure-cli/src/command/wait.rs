@@ -16,6 +16,8 @@ use tenure::store::{Content, Store, Wake};
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);
 
+#[cold]
+#[inline(never)]
 pub(super) fn wait(args: &WaitArgs) -> Exit {
     let surface = request::surface(&args.common, "wait", args.patience.conflict_exit_code);
     finish(surface, |surface| {
