@@ -23,8 +23,8 @@ use tenure::core::{
     AgeLimit, Claim, Holder, Kind, Left, LockName, Patience, Policy, Request, RequestId,
 };
 use tenure::profile::known_as;
-use tenure::store::Store;
 use tenure::store::file::Seat;
+use tenure::store::{Store, StoreError};
 
 pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
@@ -146,7 +146,7 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
         let verdict = supervise(args, program, &driver, &told, Heartbeats::none(), surface);
         match verdict {
             Ok(verdict) => ended(&verdict),
-            Err(SpawnError(error)) => Err(not_runnable(&args.command, &error)),
+            Err(error) => Err(not_started(&args.command, error)),
         }
     };
     match run(&mut surface) {
@@ -233,7 +233,9 @@ fn supervise(
         Ok(Verdict::Lost | Verdict::Superseded { .. }) => {
             surface.warn("the rollback was ended, because the lock was lost");
         }
-        Err(SpawnError(error)) => surface.warn(format!("the rollback could not be run: {error}")),
+        Err(SpawnError::Command(error) | SpawnError::Beacon(error)) => {
+            surface.warn(format!("the rollback could not be run: {error}"));
+        }
     }
     Ok(match (verdict, rolled_back) {
         // What happened to us, and not to the rollback, is told; the first of it.
@@ -325,7 +327,7 @@ fn answer(
             "LOCK_LOST",
             format!("{name} was lost while the command ran; the command was ended"),
         )),
-        Err(SpawnError(error)) => Err(not_runnable(&args.command, &error)),
+        Err(error) => Err(not_started(&args.command, error)),
     }
 }
 
@@ -337,6 +339,18 @@ fn ended(verdict: &Verdict) -> Result<Exit, Failure> {
         Verdict::Signalled(number) => Err(cancelled_by(*number, "run")),
         // What holds nothing loses nothing.
         Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
+    }
+}
+
+fn not_started(command: &[OsString], error: SpawnError) -> Failure {
+    match error {
+        SpawnError::Command(error) => not_runnable(command, &error),
+        SpawnError::Beacon(source) => StoreError::Io {
+            place: "the beacon of the lock".to_owned(),
+            doing: "handing it to the command",
+            source,
+        }
+        .into(),
     }
 }
 

@@ -83,7 +83,12 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> Duration {
 
 /// Why a command did not start.
 #[derive(Debug)]
-pub(crate) struct SpawnError(pub(crate) std::io::Error);
+pub(crate) enum SpawnError {
+    /// The system does not start it.
+    Command(std::io::Error),
+    /// What keeps the lock held for as long as it lives could not be handed to it.
+    Beacon(std::io::Error),
+}
 
 struct Running<'a> {
     driver: &'a Driver<'a>,
@@ -118,11 +123,11 @@ impl Driver<'_> {
         let child = command.spawn();
         // Should this fail, a later child of ours would inherit the beacon; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
-        let child = child.map_err(SpawnError)?;
+        let child = child.map_err(SpawnError::Command)?;
         let began = instant();
         let number = child.id();
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
-            return Err(SpawnError(std::io::ErrorKind::InvalidData.into()));
+            return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
         };
         placement.give(pid);
         // After the spawn, for each handler costs the child two system calls on its way. A child
@@ -177,7 +182,7 @@ impl Driver<'_> {
     fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {
         match &self.held {
             Some(held) => retry_on_intr(|| fcntl_setfd(held.seat.beacon(), flags))
-                .map_err(|errno| SpawnError(errno.into())),
+                .map_err(|errno| SpawnError::Beacon(errno.into())),
             None => Ok(()),
         }
     }
