@@ -329,10 +329,10 @@ impl Session {
         let holds = cleaned.swept.iter().filter(|claim| claim.token.is_some());
         for claim in holds {
             self.trail
-                .cleaned(surface, occasion, Some(claim), &cleaned.record);
+                .removed(surface, occasion, Some(claim), &cleaned.record);
         }
         if cleaned.swept.is_empty() && !cleaned.record.is_empty() {
-            self.trail.cleaned(surface, occasion, None, &cleaned.record);
+            self.trail.removed(surface, occasion, None, &cleaned.record);
         }
         Ok(())
     }
@@ -347,7 +347,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let (acting, now) = (trail::acting(shown)?, self.clock.now());
         self.trail
-            .removed_unreadable(surface, occasion(name, &acting, &now), record);
+            .removed(surface, occasion(name, &acting, &now), None, record);
         Ok(())
     }
 

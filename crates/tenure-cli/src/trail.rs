@@ -117,8 +117,8 @@ impl Trail {
         }
     }
 
-    /// A hold that a cleaning found left behind, or a record that it could not read.
-    pub(crate) fn cleaned(
+    /// A hold that was found left behind and removed, or a record that could not be read.
+    pub(crate) fn removed(
         &self,
         surface: &mut Surface,
         occasion: Occasion<'_>,
@@ -133,51 +133,15 @@ impl Trail {
         self.write(surface, &record);
     }
 
-    /// What stood there unreadable and was removed by a release.
-    pub(crate) fn removed_unreadable(
-        &self,
-        surface: &mut Surface,
-        occasion: Occasion<'_>,
-        bytes: &[u8],
-    ) {
-        let record = Record::lock_stolen(occasion, None, bytes, StealReason::CorruptLock);
-        self.write(surface, &record);
-    }
-
     fn write(&self, surface: &mut Surface, record: &Record) {
         if let Err(error) = self.log.append(record) {
             surface.warn(unwritten(&error));
             return;
         }
-        if self.ignored {
-            self.keep_out_of_git(surface);
-        }
-    }
-
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "what is removed is a file that this very call has made"
-    )]
-    fn keep_out_of_git(&self, surface: &mut Surface) {
-        use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
-        let file = self.log.dir().join(".gitignore");
-        let made = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&file);
-        let written = made.and_then(|mut made| {
-            made.write_all(b"*\n").inspect_err(|_| {
-                // An empty one would tell git nothing, and nobody would look again.
-                let _ = std::fs::remove_file(&file);
-            })
-        });
-        match written {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                surface.warn(format!("{}: {error}", file.display()));
-            }
-            _ => {}
+        if self.ignored
+            && let Err(error) = self.log.keep_out_of_git()
+        {
+            surface.warn(error.to_string());
         }
     }
 }

@@ -166,6 +166,17 @@ impl AuditLog {
         self
     }
 
+    /// Tells git to leave the folder alone, unless it was told something already.
+    ///
+    /// # Errors
+    /// - [`AuditError`] if the folder cannot be opened or written.
+    pub fn keep_out_of_git(&self) -> Result<(), AuditError> {
+        match folder::Folder::open(&self.dir, false)? {
+            Some(folder) => folder.ignore_all(),
+            None => Ok(()),
+        }
+    }
+
     /// The folder.
     pub fn dir(&self) -> &Path {
         &self.dir

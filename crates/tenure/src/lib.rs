@@ -26,6 +26,7 @@ pub mod config;
 pub mod duration;
 pub mod engine;
 pub mod intent;
+mod private;
 pub mod process;
 pub mod profile;
 pub mod resume;

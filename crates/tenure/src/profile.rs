@@ -8,7 +8,7 @@
 //!
 //! A user's own profile ([`row`]) is another row in front of one of the five formats.
 
-mod document;
+pub(crate) mod document;
 #[cfg(test)]
 mod fixture;
 mod fleet;

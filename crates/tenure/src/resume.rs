@@ -96,6 +96,7 @@ mod report;
 pub use data::ResumeLockData;
 pub use error::{ResumeLockError, override_command};
 pub use lock::ResumeLock;
+pub use report::takeover_text;
 
 use crate::clock::SystemClock;
 use crate::engine::{self, AcquireError, Silent, Wait};

@@ -1,15 +1,13 @@
 //! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
 //! text of ours is written into YAML.
 
+use crate::profile::document::short;
 use serde::de::DeserializeOwned;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::fmt::Write as _;
 
 /// The largest text that should be handed over, in bytes. Whoever reads it looks before.
 pub const BYTES_MAX: usize = 1 << 20;
-
-/// How much of a library's message is kept, in characters.
-const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Reads one document. Keys that stand twice, and aliases that multiply, are errors.
 ///
@@ -42,8 +40,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         let message = message
             .split_once(", set DuplicateKeyPolicy")
             .map_or(message.as_str(), |(fault, _)| fault);
-        let kept = message.chars().take(MESSAGE_CHARS_MAX);
-        kept.map(|c| if c.is_control() { ' ' } else { c }).collect()
+        short(&message)
     })
 }
 
@@ -116,7 +113,7 @@ mod tests {
         }
         for text in [&bomb, "a: 1\na: 2\n", "a: 1\n---\na: 2\n", "a: [", "\u{1}"] {
             let error = read::<Value>(text).expect_err(text);
-            assert!(error.chars().count() <= MESSAGE_CHARS_MAX, "{error}");
+            assert!(error.chars().count() <= 200, "{error}");
             assert!(!error.contains(char::is_control), "{error}");
         }
     }

@@ -48,9 +48,10 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 }
                 let acting = session.face.request_id(None)?;
                 if claim.is_none() {
-                    session.trail.removed_unreadable(
+                    session.trail.removed(
                         surface,
                         occasion(&name, &acting, &now),
+                        None,
                         &forced.record,
                     );
                 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::render::lock::{HolderView, LockView, utc};
 use crate::render::{Surface, clean};
 use std::path::Path;
-use tenure::core::{Claim, LockName, Reason, Takeover};
+use tenure::core::{Claim, LockName, Reason};
 
 pub(super) struct Resume;
 
@@ -20,19 +20,8 @@ impl Face for Resume {
     }
 
     fn took_over(&self, taken: &TakenOver<'_>) -> String {
-        let name = taken.name;
-        let pid = taken.previous.and_then(|claim| claim.holder.process);
-        let pid = pid.map_or_else(|| "unknown".to_owned(), |process| process.pid.to_string());
-        match taken.why {
-            Takeover::Stale(_) => {
-                format!("Removing stale lock for {name} (PID {pid} no longer running)")
-            }
-            Takeover::Corrupt => format!("Replacing an unreadable lock for {name}"),
-            Takeover::Active => format!(
-                "Overriding the lock for {name} held by PID {pid}; two processes may be at work \
-                 until it notices"
-            ),
-        }
+        let from = taken.previous.and_then(|claim| claim.holder.process);
+        tenure::resume::takeover_text(taken.name, taken.why, from)
     }
 
     fn refused(&self, mut failure: Failure, view: &LockView, reason: Reason) -> Failure {

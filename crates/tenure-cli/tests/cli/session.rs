@@ -531,9 +531,10 @@ fn folders_are_0700_and_files_0600_under_any_umask() {
     for umask in ["000", "777"] {
         let state = State::new();
         let line = format!(
-            "umask {umask}; {} --profile session --dir {}/deep/state acquire 1 --owner none",
-            env!("CARGO_BIN_EXE_tenure"),
-            state.scene.root().display()
+            "umask {umask}; {t} --profile session --dir {d}/state acquire 1 --owner none && \
+             {t} --profile session --dir {d}/state --audit-dir {d}/far/away acquire 2 --owner none",
+            t = env!("CARGO_BIN_EXE_tenure"),
+            d = state.scene.root().join("deep").display()
         );
         let _ = state.scene.shell(&line).expect(0, umask);
         let top = state.scene.root().join("deep");
@@ -546,6 +547,10 @@ fn folders_are_0700_and_files_0600_under_any_umask() {
             ("state/locks/.tenure/.gitignore", 0o600),
             ("state/locks/1.lock", 0o600),
             ("state/audit", 0o700),
+            ("state/audit/.gitignore", 0o600),
+            ("far", 0o700),
+            ("far/away", 0o700),
+            ("far/away/audit.jsonl", 0o600),
         ] {
             let found = fs::metadata(top.join(path))
                 .expect(path)

@@ -6,9 +6,9 @@
 //! nothing.
 
 use super::AuditError;
+use crate::private::{IGNORE_FILE, ignore_all, inode, make_folder};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, chmod, chmodat, fchmod, fstat, mkdirat, openat,
-    statat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mkdirat, openat, statat,
 };
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,7 +42,8 @@ impl Folder {
         let open = || rustix::fs::open(path, flags, Mode::empty());
         let opened = match open() {
             Err(Errno::NOENT) if create => {
-                make(path)?;
+                make_folder(path)
+                    .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
                 open()
             }
             other => other,
@@ -100,6 +101,14 @@ impl Folder {
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// Tells git to leave everything in it alone.
+    pub(super) fn ignore_all(&self) -> Result<(), AuditError> {
+        ignore_all(self.fd()).map_err(|errno| {
+            let path = self.path_of(IGNORE_FILE);
+            fault(&path, "keeping the audit out of git", errno)
+        })
     }
 
     pub(super) fn path_of(&self, file: &str) -> PathBuf {
@@ -197,15 +206,6 @@ fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-#[allow(
-    clippy::useless_conversion,
-    clippy::unnecessary_cast,
-    reason = "the fields' widths differ between platforms"
-)]
-fn inode(stat: &Stat) -> Inode {
-    (stat.st_dev as u64, stat.st_ino as u64)
-}
-
 fn owned(fd: &OwnedFd, path: &Path) -> Result<(), AuditError> {
     let stat = fstat(fd).map_err(|errno| fault(path, "looking at the audit", errno))?;
     if stat.st_uid == rustix::process::geteuid().as_raw() {
@@ -215,28 +215,6 @@ fn owned(fd: &OwnedFd, path: &Path) -> Result<(), AuditError> {
         path,
         "it belongs to another user, in a folder where everybody may create files",
     ))
-}
-
-/// Makes the folder and its parents, 0700 each.
-fn make(path: &Path) -> Result<(), AuditError> {
-    use std::os::unix::fs::DirBuilderExt;
-    if path.parent().is_some_and(Path::is_dir) {
-        return match mkdirat(rustix::fs::CWD, path, Mode::RWXU) {
-            Ok(()) => chmod(path, Mode::RWXU),
-            Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno),
-        }
-        .map_err(|errno| fault(path, "making the audit folder", errno));
-    }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| AuditError::Io {
-            place: path.display().to_string(),
-            doing: "making the audit folder",
-            source,
-        })
 }
 
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditError {

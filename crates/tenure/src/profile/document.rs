@@ -128,7 +128,7 @@ pub(super) fn some(text: &str) -> Option<String> {
 }
 
 /// A parser's message as the end of a sentence: one line, and not longer than a line.
-pub(super) fn short(message: &impl Display) -> String {
+pub(crate) fn short(message: &impl Display) -> String {
     message
         .to_string()
         .chars()

@@ -4,7 +4,7 @@ use super::{Override, Place};
 use crate::audit::{AuditLog, Occasion, Record};
 use crate::engine::Acquired;
 use crate::profile::{Profile, Resume};
-use tenure_core::{Event, LockName, Takeover};
+use tenure_core::{Event, LockName, Process, Takeover};
 
 /// Tells of a lock that was acquired. Takeovers go to the audit too, where the old holder's people
 /// can find them; the log may belong to somebody else.
@@ -23,19 +23,7 @@ pub(super) fn acquired<Seat>(
                 record,
             } => {
                 let pid = previous.as_ref().and_then(|claim| claim.holder.process);
-                let pid = pid.map_or_else(|| "unknown".to_owned(), |known| known.pid.to_string());
-                match why {
-                    Takeover::Stale(_) => tracing::warn!(
-                        "Removing stale lock for {name} (PID {pid} no longer running)"
-                    ),
-                    Takeover::Corrupt => {
-                        tracing::warn!("Replacing an unreadable lock for {name}");
-                    }
-                    Takeover::Active => tracing::warn!(
-                        "Overriding the lock for {name} held by PID {pid}; two processes may be \
-                         at work until it notices"
-                    ),
-                }
+                tracing::warn!("{}", takeover_text(name, *why, pid));
                 let holder = &acquired.claim.holder;
                 let since = acquired.claim.since.unwrap_or(acquired.claim.entered);
                 let occasion = Occasion {
@@ -53,5 +41,20 @@ pub(super) fn acquired<Seat>(
             }
             Event::CancelRequested { .. } | Event::Released { .. } => {}
         }
+    }
+}
+
+/// The sentence about a lock that was taken over from a process.
+pub fn takeover_text(name: &LockName, why: Takeover, from: Option<Process>) -> String {
+    let pid = from.map_or_else(|| "unknown".to_owned(), |known| known.pid.to_string());
+    match why {
+        Takeover::Stale(_) => {
+            format!("Removing stale lock for {name} (PID {pid} no longer running)")
+        }
+        Takeover::Corrupt => format!("Replacing an unreadable lock for {name}"),
+        Takeover::Active => format!(
+            "Overriding the lock for {name} held by PID {pid}; two processes may be at work until \
+             it notices"
+        ),
     }
 }

@@ -414,16 +414,8 @@ impl FileStore {
         let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
             return Ok(());
         };
-        let snapshot = record::read(fd(&opened)).map_err(|error| {
-            let path = folder.path_of(&names.list);
-            match error {
-                ReadError::Io(errno) => fault(&path, "reading", errno),
-                ReadError::Torn(why) => StoreError::Unreadable {
-                    place: path.display().to_string(),
-                    why,
-                },
-            }
-        })?;
+        let snapshot = record::read(fd(&opened))
+            .map_err(|error| error.into_store(&folder.path_of(&names.list)))?;
         let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
             place: folder.path_of(&names.list).display().to_string(),
             why,
@@ -465,29 +457,24 @@ impl FileStore {
         let mut overtaken = 0;
         while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
-                return Ok(Changed::Done(absent, Vec::new()));
+                return Ok(Changed::Done(absent, None));
             };
             // Every early way out closes the file, which lets go of the guard.
-            let loaded = match self.load_settled(&guarded, opened, now, began)? {
+            let (mut loaded, opened) = match self.load_settled(&guarded, opened, now, began)? {
                 Settled::Loaded(loaded, opened) => (loaded, opened),
                 Settled::Again => continue,
                 Settled::Unreadable(error, opened) => {
                     return Ok(Changed::Unreadable(Box::new(Unreadable { error, opened })));
                 }
             };
-            let (loaded, opened) = loaded;
-            let mut entry = loaded.entry.clone();
+            let mut entry = self.to_be_changed(&mut loaded);
             let (answer, changed) = step(&mut entry, &guarded, &opened);
-            let record = loaded
-                .published
-                .as_ref()
-                .map(|published| published.bytes.clone());
             if changed && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
                 overtaken += 1;
                 continue;
             }
             release(&opened);
-            return Ok(Changed::Done(answer, record.unwrap_or_default()));
+            return Ok(Changed::Done(answer, loaded.published));
         }
         Err(self.contended(&names))
     }
@@ -550,11 +537,7 @@ impl FileStore {
                     }
                 }
             };
-            let mut entry = if self.profile.record().is_some() {
-                loaded.entry.clone()
-            } else {
-                std::mem::take(&mut loaded.entry)
-            };
+            let mut entry = self.to_be_changed(&mut loaded);
             let (answer, changed) = step(&mut entry, &guarded);
             if changed && guarded.commit(&seat.opened, &loaded, &entry)? == Change::Overtaken {
                 release(&seat.opened);
@@ -565,6 +548,16 @@ impl FileStore {
             return Ok((answer, entry, loaded.published));
         }
         Err(self.contended(&seat.names))
+    }
+
+    /// The list for a change. What it was before is needed again only where a record has to be
+    /// written with it.
+    fn to_be_changed(&self, loaded: &mut Loaded) -> Entry {
+        if self.profile.record().is_some() {
+            loaded.entry.clone()
+        } else {
+            std::mem::take(&mut loaded.entry)
+        }
     }
 
     /// Reads a lock without its guard: the record, the list and the record again, until nothing
@@ -670,8 +663,8 @@ enum Settled {
 
 /// What became of a change by name.
 enum Changed<T> {
-    /// It was made, or nothing had to be. With the bytes of the record that stood there.
-    Done(T, Vec<u8>),
+    /// It was made, or nothing had to be. With the record that stood there.
+    Done(T, Option<Published>),
     /// There is something that cannot be understood.
     Unreadable(Box<Unreadable>),
 }
@@ -872,11 +865,7 @@ impl Store for FileStore {
             let kind = request.kind;
             let force = request.force;
             let mut loaded = *loaded;
-            let mut entry = if self.profile.record().is_some() {
-                loaded.entry.clone()
-            } else {
-                std::mem::take(&mut loaded.entry)
-            };
+            let mut entry = self.to_be_changed(&mut loaded);
             let entering = entry.enter(
                 &self.policy,
                 request.clone(),
@@ -1083,7 +1072,10 @@ impl Store for FileStore {
             (forced, done)
         })?;
         match changed {
-            Changed::Done(released, record) => Ok(ForcedRelease { released, record }),
+            Changed::Done(released, published) => Ok(ForcedRelease {
+                released,
+                record: published.map_or_else(Vec::new, |published| published.bytes),
+            }),
             Changed::Unreadable(found) => {
                 let (silent_ms, record) = match &found.error {
                     LoadError::Record(found) => (

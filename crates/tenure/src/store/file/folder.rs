@@ -6,10 +6,10 @@
 //! are not ours, links and special files in place of lock files, files with a second name, and
 //! file systems that do not promise locks which hold between all who see them.
 
+use crate::private::{IGNORE_FILE, ignore_all, inode, make_folder};
 use crate::store::StoreError;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, chmod, chmodat, fchmod, fstat, fstatfs, mkdirat, openat,
-    statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, chmodat, fchmod, fstat, fstatfs, mkdirat, openat, statat,
 };
 use rustix::io::Errno;
 use std::cell::OnceCell;
@@ -108,7 +108,8 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) if create => {
-                make(path)?;
+                make_folder(path)
+                    .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
                 rustix::fs::open(path, flags, Mode::empty())
             }
             Err(Errno::NOENT) => return Ok(None),
@@ -204,21 +205,10 @@ impl Folder {
 
     /// Tells git to leave everything in this folder alone, unless it was told something already.
     pub(super) fn ignore_all(&self) -> Result<(), StoreError> {
-        const FILE: &str = ".gitignore";
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let failed = |errno| fault(&self.path_of(FILE), "keeping the locks out of git", errno);
-        match openat(&self.fd, FILE, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => fchmod(&fd, Mode::RUSR | Mode::WUSR)
-                .and_then(|()| rustix::io::write(&fd, b"*\n"))
-                .map(|_| ())
-                .map_err(|errno| {
-                    // An empty one would tell git nothing, and nobody would look again.
-                    let _ = unlinkat(&self.fd, FILE, AtFlags::empty());
-                    failed(errno)
-                }),
-            Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(failed(errno)),
-        }
+        ignore_all(self.fd()).map_err(|errno| {
+            let path = self.path_of(IGNORE_FILE);
+            fault(&path, "keeping the locks out of git", errno)
+        })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -306,15 +296,6 @@ impl Folder {
     }
 }
 
-#[allow(
-    clippy::useless_conversion,
-    clippy::unnecessary_cast,
-    reason = "the fields' widths differ between platforms"
-)]
-pub(super) fn inode(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev as u64, stat.st_ino as u64)
-}
-
 /// Maps a system error to the store's own, with the two kinds that have a meaning of their own.
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreError {
     let place = path.display().to_string();
@@ -343,23 +324,6 @@ pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) 
             source: error,
         },
     }
-}
-
-/// Makes the folder and its parents, 0700 each, whatever the umask would allow or take away.
-fn make(path: &Path) -> Result<(), StoreError> {
-    let missing: Vec<&Path> = path
-        .ancestors()
-        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-        .collect();
-    for folder in missing.into_iter().rev() {
-        match mkdirat(rustix::fs::CWD, folder, Mode::RWXU) {
-            Ok(()) => chmod(folder, Mode::RWXU),
-            Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno),
-        }
-        .map_err(|errno| fault(folder, "making the lock folder", errno))?;
-    }
-    Ok(())
 }
 
 /// The name of the file system if other machines, or another program, stand behind it.

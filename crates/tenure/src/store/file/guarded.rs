@@ -308,14 +308,8 @@ impl<'a> Guarded<'a> {
 
     /// Undoes the writing of a list. The counter stays where it was raised to.
     fn write_list_back(&self, opened: &Opened, before: &Loaded) -> Result<(), StoreError> {
-        let path = || self.folder.path_of(&self.names.list);
-        let current = record::read(super::fd(opened)).map_err(|error| match error {
-            ReadError::Io(errno) => fault(&path(), "reading the lock", errno),
-            ReadError::Torn(why) => StoreError::Unreadable {
-                place: path().display().to_string(),
-                why,
-            },
-        })?;
+        let current = record::read(super::fd(opened))
+            .map_err(|error| error.into_store(&self.folder.path_of(&self.names.list)))?;
         let mut entry = before.entry.clone();
         if let Ok(written) = list::decode(&current.body) {
             entry.raise(written.last);

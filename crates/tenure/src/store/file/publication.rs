@@ -320,7 +320,7 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
     Ok(Some(Published {
         is_too_long: filled > RECORD_BYTES_MAX,
         bytes,
-        inode: super::folder::inode(&stat),
+        inode: crate::private::inode(&stat),
         modified_ms: seconds.saturating_mul(1_000) + nanos / 1_000_000,
     }))
 }

@@ -16,9 +16,12 @@
 //!
 //! The format of the body is the profile's affair.
 
+use super::folder::fault;
+use crate::store::StoreError;
 use rustix::io::Errno;
 use std::hash::Hasher;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use twox_hash::XxHash64;
 
 /// The size of a slot in the first pair. Two of them are one page.
@@ -71,6 +74,19 @@ pub(crate) enum ReadError {
     Io(Errno),
     /// There is something, and no slot of it is whole.
     Torn(String),
+}
+
+impl ReadError {
+    /// The error for a caller who cannot do anything about it.
+    pub(crate) fn into_store(self, path: &Path) -> StoreError {
+        match self {
+            Self::Io(errno) => fault(path, "reading the lock", errno),
+            Self::Torn(why) => StoreError::Unreadable {
+                place: path.display().to_string(),
+                why,
+            },
+        }
+    }
 }
 
 /// Reads the state under the guard, where nothing changes meanwhile.

@@ -176,7 +176,7 @@ struct Sought {
 
 impl Sought {
     fn of(file: BorrowedFd<'_>, lock: ByteLock) -> io::Result<Self> {
-        let inode = super::folder::inode(&rustix::fs::fstat(file)?);
+        let inode = crate::private::inode(&rustix::fs::fstat(file)?);
         Ok(Self { inode, lock })
     }
 }
