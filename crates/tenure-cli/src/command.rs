@@ -409,13 +409,31 @@ impl Session {
                 entry,
                 waited,
                 retry_after_ms,
+                kept,
             } => {
                 let view = self.refused(name, &refusal, &entry);
                 let failure = view
                     .clone()
                     .into_failure(refusal.reason, waited, retry_after_ms);
-                self.face.refused(failure, &view, refusal.reason)
+                let mut failure = self.face.refused(failure, &view, refusal.reason);
+                if let Some(ticket) = kept {
+                    failure.context.insert("ticket".into(), ticket.into());
+                }
+                failure
             }
+            AcquireError::NotKept => Failure::new(
+                Exit::NotFound,
+                "TICKET_NOT_FOUND",
+                format!(
+                    "no place is kept in the queue of {name} under that ticket; it lapsed, or \
+                     somebody uses it"
+                ),
+            ),
+            AcquireError::Deadlock => Failure::new(
+                Exit::Deadlock,
+                "DEADLOCK",
+                format!("whoever holds {name} waits for this run itself, so this run gives way"),
+            ),
             AcquireError::Interrupted => cancelled("acquire"),
             AcquireError::Superseded { by } => superseded(name, &by),
             AcquireError::Store(error) => self.store_failed(name, error),

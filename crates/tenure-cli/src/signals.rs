@@ -19,7 +19,7 @@
 use libc::{c_int, siginfo_t};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 static PAUSE: AtomicBool = AtomicBool::new(false);
 /// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt.
 static SLEEPING: AtomicBool = AtomicBool::new(false);
+/// Whether a waiter was called, because somebody asked it to stop.
+static SUMMONED: AtomicBool = AtomicBool::new(false);
 /// The timer that interrupts it; null until the first contended wait.
 static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 
@@ -71,6 +73,11 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     let saved = unsafe { *errno };
     if number == libc::SIGTSTP && !RUNNING.load(Ordering::SeqCst) {
         PAUSE.store(true, Ordering::SeqCst);
+        if SLEEPING.load(Ordering::SeqCst) {
+            set_timer(BEAT_FIRST);
+        }
+    } else if number == libc::SIGIO {
+        SUMMONED.store(true, Ordering::SeqCst);
         if SLEEPING.load(Ordering::SeqCst) {
             set_timer(BEAT_FIRST);
         }
@@ -363,6 +370,9 @@ fn sleep(
         if interruptible && stop_asked().is_some() {
             break Ok(Wake::Interrupted);
         }
+        if interruptible && SUMMONED.swap(false, Ordering::SeqCst) {
+            break Ok(Wake::Ready);
+        }
         if until.is_some_and(|until| instant() >= until) {
             break Ok(Wake::Expired);
         }
@@ -377,6 +387,23 @@ fn sleep(
     wake
 }
 
+/// Has a signal sent once a summons can be read. True if it can be already.
+fn listen(summons: BorrowedFd<'_>) -> io::Result<bool> {
+    install(libc::SIGIO, 0);
+    let fd = summons.as_raw_fd();
+    // SAFETY: plain calls on a descriptor that is open for as long as it is borrowed.
+    let asked = unsafe {
+        libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) == 0
+            && libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) == 0
+    };
+    if !asked {
+        return Err(io::Error::last_os_error());
+    }
+    // What came before the signal was asked for is not signalled.
+    let now = Some(instant());
+    Ok(poll_readable(&[summons], Duration::ZERO, now)? == Wake::Ready)
+}
+
 impl Sleeper for SignalSleeper {
     fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake> {
         sleep(file, lock, instant().checked_add(patience), false)
@@ -387,9 +414,16 @@ impl Sleeper for SignalSleeper {
         file: BorrowedFd<'_>,
         lock: ByteLock,
         until: Option<Instant>,
+        summons: Option<BorrowedFd<'_>>,
     ) -> io::Result<Wake> {
+        if let Some(summons) = summons
+            && listen(summons)?
+        {
+            return Ok(Wake::Ready);
+        }
         let wake = sleep(file, lock, until, true)?;
         if wake == Wake::Ready {
+            // After a summons there is nothing to give back, which is no error.
             lock.give_back(file)?;
         }
         Ok(wake)

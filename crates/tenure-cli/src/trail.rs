@@ -67,7 +67,10 @@ impl Trail {
                     Duration::from_millis(lease.ttl_ms),
                     *token,
                 ),
-                Event::Acquired { .. } | Event::CancelRequested { .. } | Event::Released { .. } => {
+                Event::Acquired { .. }
+                | Event::CancelRequested { .. }
+                | Event::Displaced { .. }
+                | Event::Released { .. } => {
                     continue;
                 }
             };

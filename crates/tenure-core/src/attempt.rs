@@ -25,6 +25,9 @@ pub enum Effect {
     Look,
     /// Take the claim out of the list; report [`Input::Left`].
     Leave,
+    /// Keep the claim's place while its caller is away; report [`Input::Left`], or
+    /// [`Input::Woken`] if there is nothing that could be kept.
+    Park,
     /// The attempt is over.
     Finish(Outcome),
 }
@@ -42,7 +45,7 @@ pub enum Input {
     Interrupted,
     /// The store answered to [`Effect::Look`].
     Advanced(Advance),
-    /// The claim has left the list.
+    /// The claim has left the list, or stands aside in it.
     Left,
 }
 
@@ -74,12 +77,15 @@ pub enum Outcome {
         /// By whom.
         by: String,
     },
+    /// The place that the caller wanted back is not kept (any more).
+    NotKept,
 }
 
 /// The machine. Start with [`Attempt::start`], feed [`Attempt::on`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempt {
     ticket: u64,
+    keeps_place: bool,
     giving_up: Option<Outcome>,
 }
 
@@ -87,6 +93,13 @@ impl Attempt {
     /// A fresh attempt and its first effect.
     pub fn start() -> (Self, Effect) {
         (Self::default(), Effect::Enter)
+    }
+
+    /// The same for a caller who may come back: its place is kept when the time is up.
+    #[must_use]
+    pub fn keeping_place(mut self) -> Self {
+        self.keeps_place = true;
+        self
     }
 
     /// What to do after `input`.
@@ -101,12 +114,17 @@ impl Attempt {
             Input::Entered(Entering::Yours { ticket, token }) => {
                 Effect::Finish(Outcome::Yours { ticket, token })
             }
+            Input::Entered(Entering::NotKept) => Effect::Finish(Outcome::NotKept),
             Input::Entered(Entering::Refused(refusal)) => Effect::Finish(Outcome::Refused(refusal)),
             Input::Entered(Entering::Queued { ticket, behind }) => {
                 self.ticket = ticket;
                 Effect::Sleep { behind }
             }
             Input::Woken => Effect::Look,
+            Input::Expired if self.keeps_place => {
+                self.giving_up = Some(Outcome::TimedOut);
+                Effect::Park
+            }
             Input::Expired => self.give_up(Outcome::TimedOut),
             Input::Interrupted => self.give_up(Outcome::Interrupted),
             Input::Advanced(Advance::Granted { token }) => Effect::Finish(Outcome::Granted {

@@ -14,10 +14,13 @@ use crate::decision::{Asker, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
 use crate::holder::Holder;
 use crate::lease::Lease;
+use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::{Policy, UnreadableRule};
-use crate::standing::{Beacon, Evidence, Standing, judge, unreadable};
+use crate::queue::{Away, Kept, Place, WaitingFor, Weight};
+use crate::standing::{Evidence, Standing, judge, unreadable};
 use crate::time::{Now, Stamp};
+use crate::turn::{Asking, Before, Live};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -71,13 +74,24 @@ pub struct Claim {
     /// How much its caller insists. It counts for as long as the claim waits: what stands in
     /// front may become stale meanwhile.
     pub force: Force,
+    /// How it holds.
+    pub mode: Mode,
+    /// How it waits.
+    pub queueing: Queueing,
+    /// How long its work takes at most to end once it was asked to, in milliseconds; 0 where
+    /// nobody said.
+    pub grace_ms: u64,
+    /// A pending request to stop.
+    pub cancel: Option<Cancel>,
+    /// Set while its caller is away and its place is kept.
+    pub away: Option<Away>,
+    /// What the work under this hold waits for, on some other lock.
+    pub waiting_for: Option<WaitingFor>,
 }
 
-/// A request to stop, aimed at one ticket and ignored for every other.
+/// A request to stop. It stands in the claim that it is aimed at, and goes with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancel {
-    /// Whom it is aimed at.
-    pub ticket: u64,
     /// Who asks, for the holder's message.
     pub by: String,
     /// When.
@@ -110,8 +124,6 @@ pub struct Entry {
     pub last: u64,
     /// Past holds.
     pub history: History,
-    /// A pending request to stop.
-    pub cancel: Option<Cancel>,
     /// The claims in order.
     pub claims: Vec<Claim>,
 }
@@ -151,6 +163,24 @@ pub struct Request {
     pub force: Force,
     /// Whether it waits.
     pub patience: Patience,
+    /// What it asks for beyond the plain exclusive lock.
+    pub terms: Terms,
+}
+
+/// What a request asks for beyond the plain exclusive lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// How it will hold.
+    pub mode: Mode,
+    /// How it waits.
+    pub queueing: Queueing,
+    /// Whether whoever holds is asked to stop.
+    pub cancel_in_progress: bool,
+    /// How long its own work takes at most to end once it was asked to, in milliseconds; 0 where
+    /// nobody says.
+    pub grace_ms: u64,
+    /// A place that was kept for it.
+    pub kept: Option<Kept>,
 }
 
 /// The claim that a waiter stands behind, and what to sleep on.
@@ -163,6 +193,13 @@ pub enum Predecessor {
     },
     /// Only its record speaks: sleep on its process, its ttl and a change of the record.
     Record(Box<Claim>),
+    /// It waits itself, and its grant is as good as its end: sleep until it waits no longer.
+    Turn {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// The end of any of these claims will do: sleep on their processes and a change of the list.
+    AnyOf(Vec<Claim>),
 }
 
 /// Why a request was refused.
@@ -202,6 +239,8 @@ pub enum Entering {
     },
     /// No claim was made.
     Refused(Refusal),
+    /// The place that the caller wanted back is not kept (any more), and no claim was made.
+    NotKept,
 }
 
 /// What a waiter found after waking up.
@@ -267,39 +306,48 @@ impl Entry {
 
     /// Whether a pending request to stop is aimed at this ticket.
     pub fn is_cancelled(&self, ticket: u64) -> bool {
-        self.cancel
-            .as_ref()
-            .is_some_and(|cancel| cancel.ticket == ticket)
+        self.claim(ticket)
+            .is_some_and(|claim| claim.cancel.is_some())
+    }
+
+    /// The granted claims, in the order of their tickets.
+    pub fn granted(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| claim.token.is_some())
+    }
+
+    /// The claim that others wait for: the first that holds, else the first in line.
+    pub fn front(&self) -> Option<&Claim> {
+        self.granted().next().or_else(|| {
+            let mut waiting = self.claims.iter();
+            waiting.find(|claim| claim.is_in_line())
+        })
     }
 
     /// Takes a claim out, together with a request to stop that was aimed at it.
     pub(crate) fn remove(&mut self, ticket: u64) -> Option<Claim> {
         let index = self.position(ticket)?;
-        if self.is_cancelled(ticket) {
-            self.cancel = None;
-        }
         Some(self.claims.remove(index))
     }
 
-    /// Asks the claim with this ticket to stop. False if there is none.
+    /// Asks the claim with this ticket to stop. False if there is none. Who was asked already
+    /// stays asked by whoever was first.
     pub fn ask_to_stop(&mut self, ticket: u64, by: String, now: &Now) -> bool {
-        if self.claim(ticket).is_none() {
+        let Some(claim) = self.claim_mut(ticket) else {
             return false;
-        }
-        self.cancel = Some(Cancel {
-            ticket,
-            by,
-            at: now.stamp(),
-        });
+        };
+        let boot = claim.holder.host.boot_id.as_deref();
+        let at = now.stamp_for(boot);
+        claim.cancel.get_or_insert(Cancel { by, at });
         true
     }
 
-    /// A new claim enters at the end of the list, or is refused and the list stays as it was
-    /// (apart from dead claims that were swept on the way, and from a request to stop).
+    /// A new claim enters at the end of the list, or comes back to the place that was kept for it,
+    /// or is refused and the list stays as it was (apart from dead claims that were swept on the
+    /// way, and from requests to stop).
     ///
-    /// `evidence` is asked about one claim after the other: from the end, up to the first live
-    /// one, and where one is there, from the front, up to the first live one. `events` receives
-    /// what happened.
+    /// `evidence` is asked about one claim after the other; for an exclusive claim from the end, up
+    /// to the first live one, and where one is there, from the front, up to the first live one.
+    /// `events` receives what happened.
     pub fn enter(
         &mut self,
         policy: &Policy,
@@ -314,14 +362,24 @@ impl Entry {
         {
             return Entering::Yours { ticket, token };
         }
-        let end = self.claims.len();
-        let (nearest, near) =
-            match self.nearest_before(end, policy, request.force, now, &mut evidence, events) {
-                Before::Nobody => return self.admit(request, now, None, events),
-                Before::Stale(refusal) => return Entering::Refused(refusal),
-                Before::Live(nearest, near) => (nearest, near),
-            };
-        let holder = match self.first_live(policy, now, &mut evidence) {
+        let own = match self.kept_place(policy, &request, now, &mut evidence) {
+            Place::New => None,
+            Place::Kept(ticket) => Some(ticket),
+            Place::NotKept => return Entering::NotKept,
+        };
+        let mut asking = Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            events,
+        };
+        let mode = request.terms.mode;
+        let (nearest, near) = match self.in_the_way(own, mode, request.force, &mut asking) {
+            Before::Nobody => return self.admit(own, request, None, &mut asking),
+            Before::Stale(refusal) => return Entering::Refused(refusal),
+            Before::Live(nearest, near) => (nearest, near),
+        };
+        let holder = match self.first_live(&mut asking) {
             holder if matches!(holder.standing, Standing::Held(_)) => holder,
             // It ended between the two looks. What was seen first is what is decided on; the
             // kernel tells a waiter of the end.
@@ -353,26 +411,85 @@ impl Entry {
         match decision {
             Decision::Refuse(reason) => self.refuse(reason, &holder),
             Decision::Override => {
-                let alone = self.is_last(holder.ticket);
-                self.oust(holder.ticket, holder.standing, events);
-                self.admit(request, now, (!alone).then_some(nearest), events)
+                self.override_holds(request.force, request.patience, &mut asking);
+                match self.in_the_way(own, mode, request.force, &mut asking) {
+                    Before::Nobody => self.admit(own, request, None, &mut asking),
+                    Before::Live(behind, _) => self.admit(own, request, Some(behind), &mut asking),
+                    Before::Stale(refusal) => Entering::Refused(refusal),
+                }
             }
             Decision::AskToStop => {
-                let by = request.holder.request_id.as_str().into();
-                if self.ask_to_stop(holder.ticket, by, now) {
-                    events.push(Event::CancelRequested {
-                        ticket: holder.ticket,
-                    });
-                }
+                let by = request.holder.request_id.as_str();
+                let (evidence, events) = (&mut *asking.evidence, &mut *asking.events);
+                self.ask_holders(policy, by, now, evidence, events);
                 if unforced == Decision::Wait {
-                    self.admit(request, now, Some(nearest), events)
+                    self.line_up(own, request, nearest, &holder, &mut asking)
                 } else {
                     self.refuse(Reason::Held, &holder)
                 }
             }
             // The rest cannot come out for a live claim of somebody else; waiting is always safe.
             Decision::Wait | Decision::Grant | Decision::TakeOver | Decision::Yours => {
-                self.admit(request, now, Some(nearest), events)
+                self.line_up(own, request, nearest, &holder, &mut asking)
+            }
+        }
+    }
+
+    /// Queues a claim, as its terms say.
+    fn line_up<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        request: Request,
+        mut behind: Predecessor,
+        holder: &Live,
+        asking: &mut Asking<'_, E>,
+    ) -> Entering {
+        let (policy, now) = (asking.policy, asking.now);
+        let by = request.holder.request_id.as_str();
+        match request.terms.queueing {
+            Queueing::Fifo => {}
+            Queueing::Max => {
+                let waiting = |entry: &Self, evidence: &mut E| entry.pending(policy, now, evidence);
+                if own.is_none() && waiting(self, asking.evidence) >= PENDING_MAX {
+                    return self.refuse(Reason::QueueFull, holder);
+                }
+            }
+            Queueing::Single => {
+                let (evidence, events) = (&mut *asking.evidence, &mut *asking.events);
+                self.displace(policy, own, by, now, evidence, events);
+            }
+        }
+        if request.terms.cancel_in_progress {
+            let (evidence, events) = (&mut *asking.evidence, &mut *asking.events);
+            self.ask_holders(policy, by, now, evidence, events);
+        }
+        if request.terms.queueing == Queueing::Single {
+            // Whoever was in the way may have been displaced.
+            match self.in_the_way(own, request.terms.mode, request.force, asking) {
+                Before::Nobody => return self.admit(own, request, None, asking),
+                Before::Stale(refusal) => return Entering::Refused(refusal),
+                Before::Live(now_behind, _) => behind = now_behind,
+            }
+        }
+        self.admit(own, request, Some(behind), asking)
+    }
+
+    /// Ends every hold that force may end.
+    fn override_holds<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        force: Force,
+        patience: Patience,
+        asking: &mut Asking<'_, E>,
+    ) {
+        let tickets: Vec<u64> = self.granted().map(|claim| claim.ticket).collect();
+        for ticket in tickets {
+            let weight = self.claim(ticket).map(|claim| asking.weigh(claim));
+            let Some(Weight::Live(standing)) = weight else {
+                continue;
+            };
+            let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+            if decision == Decision::Override {
+                self.oust(ticket, standing, asking.events);
             }
         }
     }
@@ -399,19 +516,15 @@ impl Entry {
         mut evidence: impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
     ) -> Advance {
-        let Some((index, own)) = self
-            .claims
-            .iter()
-            .enumerate()
-            .find(|(_, claim)| claim.ticket == ticket)
-        else {
+        let Some(own) = self.claim(ticket) else {
             return Advance::Gone;
         };
         if let Some(token) = own.token {
             return Advance::Granted { token };
         }
         let (kind, force, id) = (own.kind, own.force, own.holder.request_id.clone());
-        if let Some(cancel) = self.cancel.as_ref().filter(|c| c.ticket == ticket) {
+        let mode = own.mode;
+        if let Some(cancel) = &own.cancel {
             return Advance::Cancelled {
                 by: cancel.by.clone(),
             };
@@ -421,7 +534,13 @@ impl Entry {
         {
             return Advance::Yours { ticket, token };
         }
-        match self.nearest_before(index, policy, force, now, &mut evidence, events) {
+        let mut asking = Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            events,
+        };
+        match self.in_the_way(Some(ticket), mode, force, &mut asking) {
             Before::Live(behind, _) => Advance::Behind(behind),
             Before::Stale(refusal) => Advance::Blocked(refusal),
             Before::Nobody => {
@@ -430,7 +549,7 @@ impl Entry {
                     return Advance::Gone;
                 };
                 claim.grant(token, now);
-                events.push(Event::Acquired { token });
+                asking.events.push(Event::Acquired { token });
                 Advance::Granted { token }
             }
         }
@@ -457,10 +576,16 @@ impl Entry {
         let mut swept = Vec::new();
         let mut index = 0;
         while let Some(claim) = self.claims.get(index) {
-            let standing = judge(policy, claim, &evidence(claim), now);
-            let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
-            let passed = claim.token.is_none() || decision == Decision::TakeOver;
-            if matches!(standing, Standing::Stale(_)) && passed {
+            let passed = match claim.weigh(policy, evidence(claim), now) {
+                Weight::Live(_) | Weight::Aside => false,
+                Weight::Gone(_) => true,
+                Weight::Left(standing) => {
+                    let asked = Patience::AtOnce;
+                    let decision = decide(policy, standing, Force::No, asked, Asker::Other);
+                    matches!(standing, Standing::Stale(_)) && decision == Decision::TakeOver
+                }
+            };
+            if passed {
                 let ticket = claim.ticket;
                 swept.extend(self.remove(ticket));
             } else {
@@ -470,7 +595,8 @@ impl Entry {
         swept
     }
 
-    /// What the lock as a whole amounts to: its first live claim, else a stale one, else free.
+    /// What the lock as a whole amounts to: the first live claim that holds, else the first live
+    /// one in line, else a stale one, else free.
     pub fn standing(
         &self,
         policy: &Policy,
@@ -478,11 +604,14 @@ impl Entry {
         mut evidence: impl FnMut(&Claim) -> Evidence,
     ) -> (Standing, Option<&Claim>) {
         let mut stale = (Standing::Free, None);
-        for claim in &self.claims {
-            match judge(policy, claim, &evidence(claim), now) {
-                held @ Standing::Held(_) => return (held, Some(claim)),
-                other if stale.1.is_none() => stale = (other, Some(claim)),
-                _ => {}
+        let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
+        for claim in self.granted().chain(waiting) {
+            match claim.weigh(policy, evidence(claim), now) {
+                Weight::Live(held) => return (held, Some(claim)),
+                Weight::Gone(left) | Weight::Left(left) if stale.1.is_none() => {
+                    stale = (left, Some(claim));
+                }
+                Weight::Aside | Weight::Gone(_) | Weight::Left(_) => {}
             }
         }
         stale
@@ -533,88 +662,9 @@ impl Entry {
             .map(|token| (own.ticket, token))
     }
 
-    /// Sweeps what is stale directly before `index` and finds the nearest live claim there.
-    ///
-    /// A dead waiter is passed over in every profile: it holds nothing that anybody would have
-    /// to decide about. `force` counts against stale holds only.
-    fn nearest_before(
-        &mut self,
-        mut index: usize,
-        policy: &Policy,
-        force: Force,
-        now: &Now,
-        evidence: &mut impl FnMut(&Claim) -> Evidence,
-        events: &mut Vec<Event>,
-    ) -> Before {
-        while let Some(before) = index.checked_sub(1) {
-            let Some(claim) = self.claims.get(before) else {
-                return Before::Nobody;
-            };
-            let seen = evidence(claim);
-            let standing = judge(policy, claim, &seen, now);
-            let passed = match standing {
-                Standing::Held(_) => None,
-                _ if claim.token.is_none() => Some(Ok(())),
-                _ => Some(
-                    match decide(policy, standing, force, Patience::Queue, Asker::Other) {
-                        Decision::Refuse(reason) => Err(reason),
-                        _ => Ok(()),
-                    },
-                ),
-            };
-            match passed {
-                Some(Ok(())) => {
-                    let ticket = claim.ticket;
-                    self.oust(ticket, standing, events);
-                    index = before;
-                }
-                Some(Err(reason)) => {
-                    return Before::Stale(Refusal {
-                        reason,
-                        standing,
-                        blocker: Some(Box::new(claim.clone())),
-                    });
-                }
-                // A lit beacon is worth sleeping on only where it is what keeps a hold alive;
-                // elsewhere a hold may end while its beacon is lit, and nobody would wake up.
-                None => {
-                    let behind = if policy.asks_beacon && seen.beacon == Beacon::Lit {
-                        Predecessor::Beacon {
-                            ticket: claim.ticket,
-                        }
-                    } else {
-                        Predecessor::Record(Box::new(claim.clone()))
-                    };
-                    let near = Live {
-                        ticket: claim.ticket,
-                        granted: claim.token.is_some(),
-                        standing,
-                    };
-                    return Before::Live(behind, near);
-                }
-            }
-        }
-        Before::Nobody
-    }
-
-    /// The first claim that counts, which is the one that force is aimed at.
-    fn first_live(
-        &self,
-        policy: &Policy,
-        now: &Now,
-        evidence: &mut impl FnMut(&Claim) -> Evidence,
-    ) -> Live {
-        let (standing, claim) = self.standing(policy, now, evidence);
-        Live {
-            ticket: claim.map_or(0, |claim| claim.ticket),
-            granted: claim.is_some_and(|claim| claim.token.is_some()),
-            standing,
-        }
-    }
-
     /// Removes a claim in favour of somebody else. A dead waiter leaves without a word; a hold
     /// that ends this way is an event.
-    fn oust(&mut self, ticket: u64, standing: Standing, events: &mut Vec<Event>) {
+    pub(crate) fn oust(&mut self, ticket: u64, standing: Standing, events: &mut Vec<Event>) {
         let Some(claim) = self.remove(ticket) else {
             return;
         };
@@ -633,20 +683,23 @@ impl Entry {
         });
     }
 
-    fn admit(
+    /// Gives a request its place: a new one at the end, or its own again.
+    fn admit<E: FnMut(&Claim) -> Evidence>(
         &mut self,
+        own: Option<u64>,
         request: Request,
-        now: &Now,
         behind: Option<Predecessor>,
-        events: &mut Vec<Event>,
+        asking: &mut Asking<'_, E>,
     ) -> Entering {
-        let ticket = self.draw(now);
+        let now = asking.now;
+        let kept = own.and_then(|ticket| self.claim(ticket).map(|claim| (ticket, claim.entered)));
+        let (ticket, entered) = kept.unwrap_or_else(|| (self.draw(now), now.stamp()));
         let mut claim = Claim {
             ticket,
             token: None,
             kind: request.kind,
             holder: request.holder,
-            entered: now.stamp(),
+            entered,
             since: None,
             lease: Lease {
                 ttl_ms: request.ttl_ms,
@@ -654,16 +707,25 @@ impl Entry {
                 renewals: 0,
             },
             force: request.force,
+            mode: request.terms.mode,
+            queueing: request.terms.queueing,
+            grace_ms: request.terms.grace_ms,
+            cancel: None,
+            away: None,
+            waiting_for: None,
         };
         let entering = if let Some(behind) = behind {
             Entering::Queued { ticket, behind }
         } else {
             let token = self.draw(now);
             claim.grant(token, now);
-            events.push(Event::Acquired { token });
+            asking.events.push(Event::Acquired { token });
             Entering::Granted { ticket, token }
         };
-        self.claims.push(claim);
+        match self.claim_mut(ticket) {
+            Some(place) => *place = claim,
+            None => self.claims.push(claim),
+        }
         entering
     }
 }
@@ -674,16 +736,4 @@ impl Claim {
         self.since = Some(now.stamp());
         self.lease.renewed = now.stamp();
     }
-}
-
-struct Live {
-    ticket: u64,
-    granted: bool,
-    standing: Standing,
-}
-
-enum Before {
-    Nobody,
-    Live(Predecessor, Live),
-    Stale(Refusal),
 }

@@ -25,6 +25,8 @@ pub enum Reason {
     StaleNeedsForce,
     /// An override was asked for and lacks its second, explicit yes.
     NeedsConfirmation,
+    /// As many wait already as the caller's queue holds.
+    QueueFull,
     /// The record cannot be read.
     Unreadable,
     /// The state could not be found out.

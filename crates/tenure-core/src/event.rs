@@ -39,6 +39,11 @@ pub enum Event {
         /// The ticket of the claim that was asked.
         ticket: u64,
     },
+    /// A claim that waited has to give up its place to a newer one.
+    Displaced {
+        /// The claim.
+        claim: Box<Claim>,
+    },
     /// A hold ended by release.
     Released {
         /// How long it was held, in milliseconds.

@@ -22,28 +22,33 @@ mod decision;
 mod event;
 mod holder;
 mod lease;
+mod mode;
 mod name;
 mod policy;
+mod queue;
 mod release;
 mod renewal;
 mod retry_hint;
 mod standing;
 mod time;
+mod turn;
 
 pub use attempt::{Attempt, Effect, Input, Outcome};
 pub use claims::{
     Advance, Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal,
-    Request,
+    Request, Terms,
 };
 pub use decision::{Asker, Decision, Reason, decide};
 pub use event::{Event, Takeover};
 pub use holder::{Holder, Host, Process};
 pub use lease::Lease;
+pub use mode::{Mode, PENDING_MAX, Queueing};
 pub use name::{LockName, NameError, RequestId};
 pub use policy::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
+pub use queue::{Away, Kept, WaitingFor};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};

@@ -19,8 +19,9 @@ pub const RETRY_CEILING_MS: u64 = 300_000;
 pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
     let mean = (entry.history.holds > 0).then_some(entry.history.mean_ms);
     let each = mean.unwrap_or(1_000);
-    let queued = entry.claims.len().saturating_sub(1) as u64;
-    let rest = entry.claims.first().map_or(0, |claim| {
+    let in_line = entry.claims.iter().filter(|claim| claim.is_in_line());
+    let queued = in_line.count().saturating_sub(1) as u64;
+    let rest = entry.front().map_or(0, |claim| {
         let boot = claim.holder.host.boot_id.as_deref();
         let age = claim.since.unwrap_or(claim.entered).age_ms(boot, now);
         let guess = match mean {

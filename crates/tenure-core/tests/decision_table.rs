@@ -67,6 +67,7 @@ fn cell(decision: Decision) -> &'static str {
         Decision::Refuse(Reason::NeedsConfirmation) => "refuse: wants yes",
         Decision::Refuse(Reason::Unreadable) => "refuse: unreadable",
         Decision::Refuse(Reason::Unknown) => "refuse: unknown",
+        Decision::Refuse(Reason::QueueFull) => "refuse: queue full",
     }
 }
 

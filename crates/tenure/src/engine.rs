@@ -5,13 +5,16 @@ use crate::clock::Clock;
 use crate::store::{Store, StoreError, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Claim, Effect, Entry, Event, Input, LockName, Now, Outcome, Patience, Refusal,
-    Request, retry_after_ms,
+    Attempt, Claim, Effect, Entry, Event, Input, LockName, Now, Outcome, Patience, Process,
+    RETRY_FLOOR_MS, Refusal, Request, retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
 /// when it is its turn; this is for what no kernel tells, a lock file deleted by hand.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long a holder may take, beyond its grace, to be gone after it was killed.
+const PAUSE_SLACK: Duration = Duration::from_secs(2);
 
 /// How long a caller is willing to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +25,30 @@ pub enum Wait {
     For(Duration),
     /// Without a limit.
     Forever,
+}
+
+/// For whom a place is kept when the wait is over, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Whose life the place follows; `None` for nobody's.
+    pub owner: Option<Process>,
+    /// How long it is kept.
+    pub grace: Duration,
+}
+
+/// How long a caller waits, and what becomes of its place then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it waits.
+    pub wait: Wait,
+    /// `None` for a claim that leaves the queue.
+    pub keep: Option<Keep>,
+}
+
+impl From<Wait> for Limits {
+    fn from(wait: Wait) -> Self {
+        Self { wait, keep: None }
+    }
 }
 
 /// What a caller sees while it waits.
@@ -36,14 +63,18 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// How many claims stand before the caller's, the holder's included.
+    /// How many claims stand before the caller's, the holders included. Those who stand there for
+    /// nothing are not counted.
     pub fn before(&self) -> usize {
-        self.entry.position(self.ticket).unwrap_or(0)
+        let before = |claim: &&Claim| claim.token.is_some() || claim.ticket < self.ticket;
+        let others = self.entry.claims.iter();
+        let others = others.filter(|claim| claim.ticket != self.ticket && claim.is_in_line());
+        others.filter(before).count()
     }
 
     /// The claim at the front.
     pub fn front(&self) -> Option<&Claim> {
-        self.entry.claims.first()
+        self.entry.front()
     }
 }
 
@@ -52,6 +83,12 @@ pub trait Observer {
     /// Called when the wait begins, whenever the list was looked at, and at the instant that the
     /// previous call asked for. Answers when to be called again.
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant>;
+
+    /// Whether the caller gives up, because it waits for somebody who waits for it. Asked right
+    /// before each sleep.
+    fn gives_way(&mut self, _: &Waiting<'_>) -> bool {
+        false
+    }
 }
 
 /// Shows nothing.
@@ -92,6 +129,8 @@ pub enum AcquireError {
         waited: Option<Duration>,
         /// When a retry is likely to succeed.
         retry_after_ms: u64,
+        /// The ticket under which the caller's place is kept, if it is.
+        kept: Option<u64>,
     },
     /// The caller interrupted the wait. Its claim has left the queue.
     #[error("the wait was interrupted")]
@@ -102,6 +141,12 @@ pub enum AcquireError {
         /// The request id of whoever asked.
         by: String,
     },
+    /// The place that the caller wanted back is not kept (any more).
+    #[error("no place is kept under this ticket")]
+    NotKept,
+    /// Whoever holds the lock waits for the caller itself, and the observer gave way.
+    #[error("waiting would never end")]
+    Deadlock,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -114,15 +159,18 @@ pub enum AcquireError {
 /// - [`AcquireError::Refused`] if it is held and the wait was over or not wanted.
 /// - [`AcquireError::Interrupted`] if the store's sleeper was interrupted.
 /// - [`AcquireError::Superseded`] if another claim asked this one to stop.
+/// - [`AcquireError::NotKept`] if the request names a ticket under which nothing is kept.
+/// - [`AcquireError::Deadlock`] if the observer gave way.
 /// - [`AcquireError::Store`] if the store failed.
 pub fn acquire<S: Store>(
     store: &S,
     clock: &dyn Clock,
     name: &LockName,
     request: &Request,
-    wait: Wait,
+    limits: impl Into<Limits>,
     observer: &mut dyn Observer,
 ) -> Result<Acquired<S::Seat>, AcquireError> {
+    let Limits { wait, keep } = limits.into();
     let began = clock.instant();
     let deadline = match wait {
         Wait::No | Wait::Forever => None,
@@ -133,6 +181,9 @@ pub fn acquire<S: Store>(
         clock,
         name,
         deadline,
+        keep,
+        kept: None,
+        gave_way: false,
         observer,
         seat: None,
         entry: Entry::default(),
@@ -161,6 +212,10 @@ struct Run<'a, S: Store> {
     clock: &'a dyn Clock,
     name: &'a LockName,
     deadline: Option<Instant>,
+    keep: Option<Keep>,
+    /// The ticket under which the place is kept.
+    kept: Option<u64>,
+    gave_way: bool,
     observer: &'a mut dyn Observer,
     seat: Option<S::Seat>,
     entry: Entry,
@@ -170,14 +225,19 @@ struct Run<'a, S: Store> {
 impl<S: Store> Run<'_, S> {
     fn drive(&mut self, request: &Request) -> Result<Outcome, StoreError> {
         let (mut attempt, mut effect) = Attempt::start();
+        if self.keep.is_some() {
+            attempt = attempt.keeping_place();
+        }
+        let mut request = request.clone();
         let mut ticket = 0;
         loop {
             let input = match effect {
                 Effect::Finish(outcome) => return Ok(outcome),
                 Effect::Enter => {
-                    let entered =
-                        self.store
-                            .enter(self.name, request.clone(), &self.clock.now())?;
+                    let now = self.clock.now();
+                    let entered = self.store.enter(self.name, request.clone(), &now)?;
+                    // A place that was kept is found once.
+                    request.terms.kept = None;
                     self.seat = entered.seat;
                     self.entry = entered.entry;
                     self.events.extend(entered.events);
@@ -189,17 +249,35 @@ impl<S: Store> Run<'_, S> {
                 Effect::Sleep { behind } => match &self.seat {
                     Some(seat) => {
                         let now = self.clock.now();
-                        let next = self.observer.waiting(&Waiting {
+                        let waiting = Waiting {
                             entry: &self.entry,
                             ticket,
                             now: &now,
-                        });
-                        let look = self.clock.instant().checked_add(LOOK_AGAIN);
-                        let until = [next, look, self.deadline].into_iter().flatten().min();
-                        match self.store.sleep(seat, &behind, &now, until)? {
-                            Wake::Interrupted => Input::Interrupted,
-                            Wake::Expired if self.is_over() => Input::Expired,
-                            Wake::Expired | Wake::Ready => Input::Woken,
+                        };
+                        let next = self.observer.waiting(&waiting);
+                        if self.observer.gives_way(&waiting) {
+                            self.gave_way = true;
+                            Input::Interrupted
+                        } else {
+                            let began = self.clock.instant();
+                            let pause = pause(&self.entry, &request, &now);
+                            let end = match pause {
+                                Some(rest) => began.checked_add(rest),
+                                None => self.deadline,
+                            };
+                            let look = began.checked_add(LOOK_AGAIN);
+                            let until = [next, look, end].into_iter().flatten().min();
+                            let wake = self.store.sleep(seat, &behind, &now, until)?;
+                            if pause.is_some() {
+                                let slept = self.clock.instant().saturating_duration_since(began);
+                                self.deadline =
+                                    self.deadline.and_then(|end| end.checked_add(slept));
+                            }
+                            match wake {
+                                Wake::Interrupted => Input::Interrupted,
+                                Wake::Expired if self.is_over() => Input::Expired,
+                                Wake::Expired | Wake::Ready => Input::Woken,
+                            }
                         }
                     }
                     None => Input::Interrupted,
@@ -219,6 +297,21 @@ impl<S: Store> Run<'_, S> {
                     }
                     Input::Left
                 }
+                Effect::Park => match (&self.seat, self.keep) {
+                    (Some(seat), Some(keep)) => {
+                        let grace = keep.grace.as_millis();
+                        let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
+                        let now = self.clock.now();
+                        if self.store.park(seat, keep.owner, grace_ms, &now)? {
+                            self.kept = Some(ticket);
+                            self.seat = None;
+                            Input::Left
+                        } else {
+                            Input::Woken
+                        }
+                    }
+                    _ => Input::Interrupted,
+                },
             };
             // A deadline that passed while the list was looked at ends the wait as well.
             let over =
@@ -238,13 +331,20 @@ impl<S: Store> Run<'_, S> {
         waited: Option<Duration>,
     ) -> Result<Acquired<S::Seat>, AcquireError> {
         let policy = *self.store.policy();
+        let (kept, keep) = (self.kept, self.keep);
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
-            let retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
+            let mut retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
+            if let (Some(_), Some(keep)) = (kept, keep) {
+                // Whoever comes back when told to must find its place.
+                let grace_ms = u64::try_from(keep.grace.as_millis()).unwrap_or(u64::MAX);
+                retry_after_ms = retry_after_ms.min(grace_ms / 2).max(RETRY_FLOOR_MS);
+            }
             AcquireError::Refused {
                 refusal,
                 entry: Box::new(entry),
                 waited,
                 retry_after_ms,
+                kept,
             }
         };
         match outcome {
@@ -273,8 +373,27 @@ impl<S: Store> Run<'_, S> {
                 let entry = reading.entry().cloned().unwrap_or_default();
                 Err(refused(refusal, entry, self.clock))
             }
+            Outcome::Interrupted if self.gave_way => Err(AcquireError::Deadlock),
             Outcome::Interrupted => Err(AcquireError::Interrupted),
+            Outcome::NotKept => Err(AcquireError::NotKept),
             Outcome::Superseded { by } => Err(AcquireError::Superseded { by }),
         }
     }
+}
+
+/// How long the clock of a wait stands still from now on: while a holder that this caller asked to
+/// stop takes its time to. That is bounded by what the holder said it would need, twice (for what
+/// it runs on its way out), and [`PAUSE_SLACK`].
+fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
+    if !request.terms.cancel_in_progress {
+        return None;
+    }
+    let claim = entry.front().filter(|claim| claim.token.is_some())?;
+    let cancel = claim.cancel.as_ref()?;
+    let boot = claim.holder.host.boot_id.as_deref();
+    let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
+    let grace = Duration::from_millis(claim.grace_ms);
+    (grace * 2 + PAUSE_SLACK)
+        .checked_sub(asked)
+        .filter(|rest| !rest.is_zero())
 }

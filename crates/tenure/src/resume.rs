@@ -270,6 +270,7 @@ impl ResumeLockManager {
             ttl_ms: Policy::RESUME.supervised_ttl_ms,
             force: overriding.force(),
             patience: Patience::AtOnce,
+            terms: tenure_core::Terms::default(),
         };
         let clock = place.clock();
         let acquired = engine::acquire(&store, &clock, &name, &request, Wait::No, &mut Silent)
@@ -389,7 +390,10 @@ fn refusal(
                 why: "who holds it could not be found out".to_owned(),
             },
         },
-        AcquireError::Interrupted | AcquireError::Superseded { .. } => ResumeLockError::Lost {
+        AcquireError::Interrupted
+        | AcquireError::Superseded { .. }
+        | AcquireError::NotKept
+        | AcquireError::Deadlock => ResumeLockError::Lost {
             job_id,
             why: "another process took it over as it was granted",
         },

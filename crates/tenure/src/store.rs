@@ -24,8 +24,9 @@ pub mod memory;
 
 use std::time::Instant;
 use tenure_core::{
-    Advance, Cancel, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, LockName,
-    Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing,
+    Advance, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, LockName, Mode,
+    Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, WaitingFor,
+    judge,
 };
 
 /// How a sleep ended.
@@ -72,15 +73,30 @@ impl Reading {
     pub fn standing(&self, policy: &Policy, now: &Now) -> (Standing, Option<&Claim>) {
         match &self.content {
             Content::Whole { entry, evidence } => {
-                let mut known = evidence.iter().copied();
                 let unseen = Evidence {
                     beacon: tenure_core::Beacon::None,
                     process: tenure_core::Liveness::Unknown,
                     command: tenure_core::Liveness::Unknown,
                 };
-                entry.standing(policy, now, |_| known.next().unwrap_or(unseen))
+                entry.standing(policy, now, |claim| {
+                    let known = entry.position(claim.ticket);
+                    let known = known.and_then(|index| evidence.get(index).copied());
+                    known.unwrap_or(unseen)
+                })
             }
             Content::Unreadable { .. } => (tenure_core::unreadable(policy), None),
+        }
+    }
+
+    /// What one of its claims amounts to under `policy`.
+    pub fn standing_of(&self, policy: &Policy, claim: &Claim, now: &Now) -> Standing {
+        let Content::Whole { entry, evidence } = &self.content else {
+            return Standing::Unknown;
+        };
+        let index = entry.position(claim.ticket);
+        match index.and_then(|index| evidence.get(index)) {
+            Some(evidence) => judge(policy, claim, evidence, now),
+            None => Standing::Unknown,
         }
     }
 
@@ -259,6 +275,30 @@ pub trait Store {
     /// Takes a claim out of the list and puts its beacon out, in this order.
     fn leave(&self, seat: &Self::Seat, now: &Now) -> Result<Left, StoreError>;
 
+    /// Keeps a waiting claim's place while its caller is away, and puts its beacon out, in this
+    /// order. False if there is nothing that could be kept: it holds, it was asked to stop, or it
+    /// is gone. The seat is of no use afterwards; [`Store::enter`] gives a new one.
+    fn park(
+        &self,
+        seat: &Self::Seat,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError>;
+
+    /// Asks whoever holds and is alive to stop, and says whom. For a caller who does not want the
+    /// lock.
+    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError>;
+
+    /// Writes down what the work under a hold waits for on another lock, or that it waits no
+    /// longer. False if nothing is held under this token.
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+    ) -> Result<bool, StoreError>;
+
     /// Renews the hold of which `owns` says so.
     fn renew_owned(
         &self,
@@ -305,10 +345,8 @@ pub trait Store {
 pub enum RenewedOwned {
     /// The hold is renewed.
     Renewed {
-        /// The claim as it stands now.
+        /// The claim as it stands now, with a request to stop if there is one.
         claim: Box<Claim>,
-        /// A pending request to stop.
-        cancel: Option<Cancel>,
     },
     /// Somebody else holds the lock.
     NotOwner {
@@ -335,21 +373,25 @@ pub(crate) struct NewPlace {
     /// Whether its beacon has to be lit before it can be seen. A detached hold lives by its
     /// record; while it waits, it has a beacon like every other claim.
     pub(crate) beacon: bool,
+    /// Whether others may go on once it waits no longer, and have to be told.
+    pub(crate) turn: bool,
 }
 
 impl NewPlace {
     /// The place that a claim of this kind got; `None` if none was made.
-    pub(crate) fn of(entering: &Entering, kind: Kind) -> Option<Self> {
+    pub(crate) fn of(entering: &Entering, kind: Kind, mode: Mode) -> Option<Self> {
         match entering {
             Entering::Granted { ticket, .. } => Some(Self {
                 ticket: *ticket,
                 beacon: kind == Kind::Kernel,
+                turn: false,
             }),
             Entering::Queued { ticket, .. } => Some(Self {
                 ticket: *ticket,
                 beacon: true,
+                turn: mode != Mode::Exclusive,
             }),
-            Entering::Yours { .. } | Entering::Refused(_) => None,
+            Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => None,
         }
     }
 }
@@ -368,15 +410,9 @@ pub(crate) fn renew_owned(
         return (answer, false);
     };
     match (entry.renew(ticket, now), entry.claim(ticket).cloned()) {
-        (
-            Renewal::Renewed {
-                cancel_requested, ..
-            },
-            Some(claim),
-        ) => {
-            let cancel = entry.cancel.clone().filter(|_| cancel_requested);
+        (Renewal::Renewed { .. }, Some(claim)) => {
             let claim = Box::new(claim);
-            (RenewedOwned::Renewed { claim, cancel }, true)
+            (RenewedOwned::Renewed { claim }, true)
         }
         _ => (RenewedOwned::Lost, false),
     }

@@ -12,6 +12,7 @@ use tenure::clock::instant;
 use tenure::core::{
     Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Now,
     Ownership, Patience, Policy, Predecessor, Process, Released, Renewal, Request, RequestId,
+    WaitingFor,
 };
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
@@ -312,6 +313,7 @@ fn intruder() -> Request {
         ttl_ms: 1,
         force: Force::No,
         patience: Patience::Queue,
+        terms: tenure::core::Terms::default(),
     }
 }
 
@@ -421,6 +423,29 @@ impl Store for Defective {
 
     fn leave(&self, seat: &Place, now: &Now) -> Result<Left, StoreError> {
         self.inner().leave(seat.seat(), now)
+    }
+
+    fn park(
+        &self,
+        seat: &Place,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        self.inner().park(seat.seat(), owner, grace_ms, now)
+    }
+
+    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+        self.inner().cancel(name, by, now)
+    }
+
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+    ) -> Result<bool, StoreError> {
+        self.inner().note_waiting(name, token, waiting_for)
     }
 
     fn renew_owned(

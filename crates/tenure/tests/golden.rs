@@ -137,6 +137,12 @@ fn claim() -> Claim {
             renewals: 0,
         },
         force: Force::No,
+        mode: tenure::core::Mode::Exclusive,
+        queueing: tenure::core::Queueing::Fifo,
+        grace_ms: 0,
+        cancel: None,
+        away: None,
+        waiting_for: None,
     }
 }
 

@@ -234,6 +234,7 @@ impl Place {
             ttl_ms: self.format.profile().policy().detached_ttl_ms,
             force: Force::No,
             patience: Patience::AtOnce,
+            terms: tenure::core::Terms::default(),
         }
     }
 

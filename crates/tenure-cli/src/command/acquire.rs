@@ -56,6 +56,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
             force: request::force(claiming),
             patience: Patience::Default,
+            terms: tenure::core::Terms::default(),
         };
         session
             .face

@@ -44,7 +44,8 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
         );
         let renewed = renewed.map_err(|error| session.store_failed(&name, error))?;
         match renewed {
-            RenewedOwned::Renewed { claim, cancel } => {
+            RenewedOwned::Renewed { claim } => {
+                let cancel = claim.cancel.clone();
                 let request_id = known_as(&claim.holder);
                 surface.set_request_id(request_id);
                 let asked = match &cancel {

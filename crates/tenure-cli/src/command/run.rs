@@ -70,6 +70,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         ttl_ms,
         force: request::force(claiming),
         patience: Patience::Default,
+        terms: tenure::core::Terms::default(),
     };
     session
         .face

@@ -176,7 +176,9 @@ impl Face for Fleet {
 
     fn refused(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
         let document = match reason {
-            Reason::Held | Reason::NeedsConfirmation => blocked(&view.name, &holder(view), WAIT),
+            Reason::Held | Reason::QueueFull | Reason::NeedsConfirmation => {
+                blocked(&view.name, &holder(view), WAIT)
+            }
             Reason::StaleNeedsForce => stale(view),
             Reason::Unreadable => {
                 let why = view.unreadable_because.as_deref();

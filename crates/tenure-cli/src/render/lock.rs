@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure::core::{
-    Claim, Entry, Kind, Life, LockName, Now, Policy, Reason, Refusal, StaleReason, Standing,
-    decide, retry_after_ms,
+    Claim, Entry, Kind, Life, LockName, Mode, Now, PENDING_MAX, Policy, Reason, Refusal,
+    StaleReason, Standing, decide, retry_after_ms,
 };
 use tenure::process::actor_name;
 use tenure::profile::known_as;
@@ -32,6 +32,9 @@ pub(crate) struct LockView {
     pub(crate) unreadable_because: Option<String>,
     pub(crate) lock_file: String,
     pub(crate) holder: Option<HolderView>,
+    /// Who else has it, where several may at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) other_holders: Vec<HolderView>,
     pub(crate) queue: Vec<QueueView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_ms: Option<u64>,
@@ -57,6 +60,13 @@ pub(crate) struct HolderView {
     pub(crate) last_heartbeat: String,
     pub(crate) ttl_ms: u64,
     pub(crate) cancel_requested: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cancel_requested_by: Option<String>,
+    /// `exclusive`, `shared` or `slots`.
+    pub(crate) mode: &'static str,
+    /// How many may hold at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slots: Option<u32>,
     /// When it began, in milliseconds since the epoch.
     #[serde(skip)]
     pub(crate) since_ms: u64,
@@ -75,6 +85,12 @@ pub(crate) struct HolderView {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct QueueView {
     pub(crate) position: usize,
+    pub(crate) ticket: u64,
+    pub(crate) mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slots: Option<u32>,
+    /// Its caller is away, and its place is kept.
+    pub(crate) away: bool,
     pub(crate) pid: Option<u32>,
     pub(crate) request_id: String,
     pub(crate) actor: String,
@@ -101,7 +117,8 @@ impl LockView {
             view.unreadable_because = Some(why.clone());
         }
         if let Some(entry) = entry {
-            view.fill(entry, standing, claim, policy, now);
+            let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
+            view.fill(entry, standing, claim, standing_of, policy, now);
         }
         view
     }
@@ -120,6 +137,8 @@ impl LockView {
             entry,
             refusal.standing,
             refusal.blocker.as_deref(),
+            // Nobody has looked at the others.
+            |_| Standing::Held(Life::Supervised),
             policy,
             now,
         );
@@ -152,6 +171,7 @@ impl LockView {
             unreadable_because: None,
             lock_file,
             holder: None,
+            other_holders: Vec::new(),
             queue: Vec::new(),
             retry_after_ms: None,
         }
@@ -162,18 +182,28 @@ impl LockView {
         entry: &Entry,
         standing: Standing,
         claim: Option<&Claim>,
+        standing_of: impl Fn(&Claim) -> Standing,
         policy: &Policy,
         now: &Now,
     ) {
-        self.holder = claim.map(|claim| holder(claim, entry, standing, now));
+        self.holder = claim.map(|claim| holder(claim, standing, now));
+        let front = claim.map(|claim| claim.ticket);
+        self.other_holders = entry
+            .granted()
+            .filter(|other| Some(other.ticket) != front)
+            .map(|other| (other, standing_of(other)))
+            .filter(|(_, standing)| matches!(standing, Standing::Held(_)))
+            .map(|(other, standing)| holder(other, standing, now))
+            .collect();
         if matches!(standing, Standing::Held(_)) {
             self.retry_after_ms = Some(retry_after_ms(entry, policy, now));
         }
-        let front = claim.map(|claim| claim.ticket);
         self.queue = entry
             .claims
             .iter()
             .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
+            // Who was asked to stop waits for nothing any more.
+            .filter(|waiting| waiting.cancel.is_none())
             .enumerate()
             .map(|(index, waiting)| queued(index + 1, waiting, now))
             .collect();
@@ -202,10 +232,13 @@ impl LockView {
             ),
             (_, standing) => format!("{} is {standing}", self.name),
         };
+        for other in &self.other_holders {
+            let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
+        }
         for waiting in &self.queue {
             let _ = write!(
                 text,
-                "\n{:8}{}. {} waits since {}: {}",
+                "\n{:8}{}. {} {} since {}: {}",
                 "",
                 waiting.position,
                 process(
@@ -214,6 +247,11 @@ impl LockView {
                     &waiting.actor,
                     &waiting.host
                 ),
+                if waiting.away {
+                    "is away, in line"
+                } else {
+                    "waits"
+                },
                 age(waiting.waiting_ms),
                 clean(&waiting.why)
             );
@@ -253,6 +291,14 @@ impl LockView {
                 "LOCK_HELD",
                 format!("Resource lock held by {by}{aged}{after}"),
             ),
+            Reason::QueueFull => Failure::new(
+                Exit::Precondition,
+                "QUEUE_FULL",
+                format!(
+                    "Resource lock held by {by}{aged}, and {PENDING_MAX} wait for it already, as \
+                     many as --queue max lets"
+                ),
+            ),
             Reason::NeedsConfirmation => Failure::new(
                 Exit::Precondition,
                 "CONFIRMATION_REQUIRED",
@@ -277,7 +323,7 @@ impl LockView {
                 "It could not be found out who holds the lock".to_owned(),
             ),
         };
-        if reason == Reason::Held {
+        if matches!(reason, Reason::Held | Reason::QueueFull) {
             failure.retry = Some(Retry {
                 after_ms: retry_after_ms,
                 strategy: "linear_backoff",
@@ -380,7 +426,7 @@ pub(crate) fn age(millis: u64) -> String {
     human(Duration::from_millis(millis))
 }
 
-fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> HolderView {
+fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
     let boot = claim.holder.host.boot_id.as_deref();
     let since = claim.since.unwrap_or(claim.entered);
     HolderView {
@@ -401,7 +447,10 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
         age_ms: since.age_ms(boot, now),
         last_heartbeat: timestamp(claim.lease.renewed.wall_ms),
         ttl_ms: claim.lease.ttl_ms,
-        cancel_requested: entry.is_cancelled(claim.ticket),
+        cancel_requested: claim.cancel.is_some(),
+        cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
+        mode: mode(claim.mode),
+        slots: slots(claim.mode),
         since_ms: since.wall_ms,
         renewed_ms: claim.lease.renewed.wall_ms,
         silent_ms: claim.lease.silent_ms(boot, now),
@@ -409,10 +458,29 @@ fn holder(claim: &Claim, entry: &Entry, standing: Standing, now: &Now) -> Holder
     }
 }
 
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+        Mode::Slots(_) => "slots",
+    }
+}
+
+fn slots(mode: Mode) -> Option<u32> {
+    match mode {
+        Mode::Exclusive | Mode::Shared => None,
+        Mode::Slots(slots) => Some(slots.get()),
+    }
+}
+
 fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
     let boot = claim.holder.host.boot_id.as_deref();
     QueueView {
         position,
+        ticket: claim.ticket,
+        mode: mode(claim.mode),
+        slots: slots(claim.mode),
+        away: claim.away.is_some(),
         pid: claim.holder.process.map(|process| process.pid),
         request_id: claim.holder.request_id.to_string(),
         actor: actor_name(&claim.holder.actor),

@@ -397,9 +397,12 @@ impl Running<'_> {
 
     fn who_asks(&self) -> String {
         let held = self.driver.held.as_ref();
-        held.and_then(|held| held.store.read(held.seat.name()).ok())
-            .and_then(|reading| reading.entry()?.cancel.clone())
-            .map_or_else(|| "unknown".to_owned(), |cancel| cancel.by)
+        held.and_then(|held| {
+            let reading = held.store.read(held.seat.name()).ok()?;
+            let claim = reading.entry()?.claim(held.seat.ticket())?;
+            claim.cancel.as_ref().map(|cancel| cancel.by.clone())
+        })
+        .unwrap_or_else(|| "unknown".to_owned())
     }
 
     fn next_signal(&mut self) -> Option<Event> {

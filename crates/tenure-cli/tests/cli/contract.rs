@@ -391,6 +391,12 @@ fn session_ten_minutes_are_reached_and_not_passed() {
             renewals: 0,
         },
         force: Force::No,
+        mode: tenure::core::Mode::Exclusive,
+        queueing: tenure::core::Queueing::Fifo,
+        grace_ms: 0,
+        cancel: None,
+        away: None,
+        waiting_for: None,
     };
     for process in [
         Liveness::Alive,

@@ -585,6 +585,12 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             renewals: 0,
         },
         force: Force::No,
+        mode: tenure::core::Mode::Exclusive,
+        queueing: tenure::core::Queueing::Fifo,
+        grace_ms: 0,
+        cancel: None,
+        away: None,
+        waiting_for: None,
     };
     // Only the age of the heartbeat decides, in both directions.
     for beacon in [Beacon::Lit, Beacon::Out, Beacon::None] {

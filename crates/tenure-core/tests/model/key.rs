@@ -188,6 +188,16 @@ impl Writer {
                 self.byte(1);
                 self.claim(claim);
             }
+            Predecessor::Turn { ticket } => {
+                self.byte(2);
+                self.number(*ticket);
+            }
+            Predecessor::AnyOf(claims) => {
+                self.byte(3);
+                for claim in claims {
+                    self.claim(claim);
+                }
+            }
         }
     }
 
@@ -206,7 +216,7 @@ impl Writer {
                 self.behind(behind);
             }
             Answer::Entering(Entering::Yours { .. }) => self.byte(2),
-            Answer::Entering(Entering::Refused(_)) => self.byte(3),
+            Answer::Entering(Entering::Refused(_) | Entering::NotKept) => self.byte(3),
             Answer::Advance(Advance::Granted { token }) => {
                 self.byte(4);
                 self.number(*token);
@@ -235,7 +245,6 @@ impl Writer {
 
     fn entry(&mut self, entry: &Entry) {
         self.number(entry.last);
-        self.maybe(entry.cancel.as_ref().map(|cancel| cancel.ticket));
         self.byte(u8::try_from(entry.claims.len()).expect("a handful of claims"));
         for claim in &entry.claims {
             self.claim(claim);
@@ -249,7 +258,10 @@ impl Writer {
         let name = self.names.map_or(0, |names| names[who]);
         let named = u8::from(claim.holder.command.is_some());
         let kind = u8::from(claim.kind == Kind::Detached);
-        self.out.extend([name, round, named | kind << 1]);
+        let asked = u8::from(claim.cancel.is_some());
+        let away = u8::from(claim.away.is_some());
+        self.out
+            .extend([name, round, named | kind << 1 | asked << 2 | away << 3]);
         self.stamp(claim.entered);
         self.stamp(claim.since.unwrap_or_default());
         self.stamp(claim.lease.renewed);

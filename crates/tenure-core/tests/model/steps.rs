@@ -163,7 +163,10 @@ impl Successors<'_> {
             At::FallAsleep(behind) => self.step(who, "falls asleep", true, |world| {
                 let changed = match behind {
                     Predecessor::Record(claim) => world.disk.claim(claim.ticket) != Some(claim),
-                    Predecessor::Beacon { .. } => false,
+                    Predecessor::AnyOf(claims) => claims
+                        .iter()
+                        .any(|claim| world.disk.claim(claim.ticket) != Some(claim)),
+                    Predecessor::Beacon { .. } | Predecessor::Turn { .. } => false,
                 };
                 world.people[who].at = if changed && scenario.has(Defect::NoticesOnlyNewChanges) {
                     At::Deaf

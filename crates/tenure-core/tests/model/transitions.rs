@@ -56,6 +56,7 @@ impl World {
             ttl_ms: scenario.policy.supervised_ttl_ms,
             force: script.force,
             patience: script.patience,
+            terms: tenure_core::Terms::default(),
         }
     }
 
@@ -213,7 +214,11 @@ impl World {
     /// Takes out of the list what no decision ever looks at, so that fewer states differ.
     fn normalise(scenario: &Scenario, entry: &mut Entry) {
         entry.history = tenure_core::History::default();
-        if let Some(cancel) = &mut entry.cancel {
+        for cancel in entry
+            .claims
+            .iter_mut()
+            .filter_map(|claim| claim.cancel.as_mut())
+        {
             cancel.by.clear();
             cancel.at = Stamp::default();
         }
@@ -346,7 +351,7 @@ impl World {
                 self.people[who].at = At::FallAsleep(behind);
             }
             Effect::Look => self.people[who].at = At::Guard(Purpose::Look),
-            Effect::Leave => {
+            Effect::Leave | Effect::Park => {
                 person.giving_up = Some(input);
                 self.people[who].at = At::Guard(Purpose::Leave);
             }
@@ -364,7 +369,8 @@ impl World {
                 Outcome::Refused(_)
                 | Outcome::TimedOut
                 | Outcome::Interrupted
-                | Outcome::Superseded { .. },
+                | Outcome::Superseded { .. }
+                | Outcome::NotKept,
             ) => self.end_round(scenario, who),
         }
     }

@@ -348,11 +348,21 @@ impl World {
     fn wakes(&self, scenario: &Scenario, entry: &Entry, behind: &Predecessor) -> bool {
         match behind {
             Predecessor::Beacon { ticket } => !self.is_lit(*ticket),
-            Predecessor::Record(claim) => {
-                entry.claim(claim.ticket) != Some(claim.as_ref())
-                    || !self.judged_held(scenario, claim)
+            Predecessor::Record(claim) => self.has_changed(scenario, entry, claim),
+            Predecessor::Turn { ticket } => {
+                let waits = entry
+                    .claim(*ticket)
+                    .is_some_and(|claim| claim.token.is_none());
+                !waits || !self.is_lit(*ticket)
             }
+            Predecessor::AnyOf(claims) => claims
+                .iter()
+                .any(|claim| self.has_changed(scenario, entry, claim)),
         }
+    }
+
+    fn has_changed(&self, scenario: &Scenario, entry: &Entry, claim: &Claim) -> bool {
+        entry.claim(claim.ticket) != Some(claim) || !self.judged_held(scenario, claim)
     }
 
     /// The name of an invariant that does not hold here.

@@ -489,6 +489,12 @@ mod tests {
                 renewals: 0,
             },
             force: Force::No,
+            mode: tenure_core::Mode::Exclusive,
+            queueing: tenure_core::Queueing::Fifo,
+            grace_ms: 0,
+            cancel: None,
+            away: None,
+            waiting_for: None,
         }
     }
 

@@ -119,5 +119,11 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
             renewals: 0,
         },
         force: tenure_core::Force::No,
+        mode: tenure_core::Mode::Exclusive,
+        queueing: tenure_core::Queueing::Fifo,
+        grace_ms: 0,
+        cancel: None,
+        away: None,
+        waiting_for: None,
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn acquired<Seat>(
                     tracing::warn!("the audit could not be written: {error}");
                 }
             }
-            Event::CancelRequested { .. } | Event::Released { .. } => {}
+            Event::CancelRequested { .. } | Event::Displaced { .. } | Event::Released { .. } => {}
         }
     }
 }

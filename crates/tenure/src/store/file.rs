@@ -52,14 +52,16 @@ use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
 use record::ReadError;
-use std::os::fd::{AsFd, BorrowedFd};
+use rustix::fs::inotify::{self, WatchFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
     Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, ReleaseByOther, Released,
-    Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, judge, unreadable,
+    Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, WaitingFor, judge,
+    unreadable,
 };
 
 /// How long a guard may be taken before that is an error. A transition takes microseconds; only a
@@ -124,9 +126,22 @@ pub struct Seat {
     /// leave the guard with its command.
     beacon: Option<Opened>,
     names: Names,
+    /// Whether it keeps the byte of its turn while it waits.
+    has_turn: bool,
+    /// Where it learns that it was asked to stop while it waits, if it may be.
+    summons: Summons,
     /// Taken for the length of a change. The guard byte belongs to the open file, and so keeps
     /// out every other caller, but not a second thread with this same seat.
     turn: Mutex<()>,
+}
+
+/// How a waiter that sleeps on another's byte learns that it was asked to stop.
+#[derive(Debug)]
+enum Summons {
+    /// Nobody may ask it while it waits.
+    Never,
+    /// A watch for the touch by which it is told; opened by its first sleep.
+    Watch(OnceLock<OwnedFd>),
 }
 
 impl Seat {
@@ -144,6 +159,19 @@ impl Seat {
     /// gets nothing else by it.
     pub fn beacon(&self) -> BorrowedFd<'_> {
         self.beacon.as_ref().unwrap_or(&self.opened).fd.as_fd()
+    }
+
+    /// It waits no longer: whoever waits for that goes on.
+    fn give_turn(&self) {
+        if self.has_turn {
+            // Letting go of a byte of an open file cannot fail, and if it did, closing would do it.
+            let _ = bytes::unlock(fd(&self.opened), Byte::of_turn(self.ticket));
+        }
+    }
+
+    fn put_out(&self) {
+        self.give_turn();
+        let _ = bytes::unlock(self.beacon(), Byte::of_ticket(self.ticket));
     }
 }
 
@@ -682,7 +710,7 @@ impl FileStore {
     ///
     /// # Errors
     /// - [`StoreError::Io`] if the system has no more of them.
-    pub fn news(&self, seat: &Seat) -> Result<std::os::fd::OwnedFd, StoreError> {
+    pub fn news(&self, seat: &Seat) -> Result<OwnedFd, StoreError> {
         self.news_of(&seat.names)
     }
 
@@ -691,20 +719,14 @@ impl FileStore {
         self.profile.record().is_some()
     }
 
-    fn news_of(&self, names: &Names) -> Result<std::os::fd::OwnedFd, StoreError> {
-        use rustix::fs::inotify;
-
-        let list = match self.folder.get() {
-            Some(folder) => folder.path_of(&names.list),
-            None => self.path.join(&names.list),
-        };
+    fn news_of(&self, names: &Names) -> Result<OwnedFd, StoreError> {
+        let what = WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF;
+        let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-            .map_err(failed)?;
-        let what = inotify::WatchFlags::MODIFY
-            | inotify::WatchFlags::ATTRIB
-            | inotify::WatchFlags::DELETE_SELF
-            | inotify::WatchFlags::MOVE_SELF;
+        let watch = new_watch().map_err(failed)?;
         let on_list = inotify::add_watch(&watch, &list, what);
         if self.profile.record().is_none() {
             return on_list.map(|_| watch).map_err(failed);
@@ -713,6 +735,23 @@ impl FileStore {
         // look that follows every watch.
         let on_record = inotify::add_watch(&watch, self.record_path(names), what);
         on_list.or(on_record).map(|_| watch).map_err(failed)
+    }
+
+    /// A descriptor that can be read once somebody who waits is asked to stop: see [`summon`].
+    fn summons_of(&self, names: &Names) -> Result<OwnedFd, StoreError> {
+        let what = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+        let list = self.list_path(names);
+        let failed = |errno| fault(&list, "watching the lock", errno);
+        let watch = new_watch().map_err(failed)?;
+        inotify::add_watch(&watch, &list, what).map_err(failed)?;
+        Ok(watch)
+    }
+
+    fn list_path(&self, names: &Names) -> PathBuf {
+        match self.folder.get() {
+            Some(folder) => folder.path_of(&names.list),
+            None => self.path.join(&names.list),
+        }
     }
 
     /// Shows the name of every lock of which only our own file is left: for cleaning. A profile
@@ -759,6 +798,10 @@ impl FileStore {
     }
 }
 
+fn new_watch() -> rustix::io::Result<OwnedFd> {
+    inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
+}
+
 /// Whether any claim's beacon is lit. One that cannot be looked for is not taken for dead by
 /// this: without working locks, no guard could have been taken either.
 fn somebody_is_lit(opened: &Opened) -> bool {
@@ -789,6 +832,44 @@ fn light(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<Op
         Ok(false) => Err(failed(std::io::ErrorKind::AddrInUse.into())),
         Err(errno) => Err(failed(errno.into())),
     }
+}
+
+/// Takes the byte of a new ticket's turn, on the open file that its claimant alone has. Called with
+/// the guard held.
+fn take_turn(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<(), StoreError> {
+    let taken = bytes::try_lock(fd(opened), Byte::of_turn(ticket), Mode::Exclusive);
+    let source = match taken {
+        Ok(true) => return Ok(()),
+        Ok(false) => std::io::ErrorKind::AddrInUse.into(),
+        Err(errno) => errno.into(),
+    };
+    Err(StoreError::Io {
+        place: folder.path_of(file).display().to_string(),
+        doing: "taking the turn of a new claim",
+        source,
+    })
+}
+
+/// Tells those who wait and were asked to stop: by touching the file, which changes nothing in it.
+/// Whoever waits for something else is not woken by that. Should it fail, they learn of it when
+/// they look again.
+fn summon(opened: &Opened) {
+    use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    let _ = rustix::fs::futimens(fd(opened), &times);
+}
+
+/// Reads all that a watch has to tell, so that it is not told twice.
+fn drain(watch: &OwnedFd) {
+    let mut buffer = [0; 1024];
+    while rustix::io::read(watch, &mut buffer).is_ok_and(|read| read > 0) {}
 }
 
 /// Lets go of the guard.
@@ -862,8 +943,7 @@ impl Store for FileStore {
                         });
                     }
                 };
-            let kind = request.kind;
-            let force = request.force;
+            let (kind, force, terms) = (request.kind, request.force, request.terms);
             let mut loaded = *loaded;
             let mut entry = self.to_be_changed(&mut loaded);
             let entering = entry.enter(
@@ -880,7 +960,10 @@ impl Store for FileStore {
                 &mut events,
             );
             guarded::note_bytes(&mut events, loaded.published.as_ref());
-            let place_made = NewPlace::of(&entering, kind);
+            let place_made = NewPlace::of(&entering, kind, terms.mode);
+            if let Some(made) = place_made.as_ref().filter(|made| made.turn) {
+                take_turn(guarded.folder, &names.list, &opened, made.ticket)?;
+            }
             let beacon = match place_made.as_ref().filter(|made| made.beacon) {
                 // Before the write: from its first visible instant on, a claim's beacon is lit.
                 Some(made) => Some(light(guarded.folder, &names.list, &opened, made.ticket)?),
@@ -892,6 +975,12 @@ impl Store for FileStore {
                 overtaken += 1;
                 continue;
             }
+            if events
+                .iter()
+                .any(|event| matches!(event, Event::Displaced { .. }))
+            {
+                summon(&opened);
+            }
             release(&opened);
             return Ok(Entered {
                 entering,
@@ -902,6 +991,12 @@ impl Store for FileStore {
                     opened,
                     beacon,
                     names,
+                    has_turn: made.turn,
+                    summons: if terms.queueing.yields() {
+                        Summons::Watch(OnceLock::new())
+                    } else {
+                        Summons::Never
+                    },
                     turn: Mutex::default(),
                 }),
             });
@@ -916,10 +1011,35 @@ impl Store for FileStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        match behind {
-            Predecessor::Beacon { ticket } => self.sleep_on_byte(&seat.opened, *ticket, until),
-            Predecessor::Record(claim) => self.sleep_on_record(&seat.names, claim, now, until),
+        let byte = match behind {
+            Predecessor::Beacon { ticket } => Byte::of_ticket(*ticket),
+            Predecessor::Turn { ticket } => Byte::of_turn(*ticket),
+            Predecessor::Record(claim) => {
+                let claims = std::slice::from_ref(&**claim);
+                return self.sleep_on_records(&seat.names, claims, now, until);
+            }
+            Predecessor::AnyOf(claims) => {
+                return self.sleep_on_records(&seat.names, claims, now, until);
+            }
+        };
+        let Summons::Watch(watch) = &seat.summons else {
+            return self.sleep_on_byte(&seat.opened, byte, until, None);
+        };
+        if watch.get().is_none() {
+            let _ = watch.set(self.summons_of(&seat.names)?);
+            // Whoever asked before the watch was there is not told of by it.
+            let look = self.look(&seat.names, now)?;
+            let entry = look.joined.as_ref().ok();
+            if entry.is_none_or(|entry| entry.is_cancelled(seat.ticket)) {
+                return Ok(Wake::Ready);
+            }
         }
+        let summons = watch.get().map(AsFd::as_fd);
+        let wake = self.sleep_on_byte(&seat.opened, byte, until, summons)?;
+        if let Some(watch) = watch.get() {
+            drain(watch);
+        }
+        Ok(wake)
     }
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
@@ -941,6 +1061,9 @@ impl Store for FileStore {
                 (advance, changed)
             },
         )?;
+        if matches!(advance, Advance::Granted { .. }) {
+            seat.give_turn();
+        }
         guarded::note_bytes(&mut events, published.as_ref());
         Ok(Advanced {
             advance,
@@ -1012,8 +1135,62 @@ impl Store for FileStore {
         // Explicitly, for a daemon that the command left behind may keep a copy of the
         // descriptor. Also after an error: the claim then stands in the list as a dead one, which
         // the next caller sweeps.
-        let _ = bytes::unlock(seat.beacon(), Byte::of_ticket(seat.ticket));
+        seat.put_out();
         left.map(|(left, ..)| left)
+    }
+
+    fn park(
+        &self,
+        seat: &Seat,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        let (parked, ..) = self.change_seat(
+            seat,
+            now,
+            || false,
+            |entry, _| {
+                let parked = entry.park(seat.ticket, owner, grace_ms, now);
+                (parked, parked)
+            },
+        )?;
+        // Killed before this line, the process takes its bytes with it; the place is kept.
+        if parked {
+            seat.put_out();
+        }
+        Ok(parked)
+    }
+
+    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+        let changed = self.change(name, Vec::new(), now, |entry, guarded, opened| {
+            let asked = entry.cancel(&self.policy, by, now, |claim| {
+                self.evidence(guarded.folder, fd(opened), claim)
+            });
+            let changed = !asked.is_empty();
+            (asked, changed)
+        })?;
+        match changed {
+            Changed::Done(asked, _) => Ok(asked),
+            Changed::Unreadable(unreadable) => Err(self.unreadable(name, &unreadable.error)),
+        }
+    }
+
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+    ) -> Result<bool, StoreError> {
+        let now = self.now();
+        let changed = self.change(name, false, &now, |entry, _, _| {
+            let noted = entry.note_waiting(token, waiting_for);
+            (noted, noted)
+        })?;
+        match changed {
+            Changed::Done(noted, _) => Ok(noted),
+            Changed::Unreadable(unreadable) => Err(self.unreadable(name, &unreadable.error)),
+        }
     }
 
     fn renew_owned(
@@ -1122,10 +1299,12 @@ impl Store for FileStore {
                 && self.policy.asks_beacon
                 && self.quick_evidence(folder, fd(opened), claim).beacon == Beacon::Lit
             {
-                return self.sleep_on_byte(opened, claim.ticket, until);
+                let byte = Byte::of_ticket(claim.ticket);
+                return self.sleep_on_byte(opened, byte, until, None);
             }
             if claim.token.is_some() {
-                return self.sleep_on_record(&names, claim, now, until);
+                let claims = std::slice::from_ref(claim);
+                return self.sleep_on_records(&names, claims, now, until);
             }
         }
         Ok(Wake::Ready)
@@ -1454,23 +1633,24 @@ impl FileStore {
     fn sleep_on_byte(
         &self,
         opened: &Opened,
-        ticket: u64,
+        byte: Byte,
         until: Option<Instant>,
+        summons: Option<BorrowedFd<'_>>,
     ) -> Result<Wake, StoreError> {
         let lock = ByteLock {
-            byte: Byte::of_ticket(ticket),
+            byte,
             mode: Mode::Shared,
         };
         self.sleeper
-            .pass(opened.fd.as_fd(), lock, until)
+            .pass(opened.fd.as_fd(), lock, until, summons)
             .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
     }
 
-    /// Sleeps until a recorded process ends, the lease runs out, or the file changes.
-    fn sleep_on_record(
+    /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes.
+    fn sleep_on_records(
         &self,
         names: &Names,
-        claim: &Claim,
+        claims: &[Claim],
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
@@ -1487,33 +1667,37 @@ impl FileStore {
                 .poll(&[], RECORD_NAP_MIN, until)
                 .map_err(|error| io_fault(&path, "watching the lock", error));
         };
-        // The watch is in place; if the claim changed before it was, look at once.
+        // The watch is in place; if a claim changed before it was, look at once.
         let look = self.look(names, now)?;
-        let evidence = self.evidence_in(&look, claim);
-        let stands = look
-            .joined
-            .as_ref()
-            .ok()
-            .and_then(|entry| entry.claim(claim.ticket));
-        let held = judge(&self.policy, claim, &evidence, now);
-        if stands != Some(claim) || !matches!(held, Standing::Held(_)) {
-            return Ok(Wake::Ready);
-        }
         let local = self.is_local();
-        let pidfds: Vec<_> = [claim.holder.process, claim.holder.command]
-            .into_iter()
-            .flatten()
-            .filter_map(|process| self.open_pidfd(local, &process, &claim.holder.host))
-            .collect();
-        // A lease that counts is looked at again just after it can have run out. It does not
-        // count while a process is seen to live, whose end shows by itself.
-        let nap = if pidfds.is_empty() {
-            let boot = claim.holder.host.boot_id.as_deref();
-            let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now).saturating_add(1));
-            RECORD_NAP_MAX.min(rest.max(RECORD_NAP_MIN))
-        } else {
-            RECORD_NAP_MAX
-        };
+        let mut pidfds = Vec::new();
+        let mut nap = RECORD_NAP_MAX;
+        for claim in claims {
+            let evidence = self.evidence_in(&look, claim);
+            let stands = look
+                .joined
+                .as_ref()
+                .ok()
+                .and_then(|entry| entry.claim(claim.ticket));
+            let held = judge(&self.policy, claim, &evidence, now);
+            if stands != Some(claim) || !matches!(held, Standing::Held(_)) {
+                return Ok(Wake::Ready);
+            }
+            let before = pidfds.len();
+            let processes = [claim.holder.process, claim.holder.command];
+            let processes = processes.into_iter().flatten();
+            pidfds.extend(
+                processes
+                    .filter_map(|process| self.open_pidfd(local, &process, &claim.holder.host)),
+            );
+            // A lease that counts is looked at again just after it can have run out. It does not
+            // count while a process is seen to live, whose end shows by itself.
+            if pidfds.len() == before {
+                let boot = claim.holder.host.boot_id.as_deref();
+                let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
+                nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
+            }
+        }
         let fds: Vec<BorrowedFd<'_>> = [watch.as_fd()]
             .into_iter()
             .chain(pidfds.iter().map(AsFd::as_fd))
@@ -1525,12 +1709,7 @@ impl FileStore {
 
     /// A handle on a recorded process, if it is that process: opened first, compared afterwards,
     /// so the number cannot change hands in between.
-    fn open_pidfd(
-        &self,
-        local: bool,
-        process: &Process,
-        host: &Host,
-    ) -> Option<std::os::fd::OwnedFd> {
+    fn open_pidfd(&self, local: bool, process: &Process, host: &Host) -> Option<OwnedFd> {
         let pid = i32::try_from(process.pid)
             .ok()
             .and_then(rustix::process::Pid::from_raw)?;

@@ -29,7 +29,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entry, Evidence, Force, Forced, Kind, Left, Liveness, LockName, Now,
-    Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, judge,
+    Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, WaitingFor,
+    judge,
 };
 
 /// How long a sleep behind a record lasts at most before the caller looks at its clock again: a
@@ -206,6 +207,14 @@ impl MemoryStore {
         self.sleep_while(None, until, |state| state.is_lit(name, ticket))
     }
 
+    /// Whether a claim stands as it was seen, and counts.
+    fn is_same(&self, state: &State, name: &LockName, claim: &Claim, now: &Now) -> bool {
+        let entry = state.locks.get(name).map(|lock| &lock.entry);
+        let held = judge(self.policy(), claim, &state.evidence(name, claim), now);
+        entry.and_then(|entry| entry.claim(claim.ticket)) == Some(claim)
+            && matches!(held, Standing::Held(_))
+    }
+
     fn sleep_on_record(
         &self,
         name: &LockName,
@@ -214,12 +223,7 @@ impl MemoryStore {
         until: Option<Instant>,
     ) -> Wake {
         self.sleep_while(Some(RECORD_NAP_MAX), until, |state| {
-            let entry = state.locks.get(name).map(|lock| &lock.entry);
-            entry.and_then(|entry| entry.claim(claim.ticket)) == Some(claim)
-                && matches!(
-                    judge(self.policy(), claim, &state.evidence(name, claim), now),
-                    Standing::Held(_)
-                )
+            self.is_same(state, name, claim, now)
         })
     }
 }
@@ -265,7 +269,7 @@ impl Store for MemoryStore {
             fresh.entry.raise(state.floor);
             fresh
         });
-        let kind = request.kind;
+        let (kind, mode) = (request.kind, request.terms.mode);
         let mut events = Vec::new();
         let entering = lock.entry.enter(
             self.policy(),
@@ -274,7 +278,7 @@ impl Store for MemoryStore {
             |claim| state.evidence(name, claim),
             &mut events,
         );
-        let made = NewPlace::of(&entering, kind);
+        let made = NewPlace::of(&entering, kind, mode);
         if let Some(made) = made.as_ref().filter(|made| made.beacon) {
             lock.lit.insert(made.ticket);
         }
@@ -302,9 +306,29 @@ impl Store for MemoryStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
+        let name = &seat.name;
+        let asked = |state: &State| {
+            let entry = state.locks.get(name).map(|lock| &lock.entry);
+            entry.is_some_and(|entry| entry.is_cancelled(seat.ticket))
+        };
+        let same = |state: &State, claim: &Claim| self.is_same(state, name, claim, now);
+        let nap = Some(RECORD_NAP_MAX);
         Ok(match behind {
-            Predecessor::Beacon { ticket } => self.sleep_on_beacon(&seat.name, *ticket, until),
-            Predecessor::Record(claim) => self.sleep_on_record(&seat.name, claim, now, until),
+            Predecessor::Beacon { ticket } => self.sleep_while(None, until, |state| {
+                state.is_lit(name, *ticket) && !asked(state)
+            }),
+            Predecessor::Turn { ticket } => self.sleep_while(None, until, |state| {
+                let entry = state.locks.get(name).map(|lock| &lock.entry);
+                let claim = entry.and_then(|entry| entry.claim(*ticket));
+                let waits = claim.is_some_and(|claim| claim.token.is_none());
+                waits && state.is_lit(name, *ticket) && !asked(state)
+            }),
+            Predecessor::Record(claim) => {
+                self.sleep_while(nap, until, |state| same(state, claim) && !asked(state))
+            }
+            Predecessor::AnyOf(claims) => self.sleep_while(nap, until, |state| {
+                claims.iter().all(|claim| same(state, claim)) && !asked(state)
+            }),
         })
     }
 
@@ -359,6 +383,47 @@ impl Store for MemoryStore {
         self.shared.lock().put_out(&seat.name, seat.ticket);
         self.shared.changed.notify_all();
         Ok(left)
+    }
+
+    fn park(
+        &self,
+        seat: &Seat,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        let (parked, _) = self.change(&seat.name, false, |entry, _| {
+            let parked = entry.park(seat.ticket, owner, grace_ms, now);
+            (parked, parked)
+        });
+        if parked {
+            self.shared.lock().put_out(&seat.name, seat.ticket);
+            self.shared.changed.notify_all();
+        }
+        Ok(parked)
+    }
+
+    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+        let (asked, _) = self.change(name, Vec::new(), |entry, state| {
+            let evidence = |claim: &Claim| state.evidence(name, claim);
+            let asked = entry.cancel(self.policy(), by, now, evidence);
+            let changed = !asked.is_empty();
+            (asked, changed)
+        });
+        Ok(asked)
+    }
+
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+    ) -> Result<bool, StoreError> {
+        let (noted, _) = self.change(name, false, |entry, _| {
+            let noted = entry.note_waiting(token, waiting_for);
+            (noted, noted)
+        });
+        Ok(noted)
     }
 
     fn renew_owned(

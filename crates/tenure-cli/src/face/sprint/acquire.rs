@@ -92,6 +92,7 @@ pub(super) fn acquire(
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
             force: request::force(claiming),
             patience: Patience::Default,
+            terms: tenure::core::Terms::default(),
         },
         deadline: match wait {
             Wait::For(limit) => session.clock.instant().checked_add(limit),
@@ -241,7 +242,7 @@ impl Taking<'_> {
         match refusal.reason {
             Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(surface, &seen),
             Reason::NeedsConfirmation => self.active(&seen, retry_after_ms),
-            Reason::Held => Ok(self.blocked(&seen, retry_after_ms, None)),
+            Reason::Held | Reason::QueueFull => Ok(self.blocked(&seen, retry_after_ms, None)),
             Reason::Unknown => Err(Failure::new(
                 Exit::StoreUnavailable,
                 "STORE_UNAVAILABLE",

@@ -45,7 +45,10 @@ impl<Seat> Held<Seat> {
     pub(super) fn stolen(&self) -> Option<u64> {
         self.events.iter().find_map(|event| match event {
             Event::Stolen { previous, .. } => previous.as_ref().map(|claim| claim.ticket),
-            Event::Acquired { .. } | Event::CancelRequested { .. } | Event::Released { .. } => None,
+            Event::Acquired { .. }
+            | Event::CancelRequested { .. }
+            | Event::Displaced { .. }
+            | Event::Released { .. } => None,
         })
     }
 }
@@ -159,6 +162,7 @@ impl<'a, H: Harness> Scene<'a, H> {
             ttl_ms: TTL_MS,
             force: Force::No,
             patience: Patience::Queue,
+            terms: tenure_core::Terms::default(),
         })
     }
 

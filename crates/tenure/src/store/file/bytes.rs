@@ -17,6 +17,9 @@ use std::os::fd::BorrowedFd;
 /// it still is a file offset.
 const BASE: i64 = 1 << 60;
 
+/// How far behind the bytes of the tickets those of the turns begin: twice the highest ticket.
+const TURNS: i64 = 1 << 54;
+
 /// One byte that can be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Byte(i64);
@@ -28,6 +31,12 @@ impl Byte {
     /// The byte of one ticket. Tickets begin at 1, so none is the guard.
     pub fn of_ticket(ticket: u64) -> Self {
         Self(BASE.saturating_add(i64::try_from(ticket).unwrap_or(i64::MAX - BASE)))
+    }
+
+    /// The byte that a claim keeps for as long as it waits, where its grant lets others go on.
+    pub fn of_turn(ticket: u64) -> Self {
+        let Self(ticket) = Self::of_ticket(ticket);
+        Self(ticket.saturating_add(TURNS))
     }
 }
 

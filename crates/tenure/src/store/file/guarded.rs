@@ -380,7 +380,12 @@ pub(super) fn join(
         Some(held) if is_of(&shown, &held) => merged(held, shown),
         _ => shown,
     };
-    entry.claims.insert(0, claim);
+    // A claim of ours keeps its place, behind those whose callers are away; what others published
+    // has no ticket, and stands before all.
+    let place = entry
+        .claims
+        .partition_point(|other| other.ticket < claim.ticket);
+    entry.claims.insert(place, claim);
     Ok(())
 }
 

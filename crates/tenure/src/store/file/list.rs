@@ -1,7 +1,6 @@
 //! The list of claims as a coordination file keeps it.
 //!
-//! The body is JSON lines: the header first (the rising counter, past holds, a pending request to
-//! stop), then one claim per line in queue order. Unknown keys are skipped when reading, so an
+//! The body is JSON lines: the header first (the rising counter, past holds), then one claim per line in queue order. Unknown keys are skipped when reading, so an
 //! older program reads what a newer one wrote; it does not keep them when it writes.
 //!
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never
@@ -9,8 +8,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use tenure_core::{
-    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Process, RequestId, Stamp,
+    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
+    RequestId, Stamp, WaitingFor,
 };
 
 /// The largest number that every JSON reader keeps exactly.
@@ -23,8 +24,6 @@ struct Header<'a> {
     holds: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     mean_hold_ms: u64,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    cancel: Option<CancelLine<'a>>,
     /// The hosts of the claims; each claim names its own by number, for a thousand waiters on
     /// one machine need not say its ids a thousand times.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
@@ -45,11 +44,30 @@ struct HostLine<'a> {
 
 #[derive(Serialize, Deserialize)]
 struct CancelLine<'a> {
-    ticket: u64,
     #[serde(borrow)]
     by: Cow<'a, str>,
     at_ms: u64,
     at_boot_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "the unit ends the name of each number"
+)]
+struct AwayLine {
+    since_ms: u64,
+    since_boot_ms: u64,
+    grace_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WaitingLine<'a> {
+    #[serde(borrow)]
+    place: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    since_us: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +110,19 @@ struct ClaimLine<'a> {
     ttl_ms: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     force: Option<Cow<'a, str>>,
+    /// How many may hold at once: 0 is any number of shared claims. An exclusive one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    grace_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    cancel: Option<CancelLine<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    away: Option<AwayLine>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<WaitingLine<'a>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -129,12 +160,6 @@ pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
         last: entry.last,
         holds: entry.history.holds,
         mean_hold_ms: entry.history.mean_ms,
-        cancel: entry.cancel.as_ref().map(|cancel| CancelLine {
-            ticket: cancel.ticket,
-            by: Cow::Borrowed(&cancel.by),
-            at_ms: cancel.at.wall_ms,
-            at_boot_ms: cancel.at.boot_ms,
-        }),
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
     serde_json::to_writer(&mut body, &header)?;
@@ -193,6 +218,32 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
             Force::Asked => Some(Cow::Borrowed("asked")),
             Force::Confirmed => Some(Cow::Borrowed("confirmed")),
         },
+        slots: match claim.mode {
+            Mode::Exclusive => None,
+            Mode::Shared => Some(0),
+            Mode::Slots(slots) => Some(slots.get()),
+        },
+        queue: match claim.queueing {
+            Queueing::Fifo => None,
+            Queueing::Single => Some(Cow::Borrowed("single")),
+            Queueing::Max => Some(Cow::Borrowed("max")),
+        },
+        grace_ms: claim.grace_ms,
+        cancel: claim.cancel.as_ref().map(|cancel| CancelLine {
+            by: Cow::Borrowed(&cancel.by),
+            at_ms: cancel.at.wall_ms,
+            at_boot_ms: cancel.at.boot_ms,
+        }),
+        away: claim.away.map(|away| AwayLine {
+            since_ms: away.since.wall_ms,
+            since_boot_ms: away.since.boot_ms,
+            grace_ms: away.grace_ms,
+        }),
+        waiting_for: claim.waiting_for.as_ref().map(|waiting| WaitingLine {
+            place: Cow::Borrowed(&waiting.place),
+            name: Cow::Borrowed(&waiting.name),
+            since_us: waiting.since_us,
+        }),
     }
 }
 
@@ -237,14 +288,6 @@ pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
             holds: header.holds,
             mean_ms: header.mean_hold_ms,
         },
-        cancel: header.cancel.map(|cancel| Cancel {
-            ticket: cancel.ticket,
-            by: cancel.by.into_owned(),
-            at: Stamp {
-                wall_ms: cancel.at_ms,
-                boot_ms: cancel.at_boot_ms,
-            },
-        }),
         claims,
     })
 }
@@ -307,6 +350,29 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
             Some("asked") => Force::Asked,
             _ => Force::No,
         },
+        mode: match line.slots {
+            None => Mode::Exclusive,
+            Some(slots) => NonZeroU32::new(slots).map_or(Mode::Shared, Mode::Slots),
+        },
+        queueing: match line.queue.as_deref() {
+            Some("single") => Queueing::Single,
+            Some("max") => Queueing::Max,
+            _ => Queueing::Fifo,
+        },
+        grace_ms: line.grace_ms,
+        cancel: line.cancel.map(|cancel| Cancel {
+            by: cancel.by.into_owned(),
+            at: stamp(cancel.at_ms, cancel.at_boot_ms),
+        }),
+        away: line.away.map(|away| Away {
+            since: stamp(away.since_ms, away.since_boot_ms),
+            grace_ms: away.grace_ms,
+        }),
+        waiting_for: line.waiting_for.map(|waiting| WaitingFor {
+            place: waiting.place.into_owned(),
+            name: waiting.name.into_owned(),
+            since_us: waiting.since_us,
+        }),
     })
 }
 
@@ -325,11 +391,6 @@ mod tests {
                 holds: 3,
                 mean_ms: 40,
             },
-            cancel: Some(Cancel {
-                ticket: 1_795_000_000_000_001,
-                by: "someone".into(),
-                at: stamp,
-            }),
             claims: vec![Claim {
                 ticket: 1_795_000_000_000_001,
                 token: Some(1_795_000_000_000_002),
@@ -362,6 +423,22 @@ mod tests {
                     renewals: 3,
                 },
                 force: Force::Asked,
+                mode: NonZeroU32::new(3).map_or(Mode::Shared, Mode::Slots),
+                queueing: Queueing::Single,
+                grace_ms: 0,
+                cancel: Some(Cancel {
+                    by: "someone".into(),
+                    at: stamp,
+                }),
+                away: Some(Away {
+                    since: stamp,
+                    grace_ms: 60_000,
+                }),
+                waiting_for: Some(WaitingFor {
+                    place: "/a\nplace".into(),
+                    name: "other".into(),
+                    since_us: 7,
+                }),
             }],
         }
     }

@@ -58,7 +58,8 @@ pub trait Sleeper {
     /// - Whatever the system answers.
     fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake>;
 
-    /// Sleeps until a byte can be taken, and gives it back at once.
+    /// Sleeps until a byte can be taken, and gives it back at once. Where there is a `summons`, a
+    /// descriptor that can be read once the sleeper itself is called, that ends the sleep too.
     ///
     /// # Errors
     /// - Whatever the system answers.
@@ -67,6 +68,7 @@ pub trait Sleeper {
         file: BorrowedFd<'_>,
         lock: ByteLock,
         until: Option<Instant>,
+        summons: Option<BorrowedFd<'_>>,
     ) -> io::Result<Wake>;
 
     /// Sleeps until one of the descriptors has news, at most for `nap` (which counts as news).
@@ -115,6 +117,7 @@ impl Sleeper for ThreadSleeper {
         file: BorrowedFd<'_>,
         lock: ByteLock,
         until: Option<Instant>,
+        summons: Option<BorrowedFd<'_>>,
     ) -> io::Result<Wake> {
         if lock.try_take(file)? {
             lock.give_back(file)?;
@@ -128,6 +131,9 @@ impl Sleeper for ThreadSleeper {
             Some(parked) => parked,
             None => Helper::start(file, lock, of)?,
         };
+        if let Some(summons) = summons {
+            return helper.wait_summoned(summons, until);
+        }
         let answer = match until {
             None => helper
                 .answer
@@ -208,6 +214,31 @@ impl Helper {
         Ok(Self { of, answer })
     }
 }
+
+impl Helper {
+    /// Waits for the helper and for a summons alike, by looking at one between naps on the other:
+    /// a summons is answered at once, the end of the claim before within [`SUMMONED_NAP`].
+    fn wait_summoned(self, summons: BorrowedFd<'_>, until: Option<Instant>) -> io::Result<Wake> {
+        loop {
+            match self.answer.try_recv() {
+                Ok(result) => return result.map(|()| Wake::Ready),
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    return Err(io::Error::other("the waiting thread ended early"));
+                }
+                Err(mpsc::TryRecvError::Empty) => {}
+            }
+            let nap_ends = instant() + SUMMONED_NAP;
+            let wake = poll_readable(&[summons], SUMMONED_NAP, until)?;
+            if wake == Wake::Expired || instant() < nap_ends {
+                PARKED.set(Some(self));
+                return Ok(wake);
+            }
+        }
+    }
+}
+
+/// How long a sleep without signals lasts at most that can also be ended by a summons.
+const SUMMONED_NAP: Duration = Duration::from_millis(5);
 
 /// The same file under an open file description of its own. A copy of the descriptor would share
 /// the caller's locks, and keep its beacon lit for as long as the helper sleeps.

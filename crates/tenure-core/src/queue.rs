@@ -1,0 +1,255 @@
+//! What becomes of a place in line: whose it is kept for, who gives it up to a newer claim, and
+//! which claims do not count while they stand there.
+//!
+//! Two kinds of waiting claims stand in nobody's way. One whose caller is *away* is kept for a
+//! grace, so that a caller with bounded waits is not sent to the end of the line each time. One
+//! that was asked to stop has nothing to wait for any more, and leaves when it learns of it.
+//!
+//! Who may hold is decided in `claims`; who may be taken for dead, in `standing`.
+
+use crate::claims::{Claim, Entry, Request};
+use crate::event::Event;
+use crate::holder::Process;
+use crate::policy::Policy;
+use crate::standing::{Evidence, Liveness, StaleReason, Standing, judge};
+use crate::time::{Now, Stamp};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A place in line whose caller has gone, and may come back to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Away {
+    /// Since when.
+    pub since: Stamp,
+    /// How long the place is kept, in milliseconds.
+    pub grace_ms: u64,
+}
+
+impl Away {
+    /// Whether the place is kept no longer.
+    pub fn is_over(&self, recorded_boot: Option<&str>, now: &Now) -> bool {
+        self.since.age_ms(recorded_boot, now) > self.grace_ms
+    }
+}
+
+/// By what a kept place is found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Its ticket. Where no place is kept under it, the request fails.
+    Ticket(u64),
+    /// The process that it is kept for. Where there is none, the request enters anew.
+    Owner(Process),
+}
+
+/// What the work under a hold waits for, on some other lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingFor {
+    /// Where that lock is kept.
+    pub place: String,
+    /// Its name.
+    pub name: String,
+    /// When the wait began, in microseconds since the Unix epoch.
+    pub since_us: u64,
+}
+
+/// What a claim is to whoever stands behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// It counts.
+    Live(Standing),
+    /// It stands there and counts for nothing.
+    Aside,
+    /// A waiter that is gone: it may be removed without a word.
+    Gone(Standing),
+    /// A hold that no longer counts; what is done about it is to be decided.
+    Left(Standing),
+}
+
+impl Claim {
+    /// Whether it holds, or waits for its turn.
+    pub fn is_in_line(&self) -> bool {
+        self.token.is_some() || (self.away.is_none() && self.cancel.is_none())
+    }
+
+    /// What it is to whoever stands behind it.
+    pub(crate) fn weigh(&self, policy: &Policy, evidence: Evidence, now: &Now) -> Weight {
+        if let (None, Some(away)) = (self.token, &self.away) {
+            let boot = self.holder.host.boot_id.as_deref();
+            return match evidence.process {
+                Liveness::Dead(death) => {
+                    Weight::Gone(Standing::Stale(StaleReason::ProcessDead(death)))
+                }
+                _ if away.is_over(boot, now) => Weight::Gone(Standing::Stale(StaleReason::Silent)),
+                _ => Weight::Aside,
+            };
+        }
+        match judge(policy, self, &evidence, now) {
+            held @ Standing::Held(_) if self.is_in_line() => Weight::Live(held),
+            Standing::Held(_) => Weight::Aside,
+            standing if self.token.is_none() => Weight::Gone(standing),
+            standing => Weight::Left(standing),
+        }
+    }
+}
+
+/// Where a request stands in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere yet.
+    New,
+    /// At the ticket that was kept for it.
+    Kept(u64),
+    /// The place that it names is not there.
+    NotKept,
+}
+
+impl Entry {
+    /// Keeps a waiting claim's place for `grace_ms` while its caller is away. From now on its life
+    /// follows `owner`. False if there is no such waiting claim.
+    pub fn park(&mut self, ticket: u64, owner: Option<Process>, grace_ms: u64, now: &Now) -> bool {
+        let Some(claim) = self.claim_mut(ticket) else {
+            return false;
+        };
+        if claim.token.is_some() || claim.cancel.is_some() {
+            return false;
+        }
+        claim.away = Some(Away {
+            since: now.stamp_for(claim.holder.host.boot_id.as_deref()),
+            grace_ms,
+        });
+        claim.holder.process = owner;
+        true
+    }
+
+    /// Writes down what the work under a hold waits for, or that it waits no longer. False if
+    /// nothing is held under this token.
+    pub fn note_waiting(&mut self, token: u64, waiting_for: Option<&WaitingFor>) -> bool {
+        let mut granted = self.claims.iter_mut();
+        match granted.find(|claim| claim.token == Some(token)) {
+            Some(claim) => {
+                claim.waiting_for = waiting_for.cloned();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Finds the place that was kept for a request. One that has lapsed is gone.
+    pub(crate) fn kept_place(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+    ) -> Place {
+        let mut away = self.claims.iter().filter(|claim| {
+            claim.away.is_some()
+                && claim.token.is_none()
+                && claim.weigh(policy, evidence(claim), now) == Weight::Aside
+        });
+        let Some(kept) = request.terms.kept else {
+            return Place::New;
+        };
+        let found = away.find(|claim| match kept {
+            Kept::Ticket(ticket) => claim.ticket == ticket,
+            Kept::Owner(owner) => {
+                claim.holder.process == Some(owner) && claim.holder.host == request.holder.host
+            }
+        });
+        match (found, kept) {
+            (Some(claim), _) => Place::Kept(claim.ticket),
+            (None, Kept::Ticket(_)) => Place::NotKept,
+            (None, Kept::Owner(_)) => Place::New,
+        }
+    }
+
+    /// Asks every claim that waits in a queue of one to give up its place to `by`. Those who are
+    /// away lose it at once.
+    pub(crate) fn displace(
+        &mut self,
+        policy: &Policy,
+        own: Option<u64>,
+        by: &str,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+        events: &mut Vec<Event>,
+    ) {
+        let tickets: Vec<u64> = (self.claims.iter())
+            .filter(|claim| claim.token.is_none() && claim.queueing.yields())
+            .filter(|claim| Some(claim.ticket) != own)
+            .map(|claim| claim.ticket)
+            .collect();
+        for ticket in tickets {
+            let Some(claim) = self.claim(ticket) else {
+                continue;
+            };
+            match claim.weigh(policy, evidence(claim), now) {
+                Weight::Live(_) => {
+                    let displaced = Box::new(claim.clone());
+                    self.ask_to_stop(ticket, by.into(), now);
+                    events.push(Event::Displaced { claim: displaced });
+                }
+                Weight::Aside if claim.away.is_some() => {
+                    if let Some(claim) = self.remove(ticket) {
+                        let claim = Box::new(claim);
+                        events.push(Event::Displaced { claim });
+                    }
+                }
+                Weight::Aside => {}
+                Weight::Gone(_) | Weight::Left(_) => {
+                    self.remove(ticket);
+                }
+            }
+        }
+    }
+
+    /// How many live claims wait.
+    pub(crate) fn pending(
+        &self,
+        policy: &Policy,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+    ) -> usize {
+        let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
+        waiting
+            .filter(|claim| matches!(claim.weigh(policy, evidence(claim), now), Weight::Live(_)))
+            .count()
+    }
+
+    /// Asks everybody who holds and is alive to stop.
+    pub(crate) fn ask_holders(
+        &mut self,
+        policy: &Policy,
+        by: &str,
+        now: &Now,
+        evidence: &mut impl FnMut(&Claim) -> Evidence,
+        events: &mut Vec<Event>,
+    ) {
+        let asked: Vec<u64> = (self.granted())
+            .filter(|claim| claim.cancel.is_none())
+            .filter(|claim| matches!(claim.weigh(policy, evidence(claim), now), Weight::Live(_)))
+            .map(|claim| claim.ticket)
+            .collect();
+        for ticket in asked {
+            self.ask_to_stop(ticket, by.into(), now);
+            events.push(Event::CancelRequested { ticket });
+        }
+    }
+
+    /// Asks whoever holds and is alive to stop, for a caller who does not want the lock. Says whom.
+    pub fn cancel(
+        &mut self,
+        policy: &Policy,
+        by: &str,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> Vec<Claim> {
+        self.ask_holders(policy, by, now, &mut evidence, &mut Vec::new());
+        (self.granted())
+            .filter(|claim| claim.cancel.is_some())
+            .filter(|claim| matches!(claim.weigh(policy, evidence(claim), now), Weight::Live(_)))
+            .cloned()
+            .collect()
+    }
+}
