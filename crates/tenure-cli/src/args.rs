@@ -25,8 +25,8 @@ use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
-or unreadable), 5 not found, 6 not the owner, 7 permission denied, 12 store unavailable,
-79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
+or unreadable), 5 not found, 6 not the owner, 7 permission denied, 10 --max-runtime is over,
+12 store unavailable, 79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
 128+N ended by signal N.
 
 Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
@@ -191,7 +191,9 @@ const ON_LOST: &str = "terminate";
 The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR and
 TENURE_HELD. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is
 released after the command has ended; if tenure itself is killed, the lock stays held until the
-command ends. A signal sent to tenure is passed on to the command; after --grace it is killed."
+command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and
+all that descends from it. What a command leaves behind when it ends by itself goes on, without
+the lock (but for --wait-all)."
 )]
 pub(crate) struct RunArgs {
     /// The name of the lock (a sprint has only one)
@@ -202,9 +204,38 @@ pub(crate) struct RunArgs {
     /// An exclusive lock; this is the default and stands here for flock(1)'s users
     #[arg(short = 'x', long)]
     pub(crate) exclusive: bool,
-    /// How long the command may take to end after it was asked to
+    /// How long the work may take to end after it was asked to; then it is killed
     #[arg(long, value_name = "DURATION", default_value = GRACE)]
     pub(crate) grace: String,
+    /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) term_after: Option<String>,
+    /// What asks the work to end when another run asks for the lock, when the lock is lost or when
+    /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) signal: Option<String>,
+    /// How long the work may take; then it is ended, and the exit code is 10
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) max_runtime: Option<String>,
+    /// Keep the lock until everything has ended that the command has started, daemons too
+    #[arg(long)]
+    pub(crate) wait_all: bool,
+    /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
+    /// behind)
+    #[arg(long)]
+    pub(crate) close: bool,
+    /// Run one argument by $SHELL -c, as flock -c does
+    #[arg(long)]
+    pub(crate) shell: bool,
+    /// Become the command instead of supervising it; the lock is free when the command has ended
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
+            "failure_step", "on_lost",
+        ]
+    )]
+    pub(crate) exec: bool,
     /// The intent to carry out (fleet): names the lock, the mode and the ttl
     #[arg(long, value_name = "FILE", help_heading = "Profiles")]
     pub(crate) intent: Option<PathBuf>,
@@ -673,6 +704,9 @@ mod tests {
     fn the_verbs_own_parsers_and_the_whole_tree_read_the_same() {
         for line in [
             "tenure run x -- true",
+            "tenure run x --signal TERM --term-after 1s --max-runtime=5m --wait-all --close -- true",
+            "tenure run --exec x --shell -- a",
+            "tenure run x --exec --grace 1s -- true",
             "tenure run -n x --ttl 5s -E 9 -- sh -c true",
             "tenure run --force --yes --wait=3s x -q -- a --b -c",
             "tenure run -w 3 -x x --dir /d --output json -- a",

@@ -251,7 +251,8 @@ impl Session {
         if let Ok(Some(warning)) = self.store.warning() {
             surface.warn(warning);
         }
-        let acquired = acquired.map_err(|error| self.explain(name, error))?;
+        let mut acquired = acquired.map_err(|error| self.explain(name, error))?;
+        acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(surface, name, &acquired, request.force);
         self.face.on_acquired(surface, name, &acquired.claim);
         Ok(acquired)

@@ -1,5 +1,10 @@
 //! `run`: holds a lock while a command runs.
 
+mod exec;
+mod terms;
+
+pub(crate) use exec::is_ordinary_end;
+
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded, why};
 use crate::args::RunArgs;
@@ -11,7 +16,7 @@ use crate::request;
 use crate::signals::{self, Signals};
 use crate::supervise::driver::{Course, Driver, Held, SpawnError};
 use crate::supervise::heartbeats::Heartbeats;
-use crate::supervise::{End, OnLost, Verdict};
+use crate::supervise::{End, OnLost, Terms, Verdict};
 use crate::trail::occasion;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +34,12 @@ use tenure::store::{Store, StoreError};
 pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
     let mut surface = request::surface(&args.common, "run", conflict);
-    match hold_and_run(args, &mut surface) {
+    let ran = if args.shell {
+        terms::by_shell(args).and_then(|args| hold_and_run(&args, &mut surface))
+    } else {
+        hold_and_run(args, &mut surface)
+    };
+    match ran {
         Ok(exit) => exit,
         Err(failure) => surface.fail(&failure),
     }
@@ -43,7 +53,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         ));
     }
     request::name(args.name.as_deref())?;
-    let grace = request::duration("--grace", &args.grace)?;
+    let terms = terms::of(args)?;
     let signals = collect_signals()?;
     let session = Session::waiting(&args.common, signals)?;
     let name = session.name(args.name.as_deref())?;
@@ -54,6 +64,9 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let ttl_ms = session.ttl(claiming, &defaults)?;
     let ttl_ms = ttl_ms.unwrap_or(policy.supervised_ttl_ms);
     let program = find_program(&args.command)?;
+    if args.exec {
+        exec::refuse_unsuited(&session)?;
+    }
     session.refuse_nesting(&name)?;
 
     let mut request = Request {
@@ -74,6 +87,9 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     session
         .face
         .complete(&args.common, claiming, &mut request.holder)?;
+    if args.exec {
+        exec::mark(&mut request.holder);
+    }
     surface.set_request_id(known_as(&request.holder));
     let acquired = session.acquire(surface, &name, &request, wait)?;
     let Some(seat) = acquired.seat else {
@@ -94,6 +110,14 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     }
 
     let told = Told::of_hold(&session, &name, &acquired.claim);
+    if args.exec {
+        let error = exec::replace_self(prepare(args, program, &told), signals, &seat);
+        release(&session, &seat, &id, surface, &RunResult::of_nothing(args));
+        return Err(error.map_or_else(
+            || cancelled("run"),
+            |error| not_started(&args.command, error),
+        ));
+    }
     let heartbeat_failed = |consecutive, error: &str| {
         let now = session.clock.now();
         let trail = &session.trail;
@@ -105,7 +129,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
             seat: &seat,
         }),
         on_heartbeat_failed: &heartbeat_failed,
-        ..driver(args, &session.clock, signals, grace, surface)
+        ..driver(args, &session.clock, signals, terms, surface)
     };
     let ttl = Duration::from_millis(ttl_ms);
     let granted = Duration::from_millis(acquired.claim.lease.renewed.boot_ms);
@@ -114,7 +138,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let result = RunResult::of_run(&verdict, args);
     let was_ours = release(&session, &seat, &id, surface, &result);
     if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
-        (was_ours, on_lost(args), &verdict)
+        (was_ours, terms.on_lost, &verdict)
     {
         return Err(lost_unseen(&name, *end));
     }
@@ -130,7 +154,12 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
     let mut surface = request::surface(&args.common, "run", conflict);
     surface.set_request_id(id.as_str());
     let run = |surface: &mut Surface| {
-        let grace = request::duration("--grace", &args.grace)?;
+        let shelled = args.shell.then(|| terms::by_shell(args)).transpose()?;
+        let args = shelled.as_ref().unwrap_or(args);
+        let terms = terms::of(args)?;
+        if args.exec {
+            return Err(exec::unsuited(Policy::FLEET.name));
+        }
         let signals = collect_signals()?;
         let place = request::Place::of(&args.common)?;
         let program = find_program(&args.command)?;
@@ -141,11 +170,11 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
             return Err(cancelled("run"));
         }
         let clock = tenure::clock::SystemClock::new(None);
-        let driver = driver(args, &clock, signals, grace, surface);
+        let driver = driver(args, &clock, signals, terms, surface);
         let told = Told::of_no_hold(&place, id);
         let verdict = supervise(args, program, &driver, &told, Heartbeats::none(), surface);
         match verdict {
-            Ok(verdict) => ended(&verdict),
+            Ok(verdict) => ended(&verdict, args),
             Err(error) => Err(not_started(&args.command, error)),
         }
     };
@@ -160,16 +189,16 @@ fn driver<'a>(
     args: &RunArgs,
     clock: &'a dyn Clock,
     signals: Signals,
-    grace: Duration,
+    terms: Terms,
     surface: &Surface,
 ) -> Driver<'a> {
     Driver {
         held: None,
         clock,
         signals,
-        grace,
+        terms,
+        close: args.close,
         quiet: surface.is_quiet(),
-        on_lost: on_lost(args),
         on_heartbeat_failed: &|_, _| {},
     }
 }
@@ -205,6 +234,7 @@ fn supervise(
         Verdict::Command(End::Signal(number)) => Exit::DieBy(*number).code(),
         Verdict::Signalled(number) => Exit::Signalled(*number).code(),
         Verdict::Superseded { .. } => Exit::Superseded.code(),
+        Verdict::MaxRuntime => Exit::MaxRuntime.code(),
         Verdict::Lost => return Ok(verdict),
     };
     if code == 0 {
@@ -230,7 +260,8 @@ fn supervise(
         Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled(number)) => {
             surface.warn(format!("the rollback was ended by signal {number}"));
         }
-        Ok(Verdict::Lost | Verdict::Superseded { .. }) => {
+        // Nobody asks a rollback to make room, and it has no limit.
+        Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
             surface.warn("the rollback was ended, because the lock was lost");
         }
         Err(SpawnError::Command(error) | SpawnError::Beacon(error)) => {
@@ -242,13 +273,6 @@ fn supervise(
         (Verdict::Command(_), Ok(ours @ (Verdict::Signalled(_) | Verdict::Lost))) => ours,
         (verdict, _) => verdict,
     })
-}
-
-fn on_lost(args: &RunArgs) -> OnLost {
-    match args.on_lost.as_str() {
-        "warn" => OnLost::Warn,
-        _ => OnLost::Terminate,
-    }
 }
 
 /// The answer of a run whose command has ended before anybody saw that the lock was lost.
@@ -320,7 +344,9 @@ fn answer(
     args: &RunArgs,
 ) -> Result<Exit, Failure> {
     match verdict {
-        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled(_))) => ended(&verdict),
+        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled(_) | Verdict::MaxRuntime)) => {
+            ended(&verdict, args)
+        }
         Ok(Verdict::Superseded { by }) => Err(superseded(name, &by)),
         Ok(Verdict::Lost) => Err(Failure::new(
             Exit::LockLost,
@@ -332,11 +358,12 @@ fn answer(
 }
 
 /// The answer to an end that has nothing to do with the lock.
-fn ended(verdict: &Verdict) -> Result<Exit, Failure> {
+fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
     match verdict {
         Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
         Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
         Verdict::Signalled(number) => Err(cancelled_by(*number, "run")),
+        Verdict::MaxRuntime => Err(terms::too_long(args)),
         // What holds nothing loses nothing.
         Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
     }

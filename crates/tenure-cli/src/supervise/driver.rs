@@ -9,10 +9,16 @@
 //! is killed at any instant after the spawn, the beacon stays lit until the command (and whatever
 //! inherited the copy from it) is gone, and the lock with it. Between the spawn and the write that
 //! names the command, the beacon alone speaks for it.
+//!
+//! A command that is not to inherit the beacon (`close`) is spoken for by this process, which keeps
+//! the beacon, and from that write on by its own number. If this process is killed between the
+//! spawn and that write, nothing speaks for the command: the next caller gets in while it runs.
+//! That span is some 100 µs; whoever cannot accept it leaves the beacon to the command.
 
 use super::heartbeats::Heartbeats;
+use super::rest::Rest;
 use super::terminal::Placement;
-use super::{Action, Before, End, Event, OnLost, Supervision, Verdict};
+use super::{Action, Before, End, Event, OnLost, Supervision, Terms, Verdict};
 use crate::render::say;
 use crate::signals::{self, Signals};
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
@@ -25,15 +31,24 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
 use tenure::core::{Process, Renewal};
-use tenure::process::{group_is_alive, start_time};
+use tenure::process::start_time;
 use tenure::store::Store;
 use tenure::store::file::{FileStore, Seat, poll_readable};
 
 /// How long work lasts before news of the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
 
-/// How often a group that was asked to end is looked at once its leader is gone.
-const GROUP_LOOK: Duration = Duration::from_millis(5);
+/// How often what is left of the work is looked at once its command is gone and an end is forced.
+const REST_LOOK: Duration = Duration::from_millis(5);
+
+/// How often it is looked, during a forced end, for who has lost its parent.
+const ORPHANS_LOOK: Duration = Duration::from_millis(20);
+
+/// How often what is left of a group is looked at where nothing tells of its end.
+const GROUP_LOOK: Duration = Duration::from_millis(100);
+
+/// How long after SIGKILL it is said who has not ended.
+const SURVIVORS_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -50,9 +65,10 @@ pub(crate) struct Driver<'a> {
     pub(crate) held: Option<Held<'a>>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) signals: Signals,
-    pub(crate) grace: Duration,
+    pub(crate) terms: Terms,
+    /// The command does not inherit what keeps the lock held.
+    pub(crate) close: bool,
     pub(crate) quiet: bool,
-    pub(crate) on_lost: OnLost,
     /// Told when several renewals in a row have failed: how many, and how the last one did.
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
@@ -64,6 +80,8 @@ pub(crate) struct Course {
     pub(crate) lost: bool,
     /// What was asked of the command; `None` until it has ended.
     asked: Option<Before>,
+    /// What is left of all that was run; `None` until something is.
+    rest: Option<Rest>,
 }
 
 impl Course {
@@ -72,6 +90,7 @@ impl Course {
             heartbeats,
             lost: false,
             asked: None,
+            rest: None,
         }
     }
 }
@@ -100,8 +119,11 @@ struct Running<'a> {
     news: Option<OwnedFd>,
     /// News was opened, or there is none to be had.
     watches: bool,
-    /// The leader is gone and its group is looked at again and again.
-    watching_group: bool,
+    rest: Rest,
+    /// The command is gone, and what is left of it is watched.
+    watching_rest: bool,
+    /// When the work was killed, until it was said who has survived that.
+    killed: Option<Instant>,
 }
 
 impl Driver<'_> {
@@ -118,6 +140,7 @@ impl Driver<'_> {
             command.process_group(0);
         }
         signals::pause_if_asked();
+        let rest = course.rest.take().unwrap_or_else(Rest::adopt);
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();
@@ -143,7 +166,7 @@ impl Driver<'_> {
             }
             None => Ok(true),
         };
-        let supervision = Supervision::new(self.grace, placement.own_group(), self.on_lost);
+        let supervision = Supervision::new(self.terms);
         let mut running = Running {
             driver: self,
             pid,
@@ -155,7 +178,9 @@ impl Driver<'_> {
             began,
             news: None,
             watches: self.held.is_none(),
-            watching_group: false,
+            rest,
+            watching_rest: false,
+            killed: None,
             course,
         };
         let verdict = match named {
@@ -173,6 +198,7 @@ impl Driver<'_> {
         // Collected before the lock is released: who comes next finds nothing of the command.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(running.pid), ended);
+        running.course.rest = Some(running.rest);
         // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
         // after this. The process is about to end, and it with it.
         std::mem::forget(running.news.take());
@@ -181,6 +207,7 @@ impl Driver<'_> {
 
     fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {
         match &self.held {
+            _ if self.close => Ok(()),
             Some(held) => retry_on_intr(|| fcntl_setfd(held.seat.beacon(), flags))
                 .map_err(|errno| SpawnError::Beacon(errno.into())),
             None => Ok(()),
@@ -189,7 +216,7 @@ impl Driver<'_> {
 
     /// A command that is ended says so by its exit code; one that goes on has only this.
     fn tell_of_loss(&self, message: &str) {
-        match self.on_lost {
+        match self.terms.on_lost {
             OnLost::Terminate => self.tell(message),
             OnLost::Warn => say(message),
         }
@@ -209,7 +236,7 @@ impl Running<'_> {
             let event = self
                 .ended_or_stopped()
                 .or_else(|| self.next_signal())
-                .or_else(|| self.group());
+                .or_else(|| self.rest());
             if let Some(event) = event {
                 if let Some(verdict) = self.handle(event) {
                     return verdict;
@@ -233,8 +260,8 @@ impl Running<'_> {
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
         }
-        if self.watching_group {
-            until = until.min(now + GROUP_LOOK);
+        if let Some(look) = self.next_look() {
+            until = until.min(now + look);
         }
         if !self.watches && !self.supervision.is_ending() {
             if since >= NEWS_AFTER {
@@ -249,6 +276,16 @@ impl Running<'_> {
         // However it ended: everything that can have happened is looked at now.
         let _ = poll_readable(&fds, NAP_MAX, Some(until));
         self.after_sleep()
+    }
+
+    /// When what is left of the work has to be looked at without a signal that tells of it.
+    fn next_look(&self) -> Option<Duration> {
+        match (self.supervision.is_ending(), self.watching_rest) {
+            (true, true) => Some(REST_LOOK),
+            (true, false) => Some(ORPHANS_LOOK),
+            (false, true) if !self.rest.adopts() => Some(GROUP_LOOK),
+            (false, _) => None,
+        }
     }
 
     fn after_sleep(&mut self) -> Option<Verdict> {
@@ -355,7 +392,7 @@ impl Running<'_> {
 
     /// What a lost lock leads to, in words.
     fn what_follows(&self) -> &'static str {
-        match self.driver.on_lost {
+        match self.driver.terms.on_lost {
             _ if self.supervision.is_ending() => "the command is being ended",
             OnLost::Terminate => "ending the command",
             OnLost::Warn => "the command goes on without it",
@@ -405,7 +442,15 @@ impl Running<'_> {
     fn next_signal(&mut self) -> Option<Event> {
         let arrived = self.driver.signals.next()?;
         if arrived.number == libc::SIGCHLD {
-            return self.ended_or_stopped();
+            let event = self.ended_or_stopped();
+            if event.is_none() && !self.watching_rest {
+                // Somebody that came to us has ended.
+                let _ = self.rest.left(self.pid);
+            }
+            return event;
+        }
+        if arrived.number == libc::SIGCONT {
+            self.reassure();
         }
         Some(Event::Signal {
             number: arrived.number,
@@ -414,21 +459,54 @@ impl Running<'_> {
         })
     }
 
-    fn group(&mut self) -> Option<Event> {
-        if !self.watching_group {
+    /// The group of the command, where it has one of its own.
+    fn own_group(&self) -> Option<Pid> {
+        self.placement.own_group().then_some(self.pid)
+    }
+
+    /// Looks at what is left of the work, where that matters.
+    fn rest(&mut self) -> Option<Event> {
+        if !self.watching_rest && !self.supervision.is_ending() {
             return None;
         }
-        let group = self.pid.as_raw_nonzero().get().unsigned_abs();
-        if group_is_alive(group) {
+        let left = self.rest.look(self.pid, self.own_group());
+        if left || !self.watching_rest {
+            self.tell_of_survivors();
             return None;
         }
-        self.watching_group = false;
-        Some(Event::Group { alive: false })
+        self.watching_rest = false;
+        Some(Event::RestEnded)
+    }
+
+    /// Whoever waits for the lock, or for us, learns why that takes longer.
+    fn tell_of_survivors(&mut self) {
+        let Some(killed) = self.killed else { return };
+        if instant().saturating_duration_since(killed) < SURVIVORS_TOLD_AFTER {
+            return;
+        }
+        self.killed = None;
+        let mut survivors = self.rest.left(self.pid);
+        if !self.watching_rest {
+            survivors.push(self.pid);
+        }
+        let numbers: Vec<_> = survivors
+            .iter()
+            .map(|pid| pid.as_raw_pid().to_string())
+            .collect();
+        let who = match numbers.as_slice() {
+            [] => "a part of the command's process group".to_owned(),
+            [one] => format!("PID {one}"),
+            several => format!("the processes {}", several.join(", ")),
+        };
+        say(&format!(
+            "SIGKILL has not ended {who} (another user's, or in a call of the kernel that cannot be \
+             interrupted); the lock stays held until it is gone"
+        ));
     }
 
     /// Whether the command has ended or stopped since the last look.
     fn ended_or_stopped(&mut self) -> Option<Event> {
-        if self.watching_group {
+        if self.watching_rest {
             return None;
         }
         // A command that has ended is left uncollected: as long as it is, nobody else can get its
@@ -485,9 +563,10 @@ impl Running<'_> {
         for action in self.supervision.on(event, since) {
             match action {
                 Action::Send(number) => self.send(number),
+                Action::Ask(number) => self.ask(number),
                 Action::Continue => self.go_on(),
                 Action::StopSelf(number) => self.stop_self(number),
-                Action::WatchGroup => self.watching_group = true,
+                Action::WatchRest => self.watch_rest(),
                 Action::Abandon(number) => {
                     self.placement.take_back(self.pid);
                     crate::exit::leave(crate::exit::Exit::Signalled(number));
@@ -504,17 +583,48 @@ impl Running<'_> {
         signals::stop_self(number);
         // We were continued, or, where nobody is there to continue us, never stopped. A lost lock
         // ends the command here; what is sent afterwards only lets it hear of that.
-        let _ = self.look_at_lock();
+        self.reassure();
         self.go_on();
+    }
+
+    /// Before the work goes on after a stop, which may have lasted longer than the lease.
+    fn reassure(&mut self) {
+        let lease = lease_clock(self.driver.clock);
+        // Either may begin an end, and neither is one.
+        let _ = if self.course.heartbeats.is_due(lease) {
+            self.renew()
+        } else {
+            self.look_at_lock()
+        };
+    }
+
+    /// The command itself has ended. While what is left goes on, keys are for us: there is no
+    /// leader any more that could answer them.
+    fn watch_rest(&mut self) {
+        self.watching_rest = true;
+        if !self.supervision.is_ending() {
+            self.placement.take_back(self.pid);
+        }
     }
 
     fn go_on(&mut self) {
         if let Placement::Foreground(_) = self.placement
+            && !self.watching_rest
             && self.placement.has_it(getpgrp())
         {
             self.placement.give(self.pid);
         }
         self.send(libc::SIGCONT);
+    }
+
+    fn ask(&mut self, number: i32) {
+        self.send(number);
+        if let Some(signal) = Signal::from_named_raw(number) {
+            self.rest.ask(signal);
+        }
+        if number == libc::SIGKILL {
+            self.killed = Some(instant());
+        }
     }
 
     fn send(&self, number: i32) {
