@@ -25,8 +25,8 @@ use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
-or unreadable), 5 not found, 6 not the owner, 7 permission denied, 12 store unavailable,
-79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
+or unreadable), 5 not found, 6 not the owner, 7 permission denied, 10 --max-runtime is over,
+12 store unavailable, 79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
 128+N ended by signal N.
 
 Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
@@ -48,6 +48,10 @@ pub(crate) struct Tree {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one verb in the life of a process"
+)]
 pub(crate) enum Verb {
     /// Hold a lock while a command runs
     Run(RunArgs),
@@ -55,6 +59,8 @@ pub(crate) enum Verb {
     Acquire(AcquireArgs),
     /// Give back a lock that `acquire` took
     Release(ReleaseArgs),
+    /// Ask the holder of a lock to stop
+    Cancel(CancelArgs),
     /// Remove somebody else's lock, where the profile lets force do that
     ForceRelease(ForceReleaseArgs),
     /// Renew a lock, and learn whether it is lost or asked for
@@ -152,6 +158,16 @@ pub(crate) struct Claiming {
     /// Confirm --force
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
+    /// Hold it beside other shared holders, but beside no exclusive one
+    #[arg(short, long, conflicts_with = "slots")]
+    pub(crate) shared: bool,
+    /// Hold one of so many slots
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) slots: Option<u32>,
+    /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
+    /// place of the script or agent that calls this), or the ticket that a refusal names
+    #[arg(long, value_name = "TICKET")]
+    pub(crate) ticket: Option<String>,
     /// On whose behalf [default: $USER; fleet: $ACTOR]
     #[arg(long, value_name = "NAME")]
     pub(crate) actor: Option<String>,
@@ -181,17 +197,22 @@ const ON_LOST: &str = "terminate";
 /// `run`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...",
+    override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...\n       tenure run [OPTIONS] --group NAME [NAME] -- CMD [ARG]...",
     after_help = "Examples:
   tenure run backup -- ./backup.sh             wait up to 10 s for the lock, then run
   tenure run deploy --wait 15m -- make deploy  wait longer
   tenure run -n cron-job -- ./job              do not wait: exit 4 if somebody else runs it
   tenure run db --output json -- ./migrate     tell an agent what stands in the way
+  tenure run gpu --slots 2 -- ./train          two at a time, the others in turn
+  tenure run -l db -l cache -- ./migrate       both, or none
+  tenure run --group issue-42 --cancel-in-progress -- ./agent   the newest run wins
 
 The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR and
 TENURE_HELD. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is
 released after the command has ended; if tenure itself is killed, the lock stays held until the
-command ends. A signal sent to tenure is passed on to the command; after --grace it is killed."
+command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and
+all that descends from it. What a command leaves behind when it ends by itself goes on, without
+the lock (but for --wait-all)."
 )]
 pub(crate) struct RunArgs {
     /// The name of the lock (a sprint has only one)
@@ -200,11 +221,63 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// An exclusive lock; this is the default and stands here for flock(1)'s users
-    #[arg(short = 'x', long)]
+    #[arg(short = 'x', long, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// How long the command may take to end after it was asked to
+    /// Take this lock as well; may be given several times. All or none are held
+    #[arg(short, long = "lock", value_name = "NAME")]
+    pub(crate) lock: Vec<String>,
+    /// Run under a lock of this run itself, as part of it, instead of refusing
+    #[arg(long)]
+    pub(crate) reentrant: bool,
+    /// How to wait: fifo (everybody in turn), single (one waits, a newer one takes its place), max
+    /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
+    #[arg(long, value_name = "QUEUE", value_parser = ["fifo", "single", "max", "none"], help_heading = "Groups")]
+    pub(crate) queue: Option<String>,
+    /// One of this group runs at a time, and the newest waits; beside a NAME it is taken first
+    #[arg(long, value_name = "NAME", help_heading = "Groups")]
+    pub(crate) group: Option<String>,
+    /// Ask whoever runs to stop, and take its place
+    #[arg(long, help_heading = "Groups")]
+    pub(crate) cancel_in_progress: bool,
+    /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
+    /// ended and before the lock is released
+    #[arg(long, value_name = "CMD", help_heading = "Groups")]
+    pub(crate) on_superseded: Option<String>,
+    /// What to run before the command when this run takes the place of others
+    #[arg(long, value_name = "CMD", help_heading = "Groups")]
+    pub(crate) on_supersede: Option<String>,
+    /// How long the work may take to end after it was asked to; then it is killed
     #[arg(long, value_name = "DURATION", default_value = GRACE)]
     pub(crate) grace: String,
+    /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) term_after: Option<String>,
+    /// What asks the work to end when another run asks for the lock, when the lock is lost or when
+    /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) signal: Option<String>,
+    /// How long the work may take; then it is ended, and the exit code is 10
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) max_runtime: Option<String>,
+    /// Keep the lock until everything has ended that the command has started, daemons too
+    #[arg(long)]
+    pub(crate) wait_all: bool,
+    /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
+    /// behind)
+    #[arg(long)]
+    pub(crate) close: bool,
+    /// Run one argument by $SHELL -c, as flock -c does
+    #[arg(long)]
+    pub(crate) shell: bool,
+    /// Become the command instead of supervising it; the lock is free when the command has ended
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
+            "failure_step", "on_lost", "on_superseded",
+        ]
+    )]
+    pub(crate) exec: bool,
     /// The intent to carry out (fleet): names the lock, the mode and the ttl
     #[arg(long, value_name = "FILE", help_heading = "Profiles")]
     pub(crate) intent: Option<PathBuf>,
@@ -294,6 +367,28 @@ pub(crate) struct ForceReleaseArgs {
     /// Confirm, where a live hold would be ended
     #[arg(long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `cancel`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure cancel deploy            the run ends its command, releases and exits with 79
+  tenure cancel --group Issue-42  the same for whoever runs in a group
+
+A supervised run ends its own work: nobody's process is signalled from here. The holder of an
+`acquire` is told by `check` and `heartbeat`. Exit code: 5 if nobody holds it.")]
+pub(crate) struct CancelArgs {
+    /// The name of the lock (a sprint has only one)
+    #[arg(value_name = "NAME", conflicts_with = "group")]
+    pub(crate) name: Option<String>,
+    /// The group whose run is meant, in any case
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    /// Who asks, for the holder's message [default: generated]
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+    pub(crate) request_id: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -489,6 +584,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "force-release" => {
             one::<ForceReleaseArgs>("tenure force-release", words).map(Verb::ForceRelease)
         }
+        "cancel" => one::<CancelArgs>("tenure cancel", words).map(Verb::Cancel),
         "heartbeat" => one::<HeartbeatArgs>("tenure heartbeat", words).map(Verb::Heartbeat),
         "check" => one::<CheckArgs>("tenure check", words).map(Verb::Check),
         "list" => one::<ListArgs>("tenure list", words).map(Verb::List),
@@ -673,9 +769,21 @@ mod tests {
     fn the_verbs_own_parsers_and_the_whole_tree_read_the_same() {
         for line in [
             "tenure run x -- true",
+            "tenure run x --signal TERM --term-after 1s --max-runtime=5m --wait-all --close -- true",
+            "tenure run --exec x --shell -- a",
+            "tenure run x --exec --grace 1s -- true",
             "tenure run -n x --ttl 5s -E 9 -- sh -c true",
             "tenure run --force --yes --wait=3s x -q -- a --b -c",
             "tenure run -w 3 -x x --dir /d --output json -- a",
+            "tenure run --group g --queue max --cancel-in-progress -- true",
+            "tenure run --group g x -l y --lock=z --slots 3 --on-superseded a -- true",
+            "tenure run x -s -x -- true",
+            "tenure run x --slots 0 -- true",
+            "tenure run x --queue lifo -- true",
+            "tenure run x -s --ticket auto --reentrant -- true",
+            "tenure cancel x",
+            "tenure cancel --group g --request-id r",
+            "tenure cancel x --group g",
             "tenure acquire x --owner 12 --request-id r --why because",
             "tenure release x --run-id r --output=yaml",
             "tenure heartbeat x --session-id r -v",

@@ -1,7 +1,9 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
 pub(crate) mod acquire;
+mod attend;
 mod audit;
+mod cancel;
 pub(crate) mod check;
 mod clean;
 pub(crate) mod force_release;
@@ -10,8 +12,10 @@ mod profiles;
 pub(crate) mod release;
 pub(crate) mod result;
 pub(crate) mod run;
+mod ticket;
 mod wait;
 
+use self::attend::{Attendance, Tend};
 use crate::args::{self, Claiming, Common, Verb};
 use crate::exit::Exit;
 use crate::face::{self, Face, TakenOver};
@@ -19,7 +23,6 @@ use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::Surface;
 use crate::render::lock::LockView;
-use crate::render::waiting::Progress;
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
 use crate::trail::{self, Trail, occasion};
@@ -27,8 +30,10 @@ use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
-use tenure::core::{Claim, Entry, Event, Force, LockName, Reason, Refusal, Request, RequestId};
-use tenure::engine::{self, AcquireError, Acquired, Wait};
+use tenure::core::{
+    Claim, Entry, Event, Force, LockName, Reason, Refusal, Request, RequestId, Standing,
+};
+use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_descendant_of};
 use tenure::profile::known_as;
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
@@ -48,6 +53,13 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
     let said = match verb {
         Verb::Run(mut args) => named(&args.common, &mut args.name).map(|face| face.run(&args)),
         Verb::Acquire(args) => face(&args.common).map(|face| face.acquire(&args)),
+        Verb::Cancel(mut args) => {
+            if args.group.is_some() {
+                Ok(cancel::cancel(&args))
+            } else {
+                named(&args.common, &mut args.name).map(|_| cancel::cancel(&args))
+            }
+        }
         Verb::Release(args) => face(&args.common).map(|face| face.release(&args)),
         Verb::ForceRelease(mut args) => {
             named(&args.common, &mut args.name).map(|face| face.force_release(&args))
@@ -212,28 +224,32 @@ impl Session {
         )
     }
 
-    /// Waiting, inside a run, for a lock that this very run holds would never end.
-    pub(crate) fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
+    /// The live hold of this lock that the caller inherited from the run around it.
+    pub(crate) fn outer_hold(&self, name: &LockName) -> Result<Option<Claim>, Failure> {
         let inherited = self.inherited(name);
         if inherited.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let reading = self.store.read(name)?;
-        let live = reading.entry().and_then(|entry| {
-            let tokens = entry.claims.iter().filter_map(|claim| claim.token);
-            tokens
-                .into_iter()
-                .find(|token| inherited.iter().any(|hold| hold.token == *token))
-        });
-        let Some(token) = live else {
-            return Ok(());
+        let now = self.clock.now();
+        let is_ours = |claim: &&Claim| {
+            let mut holds = inherited.iter();
+            holds.any(|hold| Some(hold.token) == claim.token)
         };
-        Err(Failure::new(
-            Exit::Deadlock,
-            "ALREADY_HELD",
-            format!("{name} is held by this run itself; waiting for it would never end"),
-        )
-        .with_context(object(json!({ "name": name.as_str(), "token": token }))))
+        let live = |claim: &&Claim| {
+            let standing = reading.standing_of(self.store.policy(), claim, &now);
+            matches!(standing, Standing::Held(_))
+        };
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        Ok(granted.find(|claim| is_ours(claim) && live(claim)).cloned())
+    }
+
+    /// Waiting, inside a run, for a lock that this very run holds would never end.
+    pub(crate) fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
+        match self.outer_hold(name)? {
+            None => Ok(()),
+            Some(claim) => Err(already_held(name, &claim)),
+        }
     }
 
     /// Acquires a lock, shows the wait, and tells of what happened on the way.
@@ -242,16 +258,28 @@ impl Session {
         surface: &mut Surface,
         name: &LockName,
         request: &Request,
-        wait: Wait,
+        limits: Limits,
+        tend: &mut dyn Tend,
     ) -> Result<Acquired<Seat>, Failure> {
-        let mut progress = Progress::new(surface, name, wait);
-        let acquired =
-            engine::acquire(&self.store, &self.clock, name, request, wait, &mut progress);
-        drop(progress);
+        let mut attendance = Attendance::new(surface, self, name, limits.wait, tend);
+        let acquired = engine::acquire(
+            &self.store,
+            &self.clock,
+            name,
+            request,
+            limits,
+            &mut attendance,
+        );
+        let wanted_back = attendance.superseded_by.take();
+        drop(attendance);
+        if let (Err(_), Some(by)) = (&acquired, wanted_back) {
+            return Err(superseded(name, &by));
+        }
         if let Ok(Some(warning)) = self.store.warning() {
             surface.warn(warning);
         }
-        let acquired = acquired.map_err(|error| self.explain(name, error))?;
+        let mut acquired = acquired.map_err(|error| self.explain(name, error))?;
+        acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(surface, name, &acquired, request.force);
         self.face.on_acquired(surface, name, &acquired.claim);
         Ok(acquired)
@@ -466,6 +494,21 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     failure
 }
 
+/// The answer to somebody who wants what its own run holds.
+fn already_held(name: &LockName, claim: &Claim) -> Failure {
+    Failure::new(
+        Exit::Deadlock,
+        "ALREADY_HELD",
+        format!(
+            "{name} is held by this run itself; waiting for it would never end (`run --reentrant` \
+             goes on under it)"
+        ),
+    )
+    .with_context(object(
+        json!({ "name": name.as_str(), "token": claim.token }),
+    ))
+}
+
 /// The answer of a run that another one displaced.
 pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
     Failure::new(
@@ -473,6 +516,9 @@ pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
         "SUPERSEDED",
         format!("{name} was asked for by request {by}, so this run has ended"),
     )
+    .with_context(object(
+        json!({ "name": name.as_str(), "superseded_by": by }),
+    ))
 }
 
 /// Runs the body of a verb and shows whichever way it ended.

@@ -21,6 +21,8 @@ pub(crate) enum Exit {
     Conflict,
     /// The system refuses, or the place is not safe.
     Permission,
+    /// The work took longer than it may.
+    MaxRuntime,
     /// The store cannot be used.
     StoreUnavailable,
     /// The run was superseded.
@@ -53,6 +55,7 @@ impl Exit {
             Self::NotFound => 5,
             Self::Conflict => 6,
             Self::Permission => 7,
+            Self::MaxRuntime => 10,
             Self::StoreUnavailable => 12,
             Self::Superseded => 79,
             Self::LockLost => 80,
@@ -89,6 +92,7 @@ mod tests {
             (Exit::NotFound, 5),
             (Exit::Conflict, 6),
             (Exit::Permission, 7),
+            (Exit::MaxRuntime, 10),
             (Exit::StoreUnavailable, 12),
             (Exit::Superseded, 79),
             (Exit::LockLost, 80),

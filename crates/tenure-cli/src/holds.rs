@@ -20,9 +20,7 @@ pub(crate) struct Hold {
 
 /// The holds that this process inherited.
 pub(crate) fn inherited() -> Vec<Hold> {
-    std::env::var(VARIABLE)
-        .map(|value| parse(&value))
-        .unwrap_or_default()
+    parse(&inherited_value())
 }
 
 /// The inherited holds of this lock. There may be several, of which the later ones were taken
@@ -38,9 +36,13 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
     holds
 }
 
-/// The variable's value for a command that inherits one more.
-pub(crate) fn extended(token: u64, folder: &Path, name: &LockName) -> String {
-    let mut value = std::env::var(VARIABLE).unwrap_or_default();
+/// The variable's value as this process inherited it.
+pub(crate) fn inherited_value() -> String {
+    std::env::var(VARIABLE).unwrap_or_default()
+}
+
+/// Adds one more hold to the variable's value.
+pub(crate) fn extend(value: &mut String, token: u64, folder: &Path, name: &LockName) {
     if !value.is_empty() {
         value.push(';');
     }
@@ -55,7 +57,6 @@ pub(crate) fn extended(token: u64, folder: &Path, name: &LockName) -> String {
     }
     value.push('/');
     value.push_str(name.as_str());
-    value
 }
 
 fn parse(value: &str) -> Vec<Hold> {
@@ -81,7 +82,8 @@ mod tests {
     fn a_folder_with_any_name_comes_back() {
         let name = LockName::new("a").expect("a name");
         for folder in ["/x", "/a;b=c/d", "/50%3B", "/with space"] {
-            let value = extended(7, Path::new(folder), &name);
+            let mut value = "3=/other/b".to_owned();
+            extend(&mut value, 7, Path::new(folder), &name);
             let last = parse(&value).pop().expect("an entry");
             assert_eq!(last.folder, folder);
             assert_eq!((last.token, last.name.as_str()), (7, "a"));

@@ -10,6 +10,7 @@ mod exit;
 mod face;
 mod failure;
 mod holds;
+mod nesting;
 mod render;
 mod request;
 mod signals;

@@ -20,6 +20,8 @@ use libc::{c_int, siginfo_t};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
@@ -43,6 +45,22 @@ static SLEEPING: AtomicBool = AtomicBool::new(false);
 static SUMMONED: AtomicBool = AtomicBool::new(false);
 /// The timer that interrupts it; null until the first contended wait.
 static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// What this process was started with, beside what it leaves alone: signals that were ignored, and
+/// one that was blocked.
+static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
+static IGNORED_ALARM: AtomicBool = AtomicBool::new(false);
+static BLOCKED_ALARM: AtomicBool = AtomicBool::new(false);
+
+/// Runs before the standard library ignores SIGPIPE without leaving a trace of what it was.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = note_pipe;
+
+extern "C" fn note_pipe() {
+    IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::SeqCst);
+}
 
 /// Signals that end this process, in an orderly way.
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -125,6 +143,13 @@ fn set_default(number: c_int) {
     }
 }
 
+fn ignore(number: c_int) {
+    // SAFETY: SIG_IGN is a disposition like any other.
+    unsafe {
+        libc::signal(number, libc::SIG_IGN);
+    }
+}
+
 fn install_all(numbers: &[c_int]) {
     for number in numbers {
         if !is_ignored(*number) {
@@ -160,6 +185,7 @@ impl Signals {
         install_all(&[libc::SIGTSTP]);
         // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
         // its exit code with it.
+        IGNORED_CHILD.store(is_ignored(libc::SIGCHLD), Ordering::SeqCst);
         install(libc::SIGCHLD, 0);
         Ok(Self)
     }
@@ -190,6 +216,48 @@ impl Signals {
             }
         } else {
             pause_if_asked();
+        }
+    }
+
+    /// Gives every signal the meaning back that it had when this process was started, for a
+    /// command that takes its place.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn give_back(self, command: &mut Command) {
+        // What was ignored was left alone. So whatever has a handler had none.
+        for number in ENDING.into_iter().chain([libc::SIGTSTP]) {
+            if !is_ignored(number) {
+                set_default(number);
+            }
+        }
+        for (number, ignored) in [
+            (libc::SIGCHLD, &IGNORED_CHILD),
+            (libc::SIGALRM, &IGNORED_ALARM),
+        ] {
+            if ignored.load(Ordering::SeqCst) {
+                ignore(number);
+            } else if !is_ignored(number) {
+                set_default(number);
+            }
+        }
+        if BLOCKED_ALARM.load(Ordering::SeqCst) {
+            // SAFETY: the set is valid for the calls.
+            unsafe {
+                let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, libc::SIGALRM);
+                libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+            }
+        }
+        if IGNORED_PIPE.load(Ordering::SeqCst) {
+            // SAFETY: runs in this process right before it becomes the command, after the standard
+            // library has given SIGPIPE its default; signal(2) may be called there.
+            unsafe {
+                command.pre_exec(|| {
+                    ignore(libc::SIGPIPE);
+                    Ok(())
+                });
+            }
         }
     }
 
@@ -297,13 +365,17 @@ fn prepare_timer() -> io::Result<()> {
     if !TIMER.load(Ordering::SeqCst).is_null() {
         return Ok(());
     }
+    IGNORED_ALARM.store(is_ignored(libc::SIGALRM), Ordering::SeqCst);
     install(libc::SIGALRM, 0);
     // SAFETY: the event and the id are valid for the call; the timer lives as long as we do.
     unsafe {
         let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGALRM);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before);
+        let blocked = libc::sigismember(&raw const before, libc::SIGALRM) == 1;
+        BLOCKED_ALARM.store(blocked, Ordering::SeqCst);
         let mut event: libc::sigevent = MaybeUninit::zeroed().assume_init();
         event.sigev_notify = libc::SIGEV_SIGNAL;
         event.sigev_signo = libc::SIGALRM;

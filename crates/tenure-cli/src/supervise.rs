@@ -5,9 +5,11 @@
 //!
 //! The rules:
 //! - The lock is released only after the work has ended. The work is the command itself, and once
-//!   an end was forced (a signal, a cancel, a lost lock) its whole process group as well.
-//! - Whoever is asked to end gets the grace to do so; then it is killed. An interrupt is followed
-//!   by SIGTERM after three quarters of the grace (7.5 s and 2.5 s by default, as CI runners do).
+//!   an end was forced (a signal, a cancel, a lost lock, a run that takes too long) everything that
+//!   descends from it as well; where the caller wants that, everything in any case.
+//! - Whoever is asked to end gets the grace to do so; then it is killed. Whatever asks first is
+//!   followed by SIGTERM after three quarters of the grace (7.5 s and 2.5 s by default, as CI
+//!   runners do), unless it was SIGTERM itself.
 //! - A key on the terminal (the kernel's own signal) that reached the command's group anyway is
 //!   not sent a second time and forces nothing: the command may well want to go on.
 //! - A second SIGTERM changes nothing. A second SIGINT ends us at once, **without** releasing; the
@@ -16,9 +18,11 @@
 //!   counts for it too: after a first signal a second SIGTERM changes nothing, and a second SIGINT
 //!   ends us at once. A request for the lock waits until the rollback is over.
 //! - A lost lock ends the command, unless the caller wants to be warned only.
+//! - A limit on the time that the work may take is one on the work: what undoes it has none.
 
 pub(crate) mod driver;
 pub(crate) mod heartbeats;
+mod rest;
 mod terminal;
 
 use std::time::Duration;
@@ -47,21 +51,23 @@ pub(crate) enum Event {
     Lost,
     /// A time that was asked for has come.
     Time,
-    /// Asked after [`Action::WatchGroup`]: whether anything of the group still runs.
-    Group { alive: bool },
+    /// Asked for by [`Action::WatchRest`]: nothing that descends from the command runs any more.
+    RestEnded,
 }
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Send this signal to the command (to its group, where it has one of its own).
+    /// Pass this signal on to the command (to its group, where it has one of its own).
     Send(i32),
+    /// Ask all of the work to end by this signal.
+    Ask(i32),
     /// Stop this process as the command was stopped, and afterwards let both go on.
     StopSelf(i32),
     /// Let the command go on.
     Continue,
-    /// See whether anything of the command's group is left, and report it.
-    WatchGroup,
+    /// The command itself has ended: watch what is left of it, and report its end.
+    WatchRest,
     /// End at once and leave the lock to the kernel.
     Abandon(i32),
     /// The work is over: release, and answer.
@@ -79,6 +85,8 @@ pub(crate) enum Verdict {
     Superseded { by: String },
     /// Because the lock was lost.
     Lost,
+    /// Because the work took longer than it may.
+    MaxRuntime,
 }
 
 /// What a lost lock means to the command.
@@ -88,6 +96,22 @@ pub(crate) enum OnLost {
     Terminate,
     /// It goes on, and somebody is told.
     Warn,
+}
+
+/// How the work of a call is supervised, as its caller wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// What asks the work to end where no signal of somebody else's does.
+    pub(crate) signal: i32,
+    /// When SIGTERM follows, unless it came first.
+    pub(crate) term_after: Duration,
+    /// When SIGKILL follows.
+    pub(crate) grace: Duration,
+    /// How long the work may take.
+    pub(crate) max_runtime: Option<Duration>,
+    /// Whether the work is everything that descends from the command, in any case.
+    pub(crate) wait_all: bool,
+    pub(crate) on_lost: OnLost,
 }
 
 /// What was asked of a command before the one that is watched now. A rollback goes on from there.
@@ -110,10 +134,7 @@ struct Ending {
 /// The state of one supervised command.
 #[derive(Debug)]
 pub(crate) struct Supervision {
-    grace: Duration,
-    /// The command leads a group of its own, so that all of it can be ended together.
-    own_group: bool,
-    on_lost: OnLost,
+    terms: Terms,
     /// Set for a rollback.
     before: Option<Before>,
     interrupts: u32,
@@ -122,11 +143,9 @@ pub(crate) struct Supervision {
 }
 
 impl Supervision {
-    pub(crate) fn new(grace: Duration, own_group: bool, on_lost: OnLost) -> Self {
+    pub(crate) fn new(terms: Terms) -> Self {
         Self {
-            grace,
-            own_group,
-            on_lost,
+            terms,
             before: None,
             interrupts: 0,
             ending: None,
@@ -139,6 +158,7 @@ impl Supervision {
     pub(crate) fn after(mut self, before: Before) -> Self {
         self.interrupts = before.interrupts;
         self.before = Some(before);
+        self.terms.max_runtime = None;
         self
     }
 
@@ -160,7 +180,9 @@ impl Supervision {
 
     /// When [`Event::Time`] is wanted next, measured as `now` is.
     pub(crate) fn next_time(&self) -> Option<Duration> {
-        let ending = self.ending.as_ref()?;
+        let Some(ending) = &self.ending else {
+            return self.terms.max_runtime;
+        };
         ending.steps.first().map(|(after, _)| ending.began + *after)
     }
 
@@ -175,23 +197,22 @@ impl Supervision {
         match event {
             Event::Ended(end) => {
                 self.ended = Some(end);
-                if self.is_ending() && self.own_group {
-                    vec![Action::WatchGroup]
+                if self.is_ending() || self.terms.wait_all {
+                    vec![Action::WatchRest]
                 } else {
                     vec![Action::Finish(self.verdict(end))]
                 }
             }
-            Event::Group { alive: false } => match self.ended {
+            Event::RestEnded => match self.ended {
                 Some(end) => vec![Action::Finish(self.verdict(end))],
                 None => Vec::new(),
             },
-            Event::Group { alive: true } => Vec::new(),
             Event::Stopped(number) => vec![Action::StopSelf(number)],
             Event::Signal { number, shared } => self.on_signal(number, shared, now),
             // Whoever asks for the lock gets it when the rollback is over.
             Event::CancelRequested { .. } if self.before.is_some() => Vec::new(),
             Event::CancelRequested { by } => self.end(Verdict::Superseded { by }, now),
-            Event::Lost => match self.on_lost {
+            Event::Lost => match self.terms.on_lost {
                 OnLost::Terminate => self.end(Verdict::Lost, now),
                 OnLost::Warn => Vec::new(),
             },
@@ -216,48 +237,55 @@ impl Supervision {
             }
             libc::SIGCONT => vec![Action::Continue],
             _ if shared => Vec::new(),
+            // Nobody reports that what is left of a command was stopped.
+            libc::SIGTSTP if self.ended.is_some() => {
+                vec![Action::Send(number), Action::StopSelf(number)]
+            }
             other => vec![Action::Send(other)],
         }
     }
 
     fn on_time(&mut self, now: Duration) -> Vec<Action> {
+        let Some(ending) = &mut self.ending else {
+            return match self.terms.max_runtime {
+                Some(limit) if now >= limit => self.end(Verdict::MaxRuntime, now),
+                Some(_) | None => Vec::new(),
+            };
+        };
         let mut actions = Vec::new();
-        if let Some(ending) = &mut self.ending {
-            while let Some((after, signal)) = ending.steps.first().copied() {
-                if now < ending.began + after {
-                    break;
-                }
-                ending.steps.remove(0);
-                actions.push(Action::Send(signal));
+        while let Some((after, signal)) = ending.steps.first().copied() {
+            if now < ending.began + after {
+                break;
             }
-        }
-        if self.ended.is_some() {
-            actions.push(Action::WatchGroup);
+            ending.steps.remove(0);
+            actions.push(Action::Ask(signal));
         }
         actions
     }
 
-    /// Begins an end that starts with an interrupt.
+    /// Begins an end that nobody's signal asks for.
     fn end(&mut self, verdict: Verdict, now: Duration) -> Vec<Action> {
         if self.is_ending() {
             return Vec::new();
         }
-        self.end_with(verdict, libc::SIGINT, now)
+        self.end_with(verdict, self.terms.signal, now)
     }
 
     fn end_with(&mut self, verdict: Verdict, first: i32, now: Duration) -> Vec<Action> {
         let mut steps = Vec::with_capacity(2);
-        if first == libc::SIGINT {
-            steps.push((self.grace * 3 / 4, libc::SIGTERM));
+        if first != libc::SIGTERM && first != libc::SIGKILL {
+            steps.push((self.terms.term_after, libc::SIGTERM));
         }
-        steps.push((self.grace, libc::SIGKILL));
+        if first != libc::SIGKILL {
+            steps.push((self.terms.grace, libc::SIGKILL));
+        }
         self.ending = Some(Ending {
             verdict,
             began: now,
             steps,
         });
         // A stopped command cannot answer, and would be killed without having been asked.
-        vec![Action::Send(first), Action::Continue]
+        vec![Action::Ask(first), Action::Continue]
     }
 
     fn verdict(&self, end: End) -> Verdict {
@@ -277,8 +305,17 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    fn supervision(own_group: bool) -> Supervision {
-        Supervision::new(GRACE, own_group, OnLost::Terminate)
+    const TERMS: Terms = Terms {
+        signal: libc::SIGINT,
+        term_after: Duration::from_millis(7_500),
+        grace: GRACE,
+        max_runtime: None,
+        wait_all: false,
+        on_lost: OnLost::Terminate,
+    };
+
+    fn supervision() -> Supervision {
+        Supervision::new(TERMS)
     }
 
     fn signal(number: i32) -> Event {
@@ -290,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_command_that_ends_by_itself_is_released_with_its_own_code() {
-        let mut supervision = supervision(true);
+        let mut supervision = supervision();
         assert_eq!(
             supervision.on(Event::Ended(End::Code(3)), at(1.0)),
             [Action::Finish(Verdict::Command(End::Code(3)))]
@@ -298,41 +335,40 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_asks_then_insists_then_kills_and_waits_for_the_group() {
-        let mut supervision = supervision(true);
+    fn a_cancel_asks_then_insists_then_kills_and_waits_for_the_rest() {
+        let mut supervision = supervision();
         let by = || "other".to_owned();
         assert_eq!(
             supervision.on(Event::CancelRequested { by: by() }, at(0.0)),
-            [Action::Send(libc::SIGINT), Action::Continue]
+            [Action::Ask(libc::SIGINT), Action::Continue]
         );
         assert_eq!(supervision.next_time(), Some(at(7.5)));
         assert_eq!(supervision.on(Event::Time, at(7.4)), []);
         assert_eq!(
             supervision.on(Event::Time, at(7.5)),
-            [Action::Send(libc::SIGTERM)]
+            [Action::Ask(libc::SIGTERM)]
         );
         assert_eq!(
             supervision.on(Event::Time, at(10.0)),
-            [Action::Send(libc::SIGKILL)]
+            [Action::Ask(libc::SIGKILL)]
         );
         assert_eq!(
             supervision.on(Event::Ended(End::Signal(9)), at(10.1)),
-            [Action::WatchGroup],
+            [Action::WatchRest],
             "a grandchild may still be at work"
         );
-        assert_eq!(supervision.on(Event::Group { alive: true }, at(10.1)), []);
         assert_eq!(
-            supervision.on(Event::Group { alive: false }, at(10.2)),
+            supervision.on(Event::RestEnded, at(10.2)),
             [Action::Finish(Verdict::Superseded { by: by() })]
         );
     }
 
     #[test]
     fn a_signal_to_us_wins_over_the_commands_own_code() {
-        let mut supervision = supervision(false);
+        let mut supervision = supervision();
         assert_eq!(
             supervision.on(signal(libc::SIGTERM), at(0.0)),
-            [Action::Send(libc::SIGTERM), Action::Continue]
+            [Action::Ask(libc::SIGTERM), Action::Continue]
         );
         assert_eq!(
             supervision.on(signal(libc::SIGTERM), at(0.1)),
@@ -341,13 +377,17 @@ mod tests {
         );
         assert_eq!(
             supervision.on(Event::Ended(End::Code(0)), at(0.2)),
+            [Action::WatchRest]
+        );
+        assert_eq!(
+            supervision.on(Event::RestEnded, at(0.3)),
             [Action::Finish(Verdict::Signalled(libc::SIGTERM))]
         );
     }
 
     #[test]
     fn a_second_interrupt_ends_us_without_releasing() {
-        let mut supervision = supervision(true);
+        let mut supervision = supervision();
         let _ = supervision.on(signal(libc::SIGINT), at(0.0));
         assert_eq!(
             supervision.on(signal(libc::SIGINT), at(0.1)),
@@ -357,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_key_that_the_command_got_too_is_not_sent_twice_and_forces_nothing() {
-        let mut supervision = supervision(false);
+        let mut supervision = supervision();
         for _ in 0..3 {
             let key = Event::Signal {
                 number: libc::SIGINT,
@@ -375,7 +415,7 @@ mod tests {
 
     #[test]
     fn other_signals_are_passed_on_and_end_nothing() {
-        let mut supervision = supervision(true);
+        let mut supervision = supervision();
         for number in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGTSTP] {
             assert_eq!(
                 supervision.on(signal(number), at(0.0)),
@@ -391,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_stop_is_passed_on_to_us() {
-        let mut supervision = supervision(true);
+        let mut supervision = supervision();
         assert_eq!(
             supervision.on(Event::Stopped(libc::SIGTSTP), at(0.0)),
             [Action::StopSelf(libc::SIGTSTP)]
@@ -400,19 +440,23 @@ mod tests {
 
     #[test]
     fn the_first_cause_of_an_end_is_the_one_that_is_told() {
-        let mut supervision = supervision(false);
+        let mut supervision = supervision();
         let _ = supervision.on(Event::Lost, at(0.0));
         let _ = supervision.on(Event::CancelRequested { by: "x".into() }, at(0.0));
         let _ = supervision.on(signal(libc::SIGTERM), at(0.0));
+        let _ = supervision.on(Event::Ended(End::Code(0)), at(1.0));
         assert_eq!(
-            supervision.on(Event::Ended(End::Code(0)), at(1.0)),
+            supervision.on(Event::RestEnded, at(1.0)),
             [Action::Finish(Verdict::Lost)]
         );
     }
 
     #[test]
     fn a_lost_lock_ends_nothing_where_a_warning_is_wanted() {
-        let mut supervision = Supervision::new(GRACE, true, OnLost::Warn);
+        let mut supervision = Supervision::new(Terms {
+            on_lost: OnLost::Warn,
+            ..TERMS
+        });
         assert_eq!(supervision.on(Event::Lost, at(0.0)), []);
         assert!(!supervision.is_ending());
         assert_eq!(
@@ -424,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_rollback_is_finished_before_whoever_asks_gets_the_lock() {
-        let mut rollback = supervision(true).after(Before::default());
+        let mut rollback = supervision().after(Before::default());
         let by = "other".to_owned();
         assert_eq!(rollback.on(Event::CancelRequested { by }, at(0.0)), []);
         assert!(!rollback.is_ending());
@@ -432,18 +476,18 @@ mod tests {
 
     #[test]
     fn the_first_signal_ends_a_rollback_too() {
-        let mut rollback = supervision(true).after(Before::default());
+        let mut rollback = supervision().after(Before::default());
         assert_eq!(
             rollback.on(signal(libc::SIGTERM), at(0.0)),
-            [Action::Send(libc::SIGTERM), Action::Continue]
+            [Action::Ask(libc::SIGTERM), Action::Continue]
         );
     }
 
     #[test]
     fn after_a_signal_to_the_command_the_rollback_knows_it_as_the_first() {
-        let mut command = supervision(false);
+        let mut command = supervision();
         let _ = command.on(signal(libc::SIGTERM), at(0.0));
-        let mut rollback = supervision(true).after(command.asked());
+        let mut rollback = supervision().after(command.asked());
         assert_eq!(rollback.on(signal(libc::SIGTERM), at(0.0)), []);
         assert_eq!(
             rollback.on(signal(libc::SIGINT), at(0.0)),
@@ -456,13 +500,150 @@ mod tests {
             "the second one ends us at once"
         );
 
-        let mut command = supervision(false);
+        let mut command = supervision();
         let _ = command.on(signal(libc::SIGINT), at(0.0));
-        let mut rollback = supervision(true).after(command.asked());
+        let mut rollback = supervision().after(command.asked());
         assert_eq!(
             rollback.on(signal(libc::SIGINT), at(0.0)),
             [Action::Abandon(libc::SIGINT)],
             "wherever the first one came"
+        );
+    }
+
+    /// What is sent, and when, until there is nothing more to send.
+    fn course(terms: Terms, event: Event) -> Vec<(Duration, i32)> {
+        let mut supervision = Supervision::new(terms);
+        let mut now = Duration::ZERO;
+        let mut actions = supervision.on(event, now);
+        let mut sent = Vec::new();
+        loop {
+            for action in actions {
+                if let Action::Ask(number) = action {
+                    sent.push((now, number));
+                }
+            }
+            match supervision.next_time() {
+                Some(next) => now = next,
+                None => return sent,
+            }
+            actions = supervision.on(Event::Time, now);
+        }
+    }
+
+    #[test]
+    fn what_asks_first_is_followed_by_sigterm_and_sigkill() {
+        use libc::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
+        let cancel = || Event::CancelRequested { by: "x".into() };
+        for (first, sent) in [
+            (SIGINT, vec![(0.0, SIGINT), (7.5, SIGTERM), (10.0, SIGKILL)]),
+            (
+                SIGUSR1,
+                vec![(0.0, SIGUSR1), (7.5, SIGTERM), (10.0, SIGKILL)],
+            ),
+            (SIGTERM, vec![(0.0, SIGTERM), (10.0, SIGKILL)]),
+            (SIGKILL, vec![(0.0, SIGKILL)]),
+        ] {
+            let terms = Terms {
+                signal: first,
+                ..TERMS
+            };
+            let sent: Vec<_> = sent
+                .into_iter()
+                .map(|(after, number)| (at(after), number))
+                .collect();
+            assert_eq!(course(terms, cancel()), sent, "--signal {first}");
+            assert_eq!(
+                course(terms, Event::Lost),
+                sent,
+                "a lost lock, --signal {first}"
+            );
+        }
+        let terms = Terms {
+            signal: SIGTERM,
+            ..TERMS
+        };
+        assert_eq!(
+            course(terms, signal(SIGHUP)),
+            [(at(0.0), SIGHUP), (at(7.5), SIGTERM), (at(10.0), SIGKILL)],
+            "what we were sent is passed on as it is"
+        );
+    }
+
+    #[test]
+    fn work_that_takes_too_long_is_ended() {
+        let limited = Terms {
+            max_runtime: Some(at(5.0)),
+            ..TERMS
+        };
+        let mut supervision = Supervision::new(limited);
+        assert_eq!(supervision.next_time(), Some(at(5.0)));
+        assert_eq!(supervision.on(Event::Time, at(4.9)), []);
+        assert_eq!(
+            supervision.on(Event::Time, at(5.0)),
+            [Action::Ask(libc::SIGINT), Action::Continue]
+        );
+        assert_eq!(
+            supervision.next_time(),
+            Some(at(12.5)),
+            "the grace begins now"
+        );
+        let _ = supervision.on(Event::Ended(End::Code(0)), at(6.0));
+        assert_eq!(
+            supervision.on(Event::RestEnded, at(6.0)),
+            [Action::Finish(Verdict::MaxRuntime)]
+        );
+
+        let rollback = Supervision::new(limited).after(Before::default());
+        assert_eq!(rollback.next_time(), None, "what undoes it has no limit");
+    }
+
+    #[test]
+    fn a_limit_ends_nothing_that_is_being_ended_already() {
+        let mut supervision = Supervision::new(Terms {
+            max_runtime: Some(at(5.0)),
+            ..TERMS
+        });
+        let _ = supervision.on(signal(libc::SIGTERM), at(4.0));
+        assert_eq!(supervision.on(Event::Time, at(5.0)), []);
+        let _ = supervision.on(Event::Ended(End::Code(0)), at(6.0));
+        assert_eq!(
+            supervision.on(Event::RestEnded, at(6.0)),
+            [Action::Finish(Verdict::Signalled(libc::SIGTERM))]
+        );
+    }
+
+    #[test]
+    fn all_of_it_can_be_waited_for_and_ended_while_that_lasts() {
+        let all = Terms {
+            wait_all: true,
+            ..TERMS
+        };
+        let mut supervision = Supervision::new(all);
+        assert_eq!(
+            supervision.on(Event::Ended(End::Code(3)), at(1.0)),
+            [Action::WatchRest]
+        );
+        assert_eq!(
+            supervision.on(signal(libc::SIGTSTP), at(2.0)),
+            [Action::Send(libc::SIGTSTP), Action::StopSelf(libc::SIGTSTP)],
+            "nobody else would stop us"
+        );
+        assert_eq!(
+            supervision.on(Event::RestEnded, at(9.0)),
+            [Action::Finish(Verdict::Command(End::Code(3)))],
+            "the code is the command's own"
+        );
+
+        let mut supervision = Supervision::new(all);
+        let _ = supervision.on(Event::Ended(End::Code(0)), at(1.0));
+        assert_eq!(
+            supervision.on(signal(libc::SIGTERM), at(2.0)),
+            [Action::Ask(libc::SIGTERM), Action::Continue]
+        );
+        assert_eq!(supervision.next_time(), Some(at(12.0)), "it has its grace");
+        assert_eq!(
+            supervision.on(Event::RestEnded, at(3.0)),
+            [Action::Finish(Verdict::Signalled(libc::SIGTERM))]
         );
     }
 }

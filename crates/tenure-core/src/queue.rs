@@ -49,8 +49,8 @@ pub struct WaitingFor {
     pub place: String,
     /// Its name.
     pub name: String,
-    /// When the wait began, in microseconds since the Unix epoch.
-    pub since_us: u64,
+    /// The ticket of the claim that waits there.
+    pub ticket: u64,
 }
 
 /// What a claim is to whoever stands behind it.

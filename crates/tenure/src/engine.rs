@@ -6,7 +6,7 @@ use crate::store::{Store, StoreError, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Attempt, Claim, Effect, Entry, Event, Input, LockName, Now, Outcome, Patience, Process,
-    RETRY_FLOOR_MS, Refusal, Request, retry_after_ms,
+    RETRY_FLOOR_MS, Refusal, Request, RequestId, retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
@@ -112,6 +112,10 @@ pub struct Acquired<Seat> {
     pub events: Vec<Event>,
     /// Whether it was held already, by an earlier claim of the same owner.
     pub already: bool,
+    /// How much of the caller's time the wait has used up.
+    pub waited: Duration,
+    /// Who was asked to give up its place to this claim, waiting or holding.
+    pub displaced: Vec<RequestId>,
 }
 
 /// Why a lock was not acquired.
@@ -184,7 +188,9 @@ pub fn acquire<S: Store>(
         keep,
         kept: None,
         gave_way: false,
+        paused: Duration::ZERO,
         observer,
+        displaced: Vec::new(),
         seat: None,
         entry: Entry::default(),
         events: Vec::new(),
@@ -197,14 +203,19 @@ pub fn acquire<S: Store>(
         ..request.clone()
     };
     let outcome = run.drive(&request)?;
-    let elapsed = || clock.instant().saturating_duration_since(began);
+    let paused = run.paused;
+    let elapsed = || {
+        let elapsed = clock.instant().saturating_duration_since(began);
+        elapsed.saturating_sub(paused)
+    };
+    let counted = elapsed();
     let waited = match wait {
         Wait::No => None,
         // Whoever asked for so long is told so long.
         Wait::For(asked) => Some(elapsed().min(asked)),
         Wait::Forever => Some(elapsed()),
     };
-    run.answer(outcome, waited)
+    run.answer(outcome, waited, counted)
 }
 
 struct Run<'a, S: Store> {
@@ -216,7 +227,10 @@ struct Run<'a, S: Store> {
     /// The ticket under which the place is kept.
     kept: Option<u64>,
     gave_way: bool,
+    /// How long the clock of the wait has stood still.
+    paused: Duration,
     observer: &'a mut dyn Observer,
+    displaced: Vec<RequestId>,
     seat: Option<S::Seat>,
     entry: Entry,
     events: Vec<Event>,
@@ -240,6 +254,7 @@ impl<S: Store> Run<'_, S> {
                     request.terms.kept = None;
                     self.seat = entered.seat;
                     self.entry = entered.entry;
+                    self.note_displaced(&entered.events);
                     self.events.extend(entered.events);
                     if let tenure_core::Entering::Queued { ticket: own, .. } = &entered.entering {
                         ticket = *own;
@@ -270,6 +285,7 @@ impl<S: Store> Run<'_, S> {
                             let wake = self.store.sleep(seat, &behind, &now, until)?;
                             if pause.is_some() {
                                 let slept = self.clock.instant().saturating_duration_since(began);
+                                self.paused = self.paused.saturating_add(slept);
                                 self.deadline =
                                     self.deadline.and_then(|end| end.checked_add(slept));
                             }
@@ -320,6 +336,18 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
+    fn note_displaced(&mut self, events: &[Event]) {
+        for event in events {
+            let claim = match event {
+                Event::Displaced { claim } => Some(&**claim),
+                Event::CancelRequested { ticket } => self.entry.claim(*ticket),
+                Event::Acquired { .. } | Event::Stolen { .. } | Event::Released { .. } => None,
+            };
+            let id = claim.map(|claim| claim.holder.request_id.clone());
+            self.displaced.extend(id);
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.deadline
             .is_some_and(|deadline| self.clock.instant() >= deadline)
@@ -329,6 +357,7 @@ impl<S: Store> Run<'_, S> {
         self,
         outcome: Outcome,
         waited: Option<Duration>,
+        counted: Duration,
     ) -> Result<Acquired<S::Seat>, AcquireError> {
         let policy = *self.store.policy();
         let (kept, keep) = (self.kept, self.keep);
@@ -355,6 +384,8 @@ impl<S: Store> Run<'_, S> {
                         seat: self.seat,
                         claim,
                         events: self.events,
+                        waited: counted,
+                        displaced: self.displaced,
                     }),
                     None => Err(AcquireError::Interrupted),
                 }

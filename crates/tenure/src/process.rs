@@ -177,13 +177,39 @@ pub fn start_time(pid: u32) -> Option<u64> {
 ///
 /// Reads the whole process table, so it is for endings that were forced, not for every one.
 pub fn group_is_alive(group: u32) -> bool {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return false;
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+    all()
         .filter_map(stat)
         .any(|stat| stat.group == group && !stat.has_ended())
+}
+
+/// The children of this process that have not been collected yet: those that it started, and where
+/// it is a subreaper those that it has inherited.
+///
+/// A list of numbers from the kernel, to be confirmed before anything is done with one of them.
+pub fn children() -> Vec<u32> {
+    let numbers = |file: String| -> Vec<u32> {
+        let words = file.split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let listed: Option<Vec<_>> = threads
+        .map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok())
+        .collect();
+    match listed {
+        Some(files) if !files.is_empty() => files.into_iter().flat_map(numbers).collect(),
+        // A kernel that does not list them: whoever names us as its parent.
+        _ => {
+            let own = std::process::id();
+            let is_ours = |number: &u32| stat(*number).is_some_and(|stat| stat.parent == own);
+            all().filter(is_ours).collect()
+        }
+    }
+}
+
+/// The numbers of all processes that can be seen.
+fn all() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 /// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
@@ -249,6 +275,19 @@ mod tests {
                 started: 98_765
             })
         );
+    }
+
+    #[test]
+    fn a_child_is_listed_until_it_is_collected() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a child");
+        assert!(children().contains(&child.id()));
+        child.kill().expect("it is ours");
+        assert!(children().contains(&child.id()), "ended is not collected");
+        child.wait().expect("it is ours");
+        assert!(!children().contains(&child.id()));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! `acquire`: takes a lock in somebody's name and returns.
 
-use super::{Session, collect_signals, finish, refuse_input, why};
+use super::attend::NoLocks;
+use super::run::group;
+use super::{Session, collect_signals, finish, refuse_input, ticket, why};
 use crate::args::AcquireArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::age;
 use crate::request;
 use serde_json::json;
-use tenure::core::{Holder, Kind, Patience, Request, UnknownLife};
+use tenure::core::{Holder, Kind, Patience, Request, Terms, UnknownLife};
+use tenure::engine::Limits;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
 use tenure::store::Store;
@@ -27,7 +30,10 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let request_id = session.face.request_id(claiming.request_id.as_deref())?;
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
-        let wait = request::wait(&claiming.patience, &defaults, &policy)?;
+        let wait = request::wait(&claiming.patience, &defaults, &policy, None)?;
+        let ticket = ticket::of(claiming.ticket.as_deref())?;
+        let profile = session.store.profile();
+        let mode = group::mode(claiming.shared, claiming.slots, profile)?;
         let ttl_ms = session.ttl(claiming, &defaults)?;
         let owner = match owner(&args.owner) {
             // A profile that never asks for the process needs none that lasts: whoever called is
@@ -56,13 +62,21 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
             force: request::force(claiming),
             patience: Patience::Default,
-            terms: tenure::core::Terms::default(),
+            terms: Terms {
+                mode,
+                kept: ticket.kept,
+                ..Terms::default()
+            },
         };
         session
             .face
             .complete(&args.common, claiming, &mut request.holder)?;
         surface.set_request_id(known_as(&request.holder));
-        let acquired = session.acquire(surface, &name, &request, wait)?;
+        let limits = Limits {
+            wait,
+            keep: ticket.keep,
+        };
+        let acquired = session.acquire(surface, &name, &request, limits, &mut NoLocks)?;
         let claim = &acquired.claim;
         let token = claim.token.unwrap_or_default();
         // A hold that was there before has its own owner.

@@ -1,125 +1,236 @@
 //! `run`: holds a lock while a command runs.
 
+mod exec;
+pub(crate) mod group;
+mod hooks;
+mod plan;
+mod taking;
+mod terms;
+mod told;
+
+pub(crate) use exec::is_ordinary_end;
+
 use super::result::RunResult;
-use super::{Session, cancelled, cancelled_by, collect_signals, superseded, why};
+use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
 use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holds;
 use crate::render::Surface;
 use crate::request;
 use crate::signals::{self, Signals};
-use crate::supervise::driver::{Course, Driver, Held, SpawnError};
+use crate::supervise::driver::{Course, Driver, SpawnError};
 use crate::supervise::heartbeats::Heartbeats;
-use crate::supervise::{End, OnLost, Verdict};
+use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
 use crate::trail::occasion;
-use std::ffi::{OsStr, OsString};
+use hooks::Hook;
+use plan::Planning;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tenure::clock::Clock;
-use tenure::core::{
-    AgeLimit, Claim, Holder, Kind, Left, LockName, Patience, Policy, Request, RequestId,
-};
-use tenure::profile::known_as;
-use tenure::store::file::Seat;
+use taking::Hold;
+use tenure::clock::{Clock, SystemClock};
+use tenure::core::{Left, LockName, Policy, RequestId};
 use tenure::store::{Store, StoreError};
+use told::Told;
 
 pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
     let mut surface = request::surface(&args.common, "run", conflict);
-    match hold_and_run(args, &mut surface) {
+    let ran = if args.shell {
+        terms::by_shell(args).and_then(|args| hold_and_run(&args, &mut surface))
+    } else {
+        hold_and_run(args, &mut surface)
+    };
+    match ran {
         Ok(exit) => exit,
         Err(failure) => surface.fail(&failure),
     }
 }
 
 fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> {
-    let claiming = &args.claiming;
     if args.intent.is_some() || !args.param.is_empty() {
         return Err(Failure::bad_arguments(
             "--intent and --param belong to the fleet profile; name the lock itself",
         ));
     }
-    request::name(args.name.as_deref())?;
-    let grace = request::duration("--grace", &args.grace)?;
+    let names = group::names(args)?;
+    let terms = terms::of(args)?;
+    let wanted = group::wanted(args, terms.grace)?;
     let signals = collect_signals()?;
     let session = Session::waiting(&args.common, signals)?;
-    let name = session.name(args.name.as_deref())?;
-    let request_id = session.face.request_id(claiming.request_id.as_deref())?;
-    let policy = *session.store.policy();
-    let defaults = session.place.defaults(&name);
-    let wait = request::wait(&claiming.patience, &defaults, &policy)?;
-    let ttl_ms = session.ttl(claiming, &defaults)?;
-    let ttl_ms = ttl_ms.unwrap_or(policy.supervised_ttl_ms);
+    let is_native = session.store.profile().record().is_none();
+    let group_session = match wanted.group {
+        Some(_) if !is_native => Some(Session::waiting(&group::common(&args.common), signals)?),
+        _ => None,
+    };
     let program = find_program(&args.command)?;
-    session.refuse_nesting(&name)?;
-
-    let mut request = Request {
-        holder: Holder {
-            facts: Vec::new(),
-            request_id,
-            actor: session.actor(claiming),
-            process: Some(session.identity.process),
-            command: None,
-            host: session.identity.host.clone(),
-            why: why(claiming.why.as_deref(), || command_line(args)),
-        },
-        kind: Kind::Kernel,
-        ttl_ms,
-        force: request::force(claiming),
-        patience: Patience::Default,
-        terms: tenure::core::Terms::default(),
-    };
-    session
-        .face
-        .complete(&args.common, claiming, &mut request.holder)?;
-    surface.set_request_id(known_as(&request.holder));
-    let acquired = session.acquire(surface, &name, &request, wait)?;
-    let Some(seat) = acquired.seat else {
-        return Err(Failure::new(
-            Exit::General,
-            "NO_SEAT",
-            "the lock was granted without a place to hold it by",
-        ));
-    };
-    if let Some(token) = acquired.claim.token {
-        surface.explain(&format!("holding {name}, token {token}"));
+    if args.exec {
+        exec::refuse_unsuited(&session)?;
     }
-    let id = RequestId::as_recorded(known_as(&acquired.claim.holder));
+    let planning = Planning {
+        args,
+        session: &session,
+        group_session: group_session.as_ref().unwrap_or(&session),
+        request_id: session
+            .face
+            .request_id(args.claiming.request_id.as_deref())?,
+    };
+    let plan = planning.plan(wanted, &names)?;
+    surface.set_request_id(&plan.id);
+    let hooks = Hooks {
+        args,
+        grace: terms.grace,
+        group: plan.group.as_ref(),
+    };
+    let holds = match taking::take_all(plan.targets, plan.wait, plan.keep, surface) {
+        Ok(holds) => holds,
+        Err((holds, failure)) => {
+            hooks.superseded_before_the_start(&failure, &holds, surface);
+            release_all(&holds, surface, &RunResult::of_nothing(args));
+            return Err(failure);
+        }
+    };
     // A signal that came in time means that the command never starts.
     if signals::stop_asked().is_some() {
-        release(&session, &seat, &id, surface, &RunResult::of_nothing(args));
+        release_all(&holds, surface, &RunResult::of_nothing(args));
         return Err(cancelled("acquire"));
     }
-
-    let told = Told::of_hold(&session, &name, &acquired.claim);
-    let heartbeat_failed = |consecutive, error: &str| {
-        let now = session.clock.now();
-        let trail = &session.trail;
-        trail.heartbeat_failed(occasion(&name, &id, &now), consecutive, error);
+    let told = match plan.outer {
+        Some(token) if holds.is_empty() => Told::of_outer_hold(&session, &plan.main, token),
+        _ => Told::of_holds(&holds, &plan.main, plan.group.as_ref()),
     };
-    let driver = Driver {
-        held: Some(Held {
-            store: &session.store,
-            seat: &seat,
-        }),
-        on_heartbeat_failed: &heartbeat_failed,
-        ..driver(args, &session.clock, signals, grace, surface)
-    };
-    let ttl = Duration::from_millis(ttl_ms);
-    let granted = Duration::from_millis(acquired.claim.lease.renewed.boot_ms);
-    let heartbeats = Heartbeats::new(ttl, runs_out_after(&policy, ttl), granted);
-    let verdict = supervise(args, program, &driver, &told, heartbeats, surface);
-    let result = RunResult::of_run(&verdict, args);
-    let was_ours = release(&session, &seat, &id, surface, &result);
-    if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
-        (was_ours, on_lost(args), &verdict)
-    {
-        return Err(lost_unseen(&name, *end));
+    hooks.supersedes(&told, &holds, surface);
+    if args.exec {
+        let error = exec::replace_self(prepare(args, program, &told), signals, &holds);
+        release_all(&holds, surface, &RunResult::of_nothing(args));
+        return Err(error.map_or_else(
+            || cancelled("run"),
+            |error| not_started(&args.command, error),
+        ));
     }
-    answer(verdict, &name, args)
+    let verdict = under_locks(args, program, &told, terms, signals, &holds, surface);
+    if let Ok(Verdict::Superseded { by }) = &verdict {
+        hooks.superseded(&told, by, surface);
+    }
+    let result = RunResult::of_run(&verdict, args);
+    let was_ours = release_all(&holds, surface, &result);
+    if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
+        (was_ours, terms.on_lost, &verdict)
+    {
+        return Err(lost_unseen(&plan.main, *end));
+    }
+    answer(verdict, &plan.main, args)
+}
+
+/// Runs the command under the locks, and what undoes it if it failed.
+fn under_locks(
+    args: &RunArgs,
+    program: PathBuf,
+    told: &Told,
+    terms: Supervising,
+    signals: Signals,
+    holds: &[Hold<'_>],
+    surface: &mut Surface,
+) -> Result<Verdict, SpawnError> {
+    let failed = |hold: &Hold<'_>, consecutive, error: &str| {
+        let now = hold.session.clock.now();
+        let trail = &hold.session.trail;
+        trail.heartbeat_failed(occasion(hold.name(), &hold.id, &now), consecutive, error);
+    };
+    let on_failed: Vec<_> = holds
+        .iter()
+        .map(|hold| move |consecutive, error: &str| failed(hold, consecutive, error))
+        .collect();
+    let clock = SystemClock::new(None);
+    let driver = Driver {
+        held: holds
+            .iter()
+            .zip(&on_failed)
+            .map(|(hold, on_failed)| hold.held(on_failed))
+            .collect(),
+        ..driver(
+            args,
+            holds.first().map_or(&clock, |hold| &hold.session.clock),
+            signals,
+            terms,
+            surface,
+        )
+    };
+    let heartbeats = holds.iter().map(Hold::heartbeats);
+    supervise(args, program, &driver, told, heartbeats, surface)
+}
+
+/// What a run is told to run when it takes the place of others, or they take its.
+struct Hooks<'a> {
+    args: &'a RunArgs,
+    grace: Duration,
+    group: Option<&'a LockName>,
+}
+
+impl Hooks<'_> {
+    /// Others give up their place.
+    fn supersedes(&self, told: &Told, holds: &[Hold<'_>], surface: &mut Surface) {
+        let Some(program) = self.args.on_supersede.as_deref() else {
+            return;
+        };
+        let displaced: Vec<&str> = holds
+            .iter()
+            .flat_map(|hold| &hold.displaced)
+            .map(RequestId::as_str)
+            .collect();
+        if displaced.is_empty() {
+            return;
+        }
+        let hook = Hook {
+            flag: "--on-supersede",
+            program,
+            grace: self.grace,
+        };
+        hook.run(
+            told,
+            &[("TENURE_SUPERSEDES", displaced.join(" ").into())],
+            surface,
+        );
+    }
+
+    /// This run gives up its place, and its command has ended.
+    fn superseded(&self, told: &Told, by: &str, surface: &mut Surface) {
+        self.on_superseded(told, by, "1", surface);
+    }
+
+    /// The same before the command has started.
+    fn superseded_before_the_start(
+        &self,
+        failure: &Failure,
+        holds: &[Hold<'_>],
+        surface: &mut Surface,
+    ) {
+        let by = failure.context.get("superseded_by");
+        if let Some(by) = by.and_then(serde_json::Value::as_str)
+            && failure.exit == Exit::Superseded
+        {
+            let told = Told::of_waiter(holds, self.group);
+            self.on_superseded(&told, by, "0", surface);
+        }
+    }
+
+    fn on_superseded(&self, told: &Told, by: &str, started: &str, surface: &mut Surface) {
+        let Some(program) = self.args.on_superseded.as_deref() else {
+            return;
+        };
+        let hook = Hook {
+            flag: "--on-superseded",
+            program,
+            grace: self.grace,
+        };
+        let facts = [
+            ("TENURE_SUPERSEDED_BY", by.into()),
+            ("TENURE_STARTED", started.into()),
+        ];
+        hook.run(told, &facts, surface);
+    }
 }
 
 /// Runs the command of an intent that holds no lock: supervised like any other, and nothing is
@@ -131,7 +242,12 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
     let mut surface = request::surface(&args.common, "run", conflict);
     surface.set_request_id(id.as_str());
     let run = |surface: &mut Surface| {
-        let grace = request::duration("--grace", &args.grace)?;
+        let shelled = args.shell.then(|| terms::by_shell(args)).transpose()?;
+        let args = shelled.as_ref().unwrap_or(args);
+        let terms = terms::of(args)?;
+        if args.exec {
+            return Err(exec::unsuited(Policy::FLEET.name));
+        }
         let signals = collect_signals()?;
         let place = request::Place::of(&args.common)?;
         let program = find_program(&args.command)?;
@@ -141,12 +257,12 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
         if signals::stop_asked().is_some() {
             return Err(cancelled("run"));
         }
-        let clock = tenure::clock::SystemClock::new(None);
-        let driver = driver(args, &clock, signals, grace, surface);
+        let clock = SystemClock::new(None);
+        let driver = driver(args, &clock, signals, terms, surface);
         let told = Told::of_no_hold(&place, id);
-        let verdict = supervise(args, program, &driver, &told, Heartbeats::none(), surface);
+        let verdict = supervise(args, program, &driver, &told, [], surface);
         match verdict {
-            Ok(verdict) => ended(&verdict),
+            Ok(verdict) => ended(&verdict, args),
             Err(error) => Err(not_started(&args.command, error)),
         }
     };
@@ -161,28 +277,16 @@ fn driver<'a>(
     args: &RunArgs,
     clock: &'a dyn Clock,
     signals: Signals,
-    grace: Duration,
+    terms: Supervising,
     surface: &Surface,
 ) -> Driver<'a> {
     Driver {
-        held: None,
+        held: Vec::new(),
         clock,
         signals,
-        grace,
+        terms,
+        close: args.close,
         quiet: surface.is_quiet(),
-        on_lost: on_lost(args),
-        on_heartbeat_failed: &|_, _| {},
-    }
-}
-
-/// The silence after which a run counts as left behind while it lives; `None` where the kernel
-/// vouches for it, or where no renewal changes its age.
-fn runs_out_after(policy: &Policy, ttl: Duration) -> Option<Duration> {
-    let rule = policy.age.filter(|_| !policy.asks_beacon)?;
-    match rule.limit {
-        AgeLimit::SinceGrantMs(_) => None,
-        AgeLimit::SilenceMs(limit) => Some(Duration::from_millis(limit)),
-        AgeLimit::SilenceTtl => Some(ttl),
     }
 }
 
@@ -193,7 +297,7 @@ fn supervise(
     program: PathBuf,
     driver: &Driver<'_>,
     told: &Told,
-    heartbeats: Heartbeats,
+    heartbeats: impl IntoIterator<Item = Heartbeats>,
     surface: &mut Surface,
 ) -> Result<Verdict, SpawnError> {
     let mut course = Course::new(heartbeats);
@@ -206,12 +310,13 @@ fn supervise(
         Verdict::Command(End::Signal(number)) => Exit::DieBy(*number).code(),
         Verdict::Signalled(number) => Exit::Signalled(*number).code(),
         Verdict::Superseded { .. } => Exit::Superseded.code(),
+        Verdict::MaxRuntime => Exit::MaxRuntime.code(),
         Verdict::Lost => return Ok(verdict),
     };
     if code == 0 {
         return Ok(verdict);
     }
-    if course.lost {
+    if course.is_lost() {
         surface.warn("the rollback is not run, because the lock was lost");
         return Ok(verdict);
     }
@@ -231,7 +336,8 @@ fn supervise(
         Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled(number)) => {
             surface.warn(format!("the rollback was ended by signal {number}"));
         }
-        Ok(Verdict::Lost | Verdict::Superseded { .. }) => {
+        // Nobody asks a rollback to make room, and it has no limit.
+        Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
             surface.warn("the rollback was ended, because the lock was lost");
         }
         Err(SpawnError::Command(error) | SpawnError::Beacon(error)) => {
@@ -243,13 +349,6 @@ fn supervise(
         (Verdict::Command(_), Ok(ours @ (Verdict::Signalled(_) | Verdict::Lost))) => ours,
         (verdict, _) => verdict,
     })
-}
-
-fn on_lost(args: &RunArgs) -> OnLost {
-    match args.on_lost.as_str() {
-        "warn" => OnLost::Warn,
-        _ => OnLost::Terminate,
-    }
 }
 
 /// The answer of a run whose command has ended before anybody saw that the lock was lost.
@@ -265,15 +364,21 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
     )
 }
 
+/// Gives the locks back, the last one first. False if one of them was somebody else's by then.
+fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
+    let mut were_ours = true;
+    for hold in holds.iter().rev() {
+        were_ours &= release(hold, surface, result);
+    }
+    were_ours
+}
+
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
 /// False if the lock was somebody else's by then.
-fn release(
-    session: &Session,
-    seat: &Seat,
-    id: &RequestId,
-    surface: &mut Surface,
-    result: &RunResult,
-) -> bool {
+fn release(hold: &Hold<'_>, surface: &mut Surface, result: &RunResult) -> bool {
+    let Hold {
+        session, seat, id, ..
+    } = hold;
     surface.explain(&match &result.failure_step {
         Some(step) => format!("releasing {}: failure in {step}", seat.name()),
         None => format!("releasing {}: {}", seat.name(), result.result),
@@ -321,7 +426,9 @@ fn answer(
     args: &RunArgs,
 ) -> Result<Exit, Failure> {
     match verdict {
-        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled(_))) => ended(&verdict),
+        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled(_) | Verdict::MaxRuntime)) => {
+            ended(&verdict, args)
+        }
         Ok(Verdict::Superseded { by }) => Err(superseded(name, &by)),
         Ok(Verdict::Lost) => Err(Failure::new(
             Exit::LockLost,
@@ -333,11 +440,12 @@ fn answer(
 }
 
 /// The answer to an end that has nothing to do with the lock.
-fn ended(verdict: &Verdict) -> Result<Exit, Failure> {
+fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
     match verdict {
         Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
         Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
         Verdict::Signalled(number) => Err(cancelled_by(*number, "run")),
+        Verdict::MaxRuntime => Err(terms::too_long(args)),
         // What holds nothing loses nothing.
         Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
     }
@@ -416,57 +524,6 @@ fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     }
 }
 
-/// What a command is told by its environment, beside everything that it inherits.
-struct Told {
-    set: Vec<(&'static str, OsString)>,
-    removed: &'static [&'static str],
-}
-
-impl Told {
-    /// Under a lock.
-    fn of_hold(session: &Session, name: &LockName, claim: &Claim) -> Self {
-        let token = claim.token.unwrap_or_default();
-        let folder = &session.place.folder;
-        let mut set: Vec<(&'static str, OsString)> = vec![
-            ("TENURE_NAME", name.as_str().into()),
-            ("TENURE_TOKEN", token.to_string().into()),
-            ("TENURE_REQUEST_ID", claim.holder.request_id.as_str().into()),
-            ("TENURE_DIR", folder.into()),
-            (holds::VARIABLE, holds::extended(token, folder, name).into()),
-        ];
-        if let Some(file) = session.place.config_file() {
-            set.push((request::CONFIG, file.into()));
-        }
-        Self {
-            set,
-            // The folder is what this run uses, whatever named it.
-            removed: &["TENURE_STORE"],
-        }
-    }
-
-    /// Without one. Holds that are inherited stay what they are.
-    fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
-        let mut set: Vec<(&'static str, OsString)> = vec![
-            ("TENURE_REQUEST_ID", id.as_str().into()),
-            ("TENURE_DIR", place.folder.clone().into()),
-        ];
-        if let Some(file) = place.config_file() {
-            set.push((request::CONFIG, file.into()));
-        }
-        Self {
-            set,
-            removed: &["TENURE_STORE", "TENURE_NAME", "TENURE_TOKEN"],
-        }
-    }
-
-    fn tell(&self, command: &mut Command) {
-        for name in self.removed {
-            command.env_remove(name);
-        }
-        command.envs(self.set.iter().map(|(name, value)| (name, value)));
-    }
-}
-
 /// The command with what it is told.
 fn prepare(args: &RunArgs, program: PathBuf, told: &Told) -> Command {
     let mut command = Command::new(program);
@@ -476,33 +533,4 @@ fn prepare(args: &RunArgs, program: PathBuf, told: &Told) -> Command {
     }
     told.tell(&mut command);
     command
-}
-
-/// The command line, for whoever asks what the lock is held for.
-fn command_line(args: &RunArgs) -> String {
-    let words: Vec<_> = args
-        .command
-        .iter()
-        .map(|word| OsStr::to_string_lossy(word))
-        .collect();
-    words.join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_runs_out_only_where_silence_alone_makes_a_living_run_stale() {
-        let ttl = Duration::from_secs(60);
-        for (policy, limit) in [
-            (Policy::NATIVE, None),
-            (Policy::SPRINT, None),
-            (Policy::RESUME, None),
-            (Policy::SESSION, Some(Duration::from_secs(600))),
-            (Policy::FLEET, Some(ttl)),
-        ] {
-            assert_eq!(runs_out_after(&policy, ttl), limit, "{}", policy.name);
-        }
-    }
 }

@@ -9,10 +9,16 @@
 //! is killed at any instant after the spawn, the beacon stays lit until the command (and whatever
 //! inherited the copy from it) is gone, and the lock with it. Between the spawn and the write that
 //! names the command, the beacon alone speaks for it.
+//!
+//! A command that is not to inherit the beacon (`close`) is spoken for by this process, which keeps
+//! the beacon, and from that write on by its own number. If this process is killed between the
+//! spawn and that write, nothing speaks for the command: the next caller gets in while it runs.
+//! That span is some 100 µs; whoever cannot accept it leaves the beacon to the command.
 
 use super::heartbeats::Heartbeats;
+use super::rest::Rest;
 use super::terminal::Placement;
-use super::{Action, Before, End, Event, OnLost, Supervision, Verdict};
+use super::{Action, Before, End, Event, OnLost, Supervision, Terms, Verdict};
 use crate::render::say;
 use crate::signals::{self, Signals};
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
@@ -25,54 +31,81 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
 use tenure::core::{Process, Renewal};
-use tenure::process::{group_is_alive, start_time};
-use tenure::store::Store;
+use tenure::process::start_time;
 use tenure::store::file::{FileStore, Seat, poll_readable};
+use tenure::store::{Store, StoreError};
 
 /// How long work lasts before news of the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
 
-/// How often a group that was asked to end is looked at once its leader is gone.
-const GROUP_LOOK: Duration = Duration::from_millis(5);
+/// How often what is left of the work is looked at once its command is gone and an end is forced.
+const REST_LOOK: Duration = Duration::from_millis(5);
+
+/// How often it is looked, during a forced end, for who has lost its parent.
+const ORPHANS_LOOK: Duration = Duration::from_millis(20);
+
+/// How often what is left of a group is looked at where nothing tells of its end.
+const GROUP_LOOK: Duration = Duration::from_millis(100);
+
+/// How long after SIGKILL it is said who has not ended.
+const SURVIVORS_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
-/// The lock under which a command runs.
+/// A lock under which a command runs.
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a FileStore,
     pub(crate) seat: &'a Seat,
-}
-
-/// What a supervised run needs.
-pub(crate) struct Driver<'a> {
-    /// `None` for a command that runs without a lock.
-    pub(crate) held: Option<Held<'a>>,
-    pub(crate) clock: &'a dyn Clock,
-    pub(crate) signals: Signals,
-    pub(crate) grace: Duration,
-    pub(crate) quiet: bool,
-    pub(crate) on_lost: OnLost,
     /// Told when several renewals in a row have failed: how many, and how the last one did.
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
 
+/// What a supervised run needs.
+pub(crate) struct Driver<'a> {
+    /// The locks, in the order in which they were taken; none for a command that runs without one.
+    pub(crate) held: Vec<Held<'a>>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) signals: Signals,
+    pub(crate) terms: Terms,
+    /// The command does not inherit what keeps the lock held.
+    pub(crate) close: bool,
+    pub(crate) quiet: bool,
+}
+
 /// What outlasts one command: a rollback goes on from where the command has left off.
 pub(crate) struct Course {
-    pub(crate) heartbeats: Heartbeats,
-    /// The lock is not to be relied on any more.
-    pub(crate) lost: bool,
+    /// One for each lock, in the order in which they were taken.
+    holds: Vec<HoldCourse>,
     /// What was asked of the command; `None` until it has ended.
     asked: Option<Before>,
+    /// What is left of all that was run; `None` until something is.
+    rest: Option<Rest>,
+}
+
+struct HoldCourse {
+    heartbeats: Heartbeats,
+    /// The lock is not to be relied on any more.
+    lost: bool,
 }
 
 impl Course {
-    pub(crate) fn new(heartbeats: Heartbeats) -> Self {
+    /// `heartbeats` are those of the driver's locks, in the same order.
+    pub(crate) fn new(heartbeats: impl IntoIterator<Item = Heartbeats>) -> Self {
+        let lost = false;
+        let holds = heartbeats.into_iter();
         Self {
-            heartbeats,
-            lost: false,
+            holds: holds
+                .map(|heartbeats| HoldCourse { heartbeats, lost })
+                .collect(),
             asked: None,
+            rest: None,
         }
+    }
+
+    /// Whether any of the locks is not to be relied on any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.holds.iter().any(|hold| hold.lost)
     }
 }
 
@@ -97,11 +130,14 @@ struct Running<'a> {
     placement: Placement,
     supervision: Supervision,
     began: Instant,
-    news: Option<OwnedFd>,
+    news: Vec<OwnedFd>,
     /// News was opened, or there is none to be had.
     watches: bool,
-    /// The leader is gone and its group is looked at again and again.
-    watching_group: bool,
+    rest: Rest,
+    /// The command is gone, and what is left of it is watched.
+    watching_rest: bool,
+    /// When the work was killed, until it was said who has survived that.
+    killed: Option<Instant>,
 }
 
 impl Driver<'_> {
@@ -118,6 +154,7 @@ impl Driver<'_> {
             command.process_group(0);
         }
         signals::pause_if_asked();
+        let rest = course.rest.take().unwrap_or_else(Rest::adopt);
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();
@@ -133,17 +170,8 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        let named = match &self.held {
-            Some(held) => {
-                let process = Process {
-                    pid: number,
-                    started: start_time(number),
-                };
-                signals::unstopped(|| held.store.name_command(held.seat, process))
-            }
-            None => Ok(true),
-        };
-        let supervision = Supervision::new(self.grace, placement.own_group(), self.on_lost);
+        let named = self.name_command(number);
+        let supervision = Supervision::new(self.terms);
         let mut running = Running {
             driver: self,
             pid,
@@ -153,14 +181,16 @@ impl Driver<'_> {
             },
             placement,
             began,
-            news: None,
-            watches: self.held.is_none(),
-            watching_group: false,
+            news: Vec::new(),
+            watches: self.held.is_empty(),
+            rest,
+            watching_rest: false,
+            killed: None,
             course,
         };
         let verdict = match named {
-            Ok(true) => None,
-            Ok(false) => running.lose(),
+            Ok(None) => None,
+            Ok(Some(lost)) => running.lose(lost),
             // The beacon speaks for the command; the next renewal tries again.
             Err(error) => {
                 self.tell(&format!("the command could not be recorded: {error}"));
@@ -173,23 +203,42 @@ impl Driver<'_> {
         // Collected before the lock is released: who comes next finds nothing of the command.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(running.pid), ended);
+        running.course.rest = Some(running.rest);
         // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
         // after this. The process is about to end, and it with it.
-        std::mem::forget(running.news.take());
+        std::mem::forget(std::mem::take(&mut running.news));
         Ok(verdict)
     }
 
     fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {
-        match &self.held {
-            Some(held) => retry_on_intr(|| fcntl_setfd(held.seat.beacon(), flags))
-                .map_err(|errno| SpawnError::Beacon(errno.into())),
-            None => Ok(()),
+        if self.close {
+            return Ok(());
         }
+        for held in &self.held {
+            retry_on_intr(|| fcntl_setfd(held.seat.beacon(), flags))
+                .map_err(|errno| SpawnError::Beacon(errno.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes down which process the command is. Answers with the first lock that is lost.
+    fn name_command(&self, pid: u32) -> Result<Option<usize>, StoreError> {
+        if self.held.is_empty() {
+            return Ok(None);
+        }
+        let started = start_time(pid);
+        for (index, held) in self.held.iter().enumerate() {
+            let process = Process { pid, started };
+            if !signals::unstopped(|| held.store.name_command(held.seat, process))? {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
     }
 
     /// A command that is ended says so by its exit code; one that goes on has only this.
     fn tell_of_loss(&self, message: &str) {
-        match self.on_lost {
+        match self.terms.on_lost {
             OnLost::Terminate => self.tell(message),
             OnLost::Warn => say(message),
         }
@@ -202,6 +251,13 @@ impl Driver<'_> {
     }
 }
 
+/// Who has asked the holder of a lock to stop.
+pub(crate) fn who_asks(held: &Held<'_>) -> Option<String> {
+    let reading = held.store.read(held.seat.name()).ok()?;
+    let claim = reading.entry()?.claim(held.seat.ticket())?;
+    claim.cancel.as_ref().map(|cancel| cancel.by.clone())
+}
+
 impl Running<'_> {
     /// The loop.
     fn watch(&mut self) -> Verdict {
@@ -209,7 +265,7 @@ impl Running<'_> {
             let event = self
                 .ended_or_stopped()
                 .or_else(|| self.next_signal())
-                .or_else(|| self.group());
+                .or_else(|| self.rest());
             if let Some(event) = event {
                 if let Some(verdict) = self.handle(event) {
                     return verdict;
@@ -227,14 +283,15 @@ impl Running<'_> {
         let now = instant();
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
-        if let Some(beat) = self.course.heartbeats.next_time() {
+        let beats = self.course.holds.iter();
+        if let Some(beat) = beats.filter_map(|hold| hold.heartbeats.next_time()).min() {
             until = until.min(now + beat.saturating_sub(lease_clock(self.driver.clock)));
         }
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
         }
-        if self.watching_group {
-            until = until.min(now + GROUP_LOOK);
+        if let Some(look) = self.next_look() {
+            until = until.min(now + look);
         }
         if !self.watches && !self.supervision.is_ending() {
             if since >= NEWS_AFTER {
@@ -245,26 +302,39 @@ impl Running<'_> {
             until = until.min(self.began + NEWS_AFTER);
         }
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
-        fds.extend(self.news.as_ref().map(AsFd::as_fd));
+        fds.extend(self.news.iter().map(AsFd::as_fd));
         // However it ended: everything that can have happened is looked at now.
         let _ = poll_readable(&fds, NAP_MAX, Some(until));
         self.after_sleep()
     }
 
+    /// When what is left of the work has to be looked at without a signal that tells of it.
+    fn next_look(&self) -> Option<Duration> {
+        match (self.supervision.is_ending(), self.watching_rest) {
+            (true, true) => Some(REST_LOOK),
+            (true, false) => Some(ORPHANS_LOOK),
+            (false, true) if !self.rest.adopts() => Some(GROUP_LOOK),
+            (false, _) => None,
+        }
+    }
+
     fn after_sleep(&mut self) -> Option<Verdict> {
         if self.drain_news() {
-            let replaced = self.driver.held.as_ref();
-            if replaced.is_some_and(|held| held.store.renewals_end_news()) {
+            let mut held = self.driver.held.iter();
+            if held.any(|held| held.store.renewals_end_news()) {
                 self.open_news();
-            } else if let Some(verdict) = self.look_at_lock() {
+            } else if let Some(verdict) = self.look_at_locks() {
                 return Some(verdict);
             }
         }
-        let due = |heartbeats: &Heartbeats| heartbeats.is_due(lease_clock(self.driver.clock));
-        if due(&self.course.heartbeats)
-            && let Some(verdict) = self.renew()
-        {
-            return Some(verdict);
+        for index in 0..self.course.holds.len() {
+            let now = lease_clock(self.driver.clock);
+            let hold = self.course.holds.get(index);
+            if hold.is_some_and(|hold| hold.heartbeats.is_due(now))
+                && let Some(verdict) = self.renew(index)
+            {
+                return Some(verdict);
+            }
         }
         let now = instant();
         let since = now.saturating_duration_since(self.began);
@@ -281,64 +351,71 @@ impl Running<'_> {
     /// Opens news, or opens it again: a file that was replaced takes its watch with it.
     fn open_news(&mut self) {
         self.watches = true;
-        let Some(held) = &self.driver.held else {
-            return;
-        };
         // Without it a cancel is noticed at the next renewal.
-        self.news = held.store.news(held.seat).ok();
+        let held = self.driver.held.iter();
+        self.news = held
+            .filter_map(|held| held.store.news(held.seat).ok())
+            .collect();
         // What came before it was opened is looked at now. A look may begin an end; it is never
         // an end itself, so there is no verdict to miss.
-        let _ = self.look_at_lock();
+        let _ = self.look_at_locks();
     }
 
     /// Whether there was news. Reads it all, so that it does not wake us twice.
     fn drain_news(&self) -> bool {
-        let Some(news) = &self.news else {
-            return false;
-        };
         let mut any = false;
         let mut buffer = [0; 1024];
-        while rustix::io::read(news, &mut buffer).is_ok_and(|read| read > 0) {
-            any = true;
+        for news in &self.news {
+            while rustix::io::read(news, &mut buffer).is_ok_and(|read| read > 0) {
+                any = true;
+            }
         }
         any
     }
 
-    fn look_at_lock(&mut self) -> Option<Verdict> {
-        let held = self.driver.held.as_ref()?;
-        match held.store.verify(held.seat) {
-            Ok(renewal) => self.on_renewal(renewal),
-            // Not known is not lost; the next look may know.
-            Err(_) => None,
+    fn look_at_locks(&mut self) -> Option<Verdict> {
+        let driver = self.driver;
+        for (index, held) in driver.held.iter().enumerate() {
+            let verdict = match held.store.verify(held.seat) {
+                Ok(renewal) => self.on_renewal(index, renewal),
+                // Not known is not lost; the next look may know.
+                Err(_) => None,
+            };
+            if verdict.is_some() {
+                return verdict;
+            }
         }
+        None
     }
 
-    fn renew(&mut self) -> Option<Verdict> {
+    fn renew(&mut self, index: usize) -> Option<Verdict> {
         let driver = self.driver;
-        let held = driver.held.as_ref()?;
+        let held = driver.held.get(index)?;
         let now = driver.clock.now();
         match signals::unstopped(|| held.store.renew(held.seat, &now)) {
             Ok(renewal) => {
+                let hold = self.course.holds.get_mut(index)?;
                 if let Renewal::Renewed { .. } = renewal {
                     let at = Duration::from_millis(now.boot_ms);
-                    self.course.heartbeats.succeeded(at);
-                    if std::mem::take(&mut self.course.lost) {
+                    hold.heartbeats.succeeded(at);
+                    if std::mem::take(&mut hold.lost) {
                         driver.tell("the heartbeat works again; nobody has taken the lock");
                     }
                 }
-                self.on_renewal(renewal)
+                self.on_renewal(index, renewal)
             }
-            Err(error) => self.on_failed_renewal(&error.to_string()),
+            Err(error) => self.on_failed_renewal(index, &error.to_string()),
         }
     }
 
     /// A failure by itself proves nothing about the lock; that its lease runs out does.
-    fn on_failed_renewal(&mut self, error: &str) -> Option<Verdict> {
+    fn on_failed_renewal(&mut self, index: usize, error: &str) -> Option<Verdict> {
         let driver = self.driver;
+        let held = driver.held.get(index)?;
         let now = lease_clock(driver.clock);
-        let failed = self.course.heartbeats.failed(now);
+        let failed = self.course.holds.get_mut(index)?.heartbeats.failed(now);
         if failed.is_event {
-            (driver.on_heartbeat_failed)(failed.consecutive, error);
+            (held.on_heartbeat_failed)(failed.consecutive, error);
         }
         if !failed.runs_out {
             driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
@@ -349,32 +426,42 @@ impl Running<'_> {
              longer be relied on ({error}); {}",
             self.what_follows()
         ));
-        self.course.lost = true;
+        self.course.holds.get_mut(index)?.lost = true;
         self.handle(Event::Lost)
     }
 
     /// What a lost lock leads to, in words.
     fn what_follows(&self) -> &'static str {
-        match self.driver.on_lost {
+        match self.driver.terms.on_lost {
             _ if self.supervision.is_ending() => "the command is being ended",
             OnLost::Terminate => "ending the command",
             OnLost::Warn => "the command goes on without it",
         }
     }
 
-    /// The lock is proven not to be ours.
-    fn lose(&mut self) -> Option<Verdict> {
-        self.course.lost = true;
-        self.course.heartbeats.stop();
-        self.news = None;
-        let message = format!("the lock is lost; {}", self.what_follows());
+    /// A lock is proven not to be ours.
+    fn lose(&mut self, index: usize) -> Option<Verdict> {
+        let hold = self.course.holds.get_mut(index)?;
+        hold.heartbeats.stop();
+        if std::mem::replace(&mut hold.lost, true) {
+            return None;
+        }
+        let what = match self.driver.held.as_slice() {
+            [_] => "the lock".to_owned(),
+            several => several
+                .get(index)
+                .map_or_else(String::new, |held| format!("the lock {}", held.seat.name())),
+        };
+        let message = format!("{what} is lost; {}", self.what_follows());
         self.driver.tell_of_loss(&message);
         self.handle(Event::Lost)
     }
 
-    fn on_renewal(&mut self, renewal: Renewal) -> Option<Verdict> {
+    fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
         if self.supervision.is_ending() {
-            self.course.lost |= renewal == Renewal::Lost;
+            if renewal == Renewal::Lost {
+                self.course.holds.get_mut(index)?.lost = true;
+            }
             return None;
         }
         match renewal {
@@ -385,30 +472,29 @@ impl Running<'_> {
             // A rollback is finished first.
             Renewal::Renewed { .. } if self.course.asked.is_some() => None,
             Renewal::Renewed { .. } => {
-                let by = self.who_asks();
+                let by = self.driver.held.get(index).and_then(who_asks);
+                let by = by.unwrap_or_else(|| "unknown".to_owned());
                 self.driver.tell(&format!(
                     "request {by} asks for the lock; ending the command"
                 ));
                 self.handle(Event::CancelRequested { by })
             }
-            Renewal::Lost => self.lose(),
+            Renewal::Lost => self.lose(index),
         }
-    }
-
-    fn who_asks(&self) -> String {
-        let held = self.driver.held.as_ref();
-        held.and_then(|held| {
-            let reading = held.store.read(held.seat.name()).ok()?;
-            let claim = reading.entry()?.claim(held.seat.ticket())?;
-            claim.cancel.as_ref().map(|cancel| cancel.by.clone())
-        })
-        .unwrap_or_else(|| "unknown".to_owned())
     }
 
     fn next_signal(&mut self) -> Option<Event> {
         let arrived = self.driver.signals.next()?;
         if arrived.number == libc::SIGCHLD {
-            return self.ended_or_stopped();
+            let event = self.ended_or_stopped();
+            if event.is_none() && !self.watching_rest {
+                // Somebody that came to us has ended.
+                let _ = self.rest.left(self.pid);
+            }
+            return event;
+        }
+        if arrived.number == libc::SIGCONT {
+            self.reassure();
         }
         Some(Event::Signal {
             number: arrived.number,
@@ -417,21 +503,54 @@ impl Running<'_> {
         })
     }
 
-    fn group(&mut self) -> Option<Event> {
-        if !self.watching_group {
+    /// The group of the command, where it has one of its own.
+    fn own_group(&self) -> Option<Pid> {
+        self.placement.own_group().then_some(self.pid)
+    }
+
+    /// Looks at what is left of the work, where that matters.
+    fn rest(&mut self) -> Option<Event> {
+        if !self.watching_rest && !self.supervision.is_ending() {
             return None;
         }
-        let group = self.pid.as_raw_nonzero().get().unsigned_abs();
-        if group_is_alive(group) {
+        let left = self.rest.look(self.pid, self.own_group());
+        if left || !self.watching_rest {
+            self.tell_of_survivors();
             return None;
         }
-        self.watching_group = false;
-        Some(Event::Group { alive: false })
+        self.watching_rest = false;
+        Some(Event::RestEnded)
+    }
+
+    /// Whoever waits for the lock, or for us, learns why that takes longer.
+    fn tell_of_survivors(&mut self) {
+        let Some(killed) = self.killed else { return };
+        if instant().saturating_duration_since(killed) < SURVIVORS_TOLD_AFTER {
+            return;
+        }
+        self.killed = None;
+        let mut survivors = self.rest.left(self.pid);
+        if !self.watching_rest {
+            survivors.push(self.pid);
+        }
+        let numbers: Vec<_> = survivors
+            .iter()
+            .map(|pid| pid.as_raw_pid().to_string())
+            .collect();
+        let who = match numbers.as_slice() {
+            [] => "a part of the command's process group".to_owned(),
+            [one] => format!("PID {one}"),
+            several => format!("the processes {}", several.join(", ")),
+        };
+        say(&format!(
+            "SIGKILL has not ended {who} (another user's, or in a call of the kernel that cannot be \
+             interrupted); the lock stays held until it is gone"
+        ));
     }
 
     /// Whether the command has ended or stopped since the last look.
     fn ended_or_stopped(&mut self) -> Option<Event> {
-        if self.watching_group {
+        if self.watching_rest {
             return None;
         }
         // A command that has ended is left uncollected: as long as it is, nobody else can get its
@@ -488,9 +607,10 @@ impl Running<'_> {
         for action in self.supervision.on(event, since) {
             match action {
                 Action::Send(number) => self.send(number),
+                Action::Ask(number) => self.ask(number),
                 Action::Continue => self.go_on(),
                 Action::StopSelf(number) => self.stop_self(number),
-                Action::WatchGroup => self.watching_group = true,
+                Action::WatchRest => self.watch_rest(),
                 Action::Abandon(number) => {
                     self.placement.take_back(self.pid);
                     crate::exit::leave(crate::exit::Exit::Signalled(number));
@@ -507,17 +627,50 @@ impl Running<'_> {
         signals::stop_self(number);
         // We were continued, or, where nobody is there to continue us, never stopped. A lost lock
         // ends the command here; what is sent afterwards only lets it hear of that.
-        let _ = self.look_at_lock();
+        self.reassure();
         self.go_on();
+    }
+
+    /// Before the work goes on after a stop, which may have lasted longer than a lease.
+    fn reassure(&mut self) {
+        let now = lease_clock(self.driver.clock);
+        // Either may begin an end, and neither is one.
+        for index in 0..self.course.holds.len() {
+            let hold = self.course.holds.get(index);
+            if hold.is_some_and(|hold| hold.heartbeats.is_due(now)) {
+                let _ = self.renew(index);
+            }
+        }
+        let _ = self.look_at_locks();
+    }
+
+    /// The command itself has ended. While what is left goes on, keys are for us: there is no
+    /// leader any more that could answer them.
+    fn watch_rest(&mut self) {
+        self.watching_rest = true;
+        if !self.supervision.is_ending() {
+            self.placement.take_back(self.pid);
+        }
     }
 
     fn go_on(&mut self) {
         if let Placement::Foreground(_) = self.placement
+            && !self.watching_rest
             && self.placement.has_it(getpgrp())
         {
             self.placement.give(self.pid);
         }
         self.send(libc::SIGCONT);
+    }
+
+    fn ask(&mut self, number: i32) {
+        self.send(number);
+        if let Some(signal) = Signal::from_named_raw(number) {
+            self.rest.ask(signal);
+        }
+        if number == libc::SIGKILL {
+            self.killed = Some(instant());
+        }
     }
 
     fn send(&self, number: i32) {

@@ -66,14 +66,6 @@ impl Heartbeats {
         }
     }
 
-    /// For what holds nothing.
-    pub(crate) fn none() -> Self {
-        Self {
-            stopped: true,
-            ..Self::new(INTERVAL_MAX, None, Duration::ZERO)
-        }
-    }
-
     /// When [`Heartbeats::is_due`] has to be asked next.
     pub(crate) fn next_time(&self) -> Option<Duration> {
         if self.stopped {
@@ -223,6 +215,6 @@ mod tests {
         let mut heartbeats = lease();
         heartbeats.stop();
         assert!(!heartbeats.is_due(seconds(100_000)));
-        assert_eq!(Heartbeats::none().next_time(), None);
+        assert_eq!(heartbeats.next_time(), None);
     }
 }

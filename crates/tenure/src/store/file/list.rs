@@ -67,7 +67,7 @@ struct WaitingLine<'a> {
     place: Cow<'a, str>,
     #[serde(borrow)]
     name: Cow<'a, str>,
-    since_us: u64,
+    ticket: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -242,7 +242,7 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
         waiting_for: claim.waiting_for.as_ref().map(|waiting| WaitingLine {
             place: Cow::Borrowed(&waiting.place),
             name: Cow::Borrowed(&waiting.name),
-            since_us: waiting.since_us,
+            ticket: waiting.ticket,
         }),
     }
 }
@@ -371,7 +371,7 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
         waiting_for: line.waiting_for.map(|waiting| WaitingFor {
             place: waiting.place.into_owned(),
             name: waiting.name.into_owned(),
-            since_us: waiting.since_us,
+            ticket: waiting.ticket,
         }),
     })
 }
@@ -437,7 +437,7 @@ mod tests {
                 waiting_for: Some(WaitingFor {
                     place: "/a\nplace".into(),
                     name: "other".into(),
-                    since_us: 7,
+                    ticket: 7,
                 }),
             }],
         }

@@ -1,0 +1,89 @@
+//! What a caller does while it waits for a lock: shows the wait, looks after the locks that it has
+//! already, and gives way where the wait would never end.
+
+use super::Session;
+use crate::holds::{self, Hold};
+use crate::nesting::Nesting;
+use crate::render::Surface;
+use crate::render::waiting::Progress;
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::LockName;
+use tenure::engine::{Observer, Wait, Waiting};
+
+/// How often locks that are held already, and circles of waits, are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The locks that a caller has already while it waits for the next one.
+pub(crate) trait Tend {
+    /// Renews them, and says who wants one of them back.
+    fn tend(&mut self) -> Option<String>;
+
+    /// What they are.
+    fn holds(&self) -> Vec<Hold>;
+}
+
+/// None.
+pub(crate) struct NoLocks;
+
+impl Tend for NoLocks {
+    fn tend(&mut self) -> Option<String> {
+        None
+    }
+
+    fn holds(&self) -> Vec<Hold> {
+        Vec::new()
+    }
+}
+
+/// One wait.
+pub(crate) struct Attendance<'a> {
+    progress: Progress<'a>,
+    nesting: Option<Nesting<'a>>,
+    tend: &'a mut dyn Tend,
+    /// There are locks to look after.
+    tends: bool,
+    /// Who wants a lock back that the caller has already.
+    pub(crate) superseded_by: Option<String>,
+}
+
+impl<'a> Attendance<'a> {
+    pub(crate) fn new(
+        surface: &Surface,
+        session: &'a Session,
+        name: &'a LockName,
+        wait: Wait,
+        tend: &'a mut dyn Tend,
+    ) -> Self {
+        let own = tend.holds();
+        let tends = !own.is_empty();
+        let mut all = holds::inherited();
+        all.extend(own);
+        Self {
+            progress: Progress::new(surface, name, wait),
+            nesting: Nesting::of(session, name, all),
+            tend,
+            tends,
+            superseded_by: None,
+        }
+    }
+}
+
+impl Observer for Attendance<'_> {
+    fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
+        let next = self.progress.waiting(waiting);
+        if !self.tends && self.nesting.is_none() {
+            return next;
+        }
+        let look = instant().checked_add(LOOK);
+        [next, look].into_iter().flatten().min()
+    }
+
+    fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
+        if self.tends {
+            self.superseded_by = self.tend.tend();
+        }
+        let nesting = self.nesting.as_mut();
+        self.superseded_by.is_some() || nesting.is_some_and(|nesting| nesting.gives_way(waiting))
+    }
+}

@@ -1,0 +1,84 @@
+//! `run --exec`: becomes the command, with the lock in its hands.
+//!
+//! # Crash safety
+//! The claim names this process, and `execve` changes neither its number nor its start time: from
+//! the grant to the command's end the same claim is true. The command inherits the beacon, and with
+//! it whatever it starts. Nobody is left to release: when the last of them is gone the beacon is
+//! out, and whoever comes next removes the claim. A death between any two steps amounts to the same.
+//!
+//! So only a lock can be held like this that the kernel vouches for. What has to be renewed, or
+//! published for other programs and withdrawn, needs somebody who stays.
+
+use super::taking::Hold;
+use crate::command::Session;
+use crate::failure::Failure;
+use crate::signals::{self, Signals};
+use crate::supervise::driver::SpawnError;
+use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use tenure::core::{Event, Holder, Takeover};
+use tenure::store::Store;
+
+/// What marks a claim whose end is no accident: it is the only one that it can have.
+const MARK: &str = "exec";
+
+/// Refuses a lock that somebody has to renew or withdraw.
+pub(super) fn refuse_unsuited(session: &Session) -> Result<(), Failure> {
+    let profile = session.store.profile();
+    if profile.record().is_none() && session.store.policy().asks_beacon {
+        return Ok(());
+    }
+    Err(unsuited(session.store.policy().name))
+}
+
+pub(super) fn unsuited(profile: &str) -> Failure {
+    Failure::bad_arguments(format!(
+        "--exec leaves nobody behind, and a lock of the {profile} profile has to be renewed and \
+         withdrawn; leave --exec out"
+    ))
+}
+
+/// Marks a claim that will end without a release.
+pub(super) fn mark(holder: &mut Holder) {
+    holder.facts.push((MARK.to_owned(), "true".to_owned()));
+}
+
+/// Whether something that happened on the way to a grant is the ordinary end of such a claim.
+pub(crate) fn is_ordinary_end(event: &Event) -> bool {
+    match event {
+        Event::Stolen {
+            why: Takeover::Stale(_),
+            previous: Some(claim),
+            ..
+        } => claim.holder.fact(MARK).is_some(),
+        Event::Stolen { .. }
+        | Event::Acquired { .. }
+        | Event::CancelRequested { .. }
+        | Event::Displaced { .. }
+        | Event::Released { .. } => false,
+    }
+}
+
+/// Becomes the command. Comes back only if that failed; without an error, if a signal came first.
+#[cold]
+#[inline(never)]
+pub(super) fn replace_self(
+    mut command: Command,
+    signals: Signals,
+    holds: &[Hold<'_>],
+) -> Option<SpawnError> {
+    signals.give_back(&mut command);
+    // A signal that came before its disposition was given back has only been noted; from here on
+    // it does what it does to the command.
+    if signals::stop_asked().is_some() {
+        return None;
+    }
+    signals::pause_if_asked();
+    for hold in holds {
+        if let Err(errno) = retry_on_intr(|| fcntl_setfd(hold.seat.beacon(), FdFlags::empty())) {
+            return Some(SpawnError::Beacon(errno.into()));
+        }
+    }
+    Some(SpawnError::Command(command.exec()))
+}

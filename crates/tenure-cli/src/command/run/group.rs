@@ -1,0 +1,124 @@
+//! What the flags of groups mean: which locks a run takes, and how it waits for them.
+//!
+//! A group is a native lock whose name is written in lower case. The semantics are those of
+//! concurrency groups in GitHub Actions: one runs, and of those who wait for it only the newest
+//! does (`single`), or up to a hundred in turn (`max`), or any number (`fifo`).
+
+use crate::args::{Common, RunArgs};
+use crate::failure::Failure;
+use crate::request;
+use std::time::Duration;
+use tenure::core::{LockName, Mode, Queueing, Terms};
+use tenure::profile::Profile;
+
+/// What a run wants beyond one plain lock.
+pub(super) struct Wanted {
+    /// The group, if there is one.
+    pub(super) group: Option<LockName>,
+    /// The terms of the group's claim, or else of the lock's own.
+    pub(super) terms: Terms,
+    /// Nobody waits, whatever else was said.
+    pub(super) at_once: bool,
+}
+
+/// Reads the flags.
+pub(super) fn wanted(args: &RunArgs, grace: Duration) -> Result<Wanted, Failure> {
+    let group = args.group.as_deref().map(group).transpose()?;
+    let newest_wins = group.is_some() || args.cancel_in_progress;
+    let queue = args.queue.as_deref();
+    let queueing = match queue.unwrap_or(if newest_wins { "single" } else { "fifo" }) {
+        "single" => Queueing::Single,
+        "max" => Queueing::Max,
+        _ => Queueing::Fifo,
+    };
+    let at_once = queue == Some("none");
+    if args.cancel_in_progress && queueing != Queueing::Single {
+        return Err(Failure::bad_arguments(format!(
+            "--queue {} and --cancel-in-progress contradict each other: the one lets others wait \
+             for the run, the other ends it for the newest",
+            queue.unwrap_or("fifo")
+        )));
+    }
+    if at_once && group.is_some() {
+        return Err(Failure::bad_arguments(
+            "--queue none and --group contradict each other: in a group, the newest run waits",
+        ));
+    }
+    if at_once && (args.claiming.patience.wait.is_some()) {
+        return Err(Failure::bad_arguments(
+            "--queue none and --wait contradict each other",
+        ));
+    }
+    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    Ok(Wanted {
+        group,
+        terms: Terms {
+            mode: Mode::Exclusive,
+            queueing,
+            cancel_in_progress: args.cancel_in_progress,
+            grace_ms,
+            kept: None,
+        },
+        at_once,
+    })
+}
+
+/// The lock of a group.
+pub(crate) fn group(name: &str) -> Result<LockName, Failure> {
+    LockName::new(name.to_ascii_lowercase()).map_err(|why| {
+        Failure::bad_arguments(format!("the group name {name:?} cannot be used: {why}"))
+    })
+}
+
+/// The place of a group's lock: that of the run itself, without what belongs to its profile.
+pub(crate) fn common(common: &Common) -> Common {
+    Common {
+        dir: common.dir.clone().or_else(|| common.project_root.clone()),
+        profile: None,
+        project_root: None,
+        lock_file_name: None,
+        stale_after: None,
+        ..common.clone()
+    }
+}
+
+/// How a claim holds, as far as its profile lets it.
+pub(crate) fn mode(
+    shared: bool,
+    slots: Option<u32>,
+    profile: &dyn Profile,
+) -> Result<Mode, Failure> {
+    let (flag, mode) = match (shared, slots.and_then(std::num::NonZeroU32::new)) {
+        (false, None) => return Ok(Mode::Exclusive),
+        (true, _) => ("--shared", Mode::Shared),
+        (false, Some(slots)) => ("--slots", Mode::Slots(slots)),
+    };
+    if profile.record().is_some() {
+        return Err(Failure::bad_arguments(format!(
+            "{flag}: a lock of the {} profile has one record and so one holder; only native locks \
+             can have several",
+            profile.policy().name
+        )));
+    }
+    Ok(mode)
+}
+
+/// The names of the locks of a run, in the one order in which everybody takes them.
+pub(super) fn names(args: &RunArgs) -> Result<Vec<LockName>, Failure> {
+    let given = args.name.iter().chain(&args.lock);
+    let mut names = given
+        .map(|name| request::name(Some(name)))
+        .collect::<Result<Vec<_>, _>>()?;
+    names.sort();
+    let before = names.len();
+    names.dedup();
+    if names.len() < before {
+        return Err(Failure::bad_arguments(
+            "--lock: the same lock is named twice; each is taken once",
+        ));
+    }
+    if names.is_empty() && args.group.is_none() {
+        request::name(None)?;
+    }
+    Ok(names)
+}

@@ -1,0 +1,195 @@
+//! Takes the locks of a run in order, all or none, and gives them back.
+//!
+//! Everybody takes several locks in the same order (a group first, then by name), so two runs that
+//! want the same ones never wait for each other.
+
+use crate::command::attend::{NoLocks, Tend};
+use crate::command::{Session, superseded};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::holds;
+use crate::render::Surface;
+use crate::supervise::driver::{self, Held};
+use crate::supervise::heartbeats::Heartbeats;
+use std::time::{Duration, Instant};
+use tenure::clock::{Clock, instant};
+use tenure::core::{AgeLimit, Claim, LockName, Policy, Request, RequestId};
+use tenure::engine::{Keep, Limits, Wait};
+use tenure::profile::known_as;
+use tenure::store::Store;
+use tenure::store::file::Seat;
+
+/// A lock that a run wants.
+pub(super) struct Target<'a> {
+    pub(super) session: &'a Session,
+    pub(super) name: LockName,
+    pub(super) request: Request,
+}
+
+/// A lock that it has.
+pub(super) struct Hold<'a> {
+    pub(super) session: &'a Session,
+    pub(super) claim: Claim,
+    pub(super) seat: Seat,
+    /// The id under which the audit knows it.
+    pub(super) id: RequestId,
+    /// Who gave up a place for it.
+    pub(super) displaced: Vec<RequestId>,
+    /// When it was renewed last while the run waited for others.
+    renewed: Instant,
+}
+
+impl Hold<'_> {
+    pub(super) fn name(&self) -> &LockName {
+        self.seat.name()
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_millis(self.claim.lease.ttl_ms)
+    }
+
+    /// Its renewals from now on.
+    pub(super) fn heartbeats(&self) -> Heartbeats {
+        let limit = runs_out_after(self.session.store.policy(), self.ttl());
+        let granted = Duration::from_millis(self.claim.lease.renewed.boot_ms);
+        Heartbeats::new(self.ttl(), limit, granted)
+    }
+
+    /// As the driver wants it.
+    pub(super) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
+        Held {
+            store: &self.session.store,
+            seat: &self.seat,
+            on_heartbeat_failed,
+        }
+    }
+
+    /// Who has asked for it, where that may have happened before the command began.
+    pub(super) fn is_asked_for(&self) -> Option<String> {
+        if !self.claim.queueing.yields() {
+            return None;
+        }
+        driver::who_asks(&self.held(&|_, _| {}))
+    }
+}
+
+/// The silence after which a run counts as left behind while it lives; `None` where the kernel
+/// vouches for it, or where no renewal changes its age.
+fn runs_out_after(policy: &Policy, ttl: Duration) -> Option<Duration> {
+    let rule = policy.age.filter(|_| !policy.asks_beacon)?;
+    match rule.limit {
+        AgeLimit::SinceGrantMs(_) => None,
+        AgeLimit::SilenceMs(limit) => Some(Duration::from_millis(limit)),
+        AgeLimit::SilenceTtl => Some(ttl),
+    }
+}
+
+/// Takes one lock after the other, within one wait. Whatever was taken before a failure comes back
+/// with it, for the caller to give back.
+pub(super) fn take_all<'a>(
+    targets: Vec<Target<'a>>,
+    mut wait: Wait,
+    keep: Option<Keep>,
+    surface: &mut Surface,
+) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
+    let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
+    for target in targets {
+        let Target {
+            session,
+            name,
+            request,
+        } = target;
+        let limits = Limits { wait, keep };
+        let taken = if holds.is_empty() {
+            session.acquire(surface, &name, &request, limits, &mut NoLocks)
+        } else {
+            session.acquire(surface, &name, &request, limits, &mut Taken(&mut holds))
+        };
+        let acquired = match taken {
+            Ok(acquired) => acquired,
+            Err(failure) => return Err((holds, failure)),
+        };
+        let Some(seat) = acquired.seat else {
+            let failure = Failure::new(
+                Exit::General,
+                "NO_SEAT",
+                "the lock was granted without a place to hold it by",
+            );
+            return Err((holds, failure));
+        };
+        if let Some(token) = acquired.claim.token {
+            surface.explain(&format!("holding {name}, token {token}"));
+        }
+        let hold = Hold {
+            session,
+            id: RequestId::as_recorded(known_as(&acquired.claim.holder)),
+            claim: acquired.claim,
+            seat,
+            displaced: acquired.displaced,
+            renewed: instant(),
+        };
+        // A cancel that arrives before the command has started means that it never starts.
+        let asked = hold.is_asked_for();
+        holds.push(hold);
+        if let Some(by) = asked {
+            let failure = superseded(&name, &by);
+            return Err((holds, failure));
+        }
+        if let Wait::For(left) = wait {
+            let left = left.saturating_sub(acquired.waited);
+            wait = if left.is_zero() {
+                Wait::No
+            } else {
+                Wait::For(left)
+            };
+        }
+    }
+    Ok(holds)
+}
+
+/// What was taken already, while the next one is waited for.
+struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
+
+impl Tend for Taken<'_, '_> {
+    fn tend(&mut self) -> Option<String> {
+        for hold in self.0.iter_mut() {
+            let is_silent_soon = hold.renewed.elapsed() >= hold.ttl() / 3;
+            // A failed renewal is tried again by the next look, and by the supervisor's own.
+            if is_silent_soon
+                && let Ok(tenure::core::Renewal::Renewed { .. }) =
+                    (hold.session.store).renew(&hold.seat, &hold.session.clock.now())
+            {
+                hold.renewed = instant();
+            }
+        }
+        self.0.iter().find_map(Hold::is_asked_for)
+    }
+
+    fn holds(&self) -> Vec<holds::Hold> {
+        let holds = self.0.iter().map(|hold| holds::Hold {
+            token: hold.claim.token.unwrap_or_default(),
+            folder: hold.session.place.folder.display().to_string(),
+            name: hold.name().as_str().to_owned(),
+        });
+        holds.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_runs_out_only_where_silence_alone_makes_a_living_run_stale() {
+        let ttl = Duration::from_secs(60);
+        for (policy, limit) in [
+            (Policy::NATIVE, None),
+            (Policy::SPRINT, None),
+            (Policy::RESUME, None),
+            (Policy::SESSION, Some(Duration::from_secs(600))),
+            (Policy::FLEET, Some(ttl)),
+        ] {
+            assert_eq!(runs_out_after(&policy, ttl), limit, "{}", policy.name);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How `run` supervises its command: reads the flags that say so, and answers for the limit.
+//!
+//! What they lead to is decided in `supervise`.
+
+use crate::args::RunArgs;
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
+use crate::request;
+use crate::supervise::{OnLost, Terms};
+use serde_json::json;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// The signals that ask a process to end, by their names without `SIG`.
+const ENDING: [(&str, i32); 9] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+];
+
+/// The terms of a call.
+pub(super) fn of(args: &RunArgs) -> Result<Terms, Failure> {
+    let grace = request::duration("--grace", &args.grace)?;
+    let mut terms = Terms {
+        signal: libc::SIGINT,
+        term_after: grace * 3 / 4,
+        grace,
+        max_runtime: None,
+        wait_all: args.wait_all,
+        on_lost: match args.on_lost.as_str() {
+            "warn" => OnLost::Warn,
+            _ => OnLost::Terminate,
+        },
+    };
+    if args.signal.is_some() || args.term_after.is_some() || args.max_runtime.is_some() {
+        refine(&mut terms, args)?;
+    }
+    Ok(terms)
+}
+
+#[cold]
+#[inline(never)]
+fn refine(terms: &mut Terms, args: &RunArgs) -> Result<(), Failure> {
+    if let Some(name) = &args.signal {
+        terms.signal = signal(name)?;
+    }
+    if let Some(text) = &args.term_after {
+        terms.term_after = request::duration("--term-after", text)?;
+        if terms.term_after > terms.grace {
+            return Err(Failure::bad_arguments(format!(
+                "--term-after {text}: SIGTERM would come after the end of --grace {}",
+                args.grace
+            )));
+        }
+    }
+    if let Some(text) = &args.max_runtime {
+        let limit = request::duration("--max-runtime", text)?;
+        if limit.is_zero() {
+            return Err(Failure::bad_arguments(format!(
+                "--max-runtime {text}: a limit has to be longer than nothing; leave it out for none"
+            )));
+        }
+        terms.max_runtime = Some(limit);
+    }
+    Ok(())
+}
+
+/// A signal by its name, with or without `SIG`, or by its number.
+fn signal(text: &str) -> Result<i32, Failure> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let found = ENDING
+        .iter()
+        .find(|(known, number)| *known == name || text.parse() == Ok(*number));
+    found.map(|(_, number)| *number).ok_or_else(|| {
+        let names: Vec<_> = ENDING.iter().map(|(name, _)| *name).collect();
+        Failure::bad_arguments(format!(
+            "--signal {text:?} does not ask a command to end; write one of {}, or its number",
+            names.join(", ")
+        ))
+    })
+}
+
+/// The same call with its one argument as a shell's program.
+#[cold]
+#[inline(never)]
+pub(super) fn by_shell(args: &RunArgs) -> Result<RunArgs, Failure> {
+    let [text] = args.command.as_slice() else {
+        return Err(Failure::bad_arguments(
+            "--shell runs one argument; quote the whole line: tenure run --shell NAME -- 'a && b'",
+        ));
+    };
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    let mut by_shell = args.clone();
+    if by_shell.claiming.why.is_none() {
+        by_shell.claiming.why = Some(text.to_string_lossy().into_owned());
+    }
+    by_shell.command = vec![
+        shell.unwrap_or_else(|| "/bin/sh".into()),
+        OsString::from("-c"),
+        text.clone(),
+    ];
+    Ok(by_shell)
+}
+
+/// The answer of a run whose work took too long.
+#[cold]
+#[inline(never)]
+pub(super) fn too_long(args: &RunArgs) -> Failure {
+    let text = args.max_runtime.as_deref().unwrap_or_default();
+    let limit = request::duration("--max-runtime", text).unwrap_or(Duration::ZERO);
+    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let mut failure = Failure::new(
+        Exit::MaxRuntime,
+        "MAX_RUNTIME",
+        format!("the command ran longer than --max-runtime {text} and was ended"),
+    )
+    .with_context(object(json!({ "max_runtime_ms": limit_ms })));
+    failure.partial = true;
+    failure.phase = Some("run");
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::signal;
+
+    #[test]
+    fn signals_are_named_as_kill_names_them() {
+        for (text, number) in [
+            ("INT", libc::SIGINT),
+            ("SIGINT", libc::SIGINT),
+            ("sigterm", libc::SIGTERM),
+            ("15", libc::SIGTERM),
+            ("9", libc::SIGKILL),
+            ("usr2", libc::SIGUSR2),
+        ] {
+            assert_eq!(signal(text).ok(), Some(number), "{text}");
+        }
+        for text in [
+            "", "SIG", "STOP", "CONT", "TSTP", "CHLD", "0", "-15", "19", "TERM ", "99",
+        ] {
+            let refused = signal(text).err().map(|failure| failure.exit.code());
+            assert_eq!(refused, Some(2), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Waits across runs: who holds a lock and waits for another writes that down in its hold, and
+//! whoever finds a circle of such waits in which it is the youngest gives way.
+//!
+//! Each waiter writes first and looks afterwards, again and again. So of those who close a circle
+//! at least the last one sees all of it, and the others do at their next look; all of them compare
+//! the same instants and come to the same youngest. A note names the ticket that waits, and counts
+//! only while that claim does, so what somebody left behind who was killed deceives nobody.
+//!
+//! Only native locks take part, and only those that a process inherited or takes itself: no folder
+//! is searched.
+
+use crate::command::Session;
+use crate::holds::Hold;
+use std::path::{Path, PathBuf};
+use tenure::clock::Clock;
+use tenure::core::{Claim, LockName, Mode, Standing, WaitingFor};
+use tenure::engine::Waiting;
+use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure::store::{Reading, Store};
+
+/// How many locks a circle may have. Real ones have two or three.
+const LENGTH_MAX: usize = 64;
+
+/// One wait in a circle: when it began, and whose it is where two began together.
+type Wait = (u64, PathBuf, String, u64);
+
+/// A wait by somebody who holds other locks.
+pub(crate) struct Nesting<'a> {
+    session: &'a Session,
+    name: &'a LockName,
+    holds: Vec<Hold>,
+    noted: Option<u64>,
+}
+
+impl<'a> Nesting<'a> {
+    /// For a caller with these holds; `None` where there is nothing to be noted.
+    pub(crate) fn of(session: &'a Session, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
+        let is_native = session.store.profile().record().is_none();
+        (is_native && !holds.is_empty()).then_some(Self {
+            session,
+            name,
+            holds,
+            noted: None,
+        })
+    }
+
+    /// Whether this wait is the youngest of a circle.
+    pub(crate) fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
+        if self.noted != Some(waiting.ticket) {
+            self.note(Some(waiting.ticket));
+            self.noted = Some(waiting.ticket);
+        }
+        let Some(own) = waiting.entry.claim(waiting.ticket) else {
+            return false;
+        };
+        let here = &self.session.place.folder;
+        let mut path = vec![wait_of(own, here, self.name.as_str())];
+        if !self.is_stuck(here, self.name.as_str(), own.mode, &mut path) {
+            return false;
+        }
+        path.iter().max() == path.first()
+    }
+
+    /// Whether nobody gets on who holds this lock until this process does. `path` collects the
+    /// waits that say so.
+    fn is_stuck(&self, folder: &Path, name: &str, mode: Mode, path: &mut Vec<Wait>) -> bool {
+        if path.len() > LENGTH_MAX {
+            return false;
+        }
+        let Some(reading) = self.read(folder, name) else {
+            return false;
+        };
+        let Some(entry) = reading.entry() else {
+            return false;
+        };
+        let mut stuck = false;
+        for holder in entry
+            .granted()
+            .filter(|claim| self.is_live(&reading, claim))
+        {
+            let before = path.len();
+            let waits = self.is_mine(folder, name, holder) || self.waits_for_me(holder, path);
+            if !waits {
+                path.truncate(before);
+            }
+            match mode {
+                // Any of them keeps an exclusive or shared claim from going on.
+                Mode::Exclusive | Mode::Shared if waits => return true,
+                Mode::Exclusive | Mode::Shared => {}
+                // One free slot is enough.
+                Mode::Slots(_) if !waits => return false,
+                Mode::Slots(_) => stuck = true,
+            }
+        }
+        stuck
+    }
+
+    fn waits_for_me(&self, holder: &Claim, path: &mut Vec<Wait>) -> bool {
+        let Some(note) = &holder.waiting_for else {
+            return false;
+        };
+        let folder = Path::new(&note.place);
+        let Some(reading) = self.read(folder, &note.name) else {
+            return false;
+        };
+        let waiter = reading.entry().and_then(|entry| entry.claim(note.ticket));
+        let Some(waiter) = waiter.filter(|claim| claim.token.is_none() && claim.is_in_line())
+        else {
+            return false;
+        };
+        let wait = wait_of(waiter, folder, &note.name);
+        if !self.is_live(&reading, waiter) || path.contains(&wait) {
+            return false;
+        }
+        path.push(wait);
+        self.is_stuck(folder, &note.name, waiter.mode, path)
+    }
+
+    fn is_live(&self, reading: &Reading, claim: &Claim) -> bool {
+        let now = self.session.clock.now();
+        let standing = reading.standing_of(self.session.store.policy(), claim, &now);
+        matches!(standing, Standing::Held(_))
+    }
+
+    fn is_mine(&self, folder: &Path, name: &str, claim: &Claim) -> bool {
+        let mut holds = self.holds.iter();
+        holds.any(|hold| {
+            hold.name == name
+                && Some(hold.token) == claim.token
+                && is_same_folder(Path::new(&hold.folder), folder)
+        })
+    }
+
+    fn read(&self, folder: &Path, name: &str) -> Option<Reading> {
+        let name = LockName::new(name).ok()?;
+        self.store(folder).read(&name).ok()
+    }
+
+    fn store(&self, folder: &Path) -> FileStore {
+        let here = self.session.identity.host.clone();
+        FileStore::new(folder, here, Box::new(ThreadSleeper))
+            .allow_network(self.session.place.allow_network)
+    }
+
+    /// Writes down in every hold what is waited for. A hold that cannot be written is one circle
+    /// that nobody sees; the wait goes on.
+    fn note(&self, ticket: Option<u64>) {
+        let note = ticket.map(|ticket| WaitingFor {
+            place: self.session.place.folder.display().to_string(),
+            name: self.name.as_str().to_owned(),
+            ticket,
+        });
+        for hold in &self.holds {
+            if let Ok(name) = LockName::new(&*hold.name) {
+                let store = self.store(Path::new(&hold.folder));
+                let _ = store.note_waiting(&name, hold.token, note.as_ref());
+            }
+        }
+    }
+}
+
+impl Drop for Nesting<'_> {
+    fn drop(&mut self) {
+        if self.noted.is_some() {
+            self.note(None);
+        }
+    }
+}
+
+fn wait_of(claim: &Claim, folder: &Path, name: &str) -> Wait {
+    let folder = real(folder);
+    (claim.entered.wall_ms, folder, name.to_owned(), claim.ticket)
+}
+
+fn is_same_folder(one: &Path, other: &Path) -> bool {
+    one == other || real(one) == real(other)
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}

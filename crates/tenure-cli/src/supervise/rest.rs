@@ -1,0 +1,123 @@
+//! Finds, asks and ends what descends from a command, wherever it went.
+//!
+//! This process makes itself the *subreaper* of its descendants: whoever loses its parent becomes
+//! our child, in whatever session and group it has hidden itself. So an end goes from the top
+//! down: the command and its group are ended, what they leave behind comes to us and is ended,
+//! and so on until the kernel says that there is nobody left.
+//!
+//! **Nobody else is ever hit.** A signal goes only to a process of which the kernel has just said
+//! that it is a child of ours. Nobody but us can collect such a child, and until then its number
+//! is nobody else's. No number from a record is used, and none that could be out of date by now.
+//!
+//! **Nobody is asked twice.** Who still has a parent is left to it: `timeout`, a shell or a nested
+//! `tenure run` pass on what they get. Who has lost it is asked by us in its place.
+//!
+//! Whoever had children before its command (a shell that has become tenure by `exec`) could not
+//! tell them from the command's. Then only the command's group is watched, and nobody is adopted.
+//!
+//! When to ask and by which signal is decided in `supervise`; `driver` says it here.
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, set_child_subreaper, waitid,
+};
+use tenure::process::{children, group_is_alive};
+
+/// What is left of a run beside its command.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// Whoever loses its parent comes to us.
+    adopts: bool,
+    /// The signal by which the work is being asked to end.
+    asking: Option<Signal>,
+    /// Who got it from us.
+    asked: Vec<Pid>,
+}
+
+impl Rest {
+    /// Has to be called before the command starts, for nobody is adopted afterwards who was
+    /// orphaned before.
+    pub(super) fn adopt() -> Self {
+        let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let childless = matches!(
+            retry_on_intr(|| waitid(WaitId::All, any)),
+            Err(Errno::CHILD)
+        );
+        Self {
+            // Any number but zero switches it on.
+            adopts: childless && set_child_subreaper(Some(Pid::INIT)).is_ok(),
+            asking: None,
+            asked: Vec::new(),
+        }
+    }
+
+    /// Whether the end of what is left is told by SIGCHLD.
+    pub(super) fn adopts(&self) -> bool {
+        self.adopts
+    }
+
+    /// From now on, whoever is left is asked by this signal, and whoever is left later too.
+    pub(super) fn ask(&mut self, signal: Signal) {
+        self.asking = Some(signal);
+        self.asked.clear();
+    }
+
+    /// Collects who has ended, and asks who has not been asked yet. Whether anybody is left;
+    /// `group` is the command's own one, whose members are asked all together.
+    pub(super) fn look(&mut self, command: Pid, group: Option<Pid>) -> bool {
+        if !self.adopts {
+            let number = |group: Pid| group.as_raw_nonzero().get().unsigned_abs();
+            return group.is_some_and(|group| group_is_alive(number(group)));
+        }
+        let left = self.left(command);
+        if let Some(signal) = self.asking {
+            for &child in &left {
+                let together =
+                    signal != Signal::KILL && group.is_some() && getpgid(Some(child)).ok() == group;
+                if together || self.asked.contains(&child) {
+                    continue;
+                }
+                self.asked.push(child);
+                // Refused where it belongs to another user; then it can only be waited for.
+                let _ = kill_process(child, signal);
+                // A stopped process cannot answer.
+                let _ = kill_process(child, Signal::CONT);
+            }
+        }
+        !left.is_empty()
+    }
+
+    /// Who has come to us and lives. Who has ended is collected, so that long runs do not gather
+    /// what the daemons of their commands leave behind.
+    pub(super) fn left(&mut self, command: Pid) -> Vec<Pid> {
+        if !self.adopts {
+            return Vec::new();
+        }
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        loop {
+            let mut left = Vec::new();
+            let mut collected = false;
+            for child in children() {
+                let Some(child) = i32::try_from(child).ok().and_then(Pid::from_raw) else {
+                    continue;
+                };
+                if child == command {
+                    continue;
+                }
+                match retry_on_intr(|| waitid(WaitId::Pid(child), ended)) {
+                    Ok(Some(_)) => {
+                        collected = true;
+                        self.asked.retain(|asked| *asked != child);
+                    }
+                    Ok(None) => left.push(child),
+                    // No child of ours, whatever the list said.
+                    Err(_) => {}
+                }
+            }
+            // The children of who has ended have come to us, perhaps after the list was read.
+            if !collected {
+                return left;
+            }
+        }
+    }
+}
