@@ -613,7 +613,10 @@ fn stop(supervisor: u32, command: u32) {
     send(supervisor, Signal::STOP);
     kill_process_group(group, Signal::STOP).unwrap();
     for pid in [supervisor, command] {
-        eventually("everybody to stand still", || state(pid) == Some('T'));
+        // A shell whose child was stopped before it became another program waits for it (`D`).
+        eventually("everybody to stand still", || {
+            matches!(state(pid), Some('T' | 'D'))
+        });
     }
 }
 
