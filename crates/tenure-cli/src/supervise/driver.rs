@@ -499,7 +499,7 @@ impl Running<'_> {
             several => format!("the processes {}", several.join(", ")),
         };
         say(&format!(
-            "SIGKILL has not ended {who} (another user's, or in a call of the kernel that cannot be \
+            "SIGKILL has not ended {who} (frozen, another user's, or in a call of the kernel that cannot be \
              interrupted); the lock stays held until it is gone"
         ));
     }
