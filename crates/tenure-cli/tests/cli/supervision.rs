@@ -104,7 +104,7 @@ fn a_daemon_of_a_run_that_lost_its_lock_is_ended_with_it() {
     let scene = Scene::new();
     let (holder, daemon) = holds_with_daemon(&scene, &["-q", "--grace", "300ms"], DEAF, "");
     scene.until_named("x");
-    fs::remove_file(scene.locks().join("x.tenure")).unwrap();
+    fs::rename(scene.locks().join("x.tenure"), scene.path("gone")).unwrap();
     let _ = holder.finish().expect(80, "the lock was lost");
     assert!(!is_alive(daemon.0), "nobody works on without the lock");
 }
