@@ -140,7 +140,10 @@ impl Driver<'_> {
             command.process_group(0);
         }
         signals::pause_if_asked();
-        let rest = course.rest.take().unwrap_or_else(Rest::adopt);
+        let rest = match course.rest.take() {
+            Some(rest) => rest.again(),
+            None => Rest::adopt(),
+        };
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();

@@ -147,6 +147,37 @@ fn a_whole_tree_that_ignores_everything_is_ended_from_the_top_down() {
     assert_eq!(left, [] as [u32; 0], "none is left");
 }
 
+/// The inner supervisor adopts what its command leaves; killed with the rest of the outer run, it
+/// leaves that to the outer one.
+#[test]
+fn a_nested_run_is_ended_with_all_that_descends_from_it() {
+    let scene = Scene::new();
+    let (line, pid) = leaves_daemon(&scene, DEAF);
+    let gate = Gate::new(&scene, "x");
+    let inner = scene.script(
+        "inner",
+        &format!("#!/bin/sh\n{DEAF}\n{line}\n{}\n", gate.script("")),
+    );
+    let mut command = scene.tenure(["run", "outer", "-q", "--grace", "300ms", "--"]);
+    command.args(["tenure", "run", "inner", "-q", "--grace", "60s", "--"]);
+    command
+        .arg(inner)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let run = Started::new(&mut command);
+    let (daemon, worker) = (Daemon(read_number(&pid)), gate.entered());
+    let supervisor = children(run.pid())[0];
+    run.signal(Signal::TERM);
+    let _ = run.finish().expect(143, "ended by SIGTERM");
+    for pid in [supervisor, worker, daemon.0] {
+        assert!(!is_alive(pid), "PID {pid} is gone");
+    }
+    assert!(
+        scene.is_free("outer") && scene.is_free("inner"),
+        "both are free"
+    );
+}
+
 #[test]
 fn a_daemon_is_asked_before_it_is_killed() {
     let scene = Scene::new();
@@ -446,6 +477,22 @@ fn what_undoes_work_that_took_too_long_is_run_and_has_no_limit() {
         ])
         .expect(10, "it took too long");
     assert_eq!(fs::read_to_string(undone).unwrap(), "10\n");
+}
+
+/// What was asked of the command is not asked of what undoes it.
+#[test]
+fn what_undoes_a_killed_command_is_waited_for_with_all_that_it_starts() {
+    let scene = Scene::new();
+    let undone = scene.path("undone");
+    let rollback = format!(
+        "(setsid sh -c 'sleep 0.4; echo undone >{}' </dev/null >/dev/null 2>&1 &)",
+        undone.display()
+    );
+    let mut command = scene.tenure(["run", "x", "-q", "--wait-all", "--max-runtime", "100ms"]);
+    command.args(["--signal", "KILL", "--rollback", &rollback]);
+    command.args(["--", "sleep", "600"]);
+    let _ = crate::support::answer(&mut command).expect(10, "it took too long");
+    assert_eq!(fs::read_to_string(undone).unwrap(), "undone\n");
 }
 
 #[test]
