@@ -124,14 +124,17 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     unsafe { *errno = saved };
 }
 
-fn install(number: c_int, flags: c_int) {
+/// Whether the signal was ignored until now.
+fn install(number: c_int, flags: c_int) -> bool {
     // SAFETY: a zeroed sigaction is valid; the handler has the signature that SA_SIGINFO asks
     // for and does only what a handler may.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | flags;
-        libc::sigaction(number, &raw const action, ptr::null_mut());
+        let mut before: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        libc::sigaction(number, &raw const action, &raw mut before) == 0
+            && before.sa_sigaction == libc::SIG_IGN
     }
 }
 
@@ -185,8 +188,7 @@ impl Signals {
         install_all(&[libc::SIGTSTP]);
         // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
         // its exit code with it.
-        IGNORED_CHILD.store(is_ignored(libc::SIGCHLD), Ordering::SeqCst);
-        install(libc::SIGCHLD, 0);
+        IGNORED_CHILD.store(install(libc::SIGCHLD, 0), Ordering::SeqCst);
         Ok(Self)
     }
 
@@ -221,6 +223,10 @@ impl Signals {
 
     /// Gives every signal the meaning back that it had when this process was started, for a
     /// command that takes its place.
+    #[allow(
+        clippy::unused_self,
+        reason = "a value of this type proves that they were collected"
+    )]
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back(self, command: &mut Command) {
@@ -365,8 +371,7 @@ fn prepare_timer() -> io::Result<()> {
     if !TIMER.load(Ordering::SeqCst).is_null() {
         return Ok(());
     }
-    IGNORED_ALARM.store(is_ignored(libc::SIGALRM), Ordering::SeqCst);
-    install(libc::SIGALRM, 0);
+    IGNORED_ALARM.store(install(libc::SIGALRM, 0), Ordering::SeqCst);
     // SAFETY: the event and the id are valid for the call; the timer lives as long as we do.
     unsafe {
         let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();

@@ -797,6 +797,20 @@ fn a_run_that_was_displaced_or_lost_its_lock_says_so() {
 }
 
 #[test]
+fn a_run_that_took_too_long_says_so() {
+    let scene = Scene::new();
+    let flags = ["--output", "json", "--max-runtime", "1s"];
+    let holder = scene.hold("x", flags);
+    let document = judged("run", holder.finish(), 10);
+    has_code(&document, "MAX_RUNTIME");
+    let error = &document["error"];
+    assert_eq!(error["partial"], true, "{document}");
+    assert_eq!(error["phase"], "run", "{document}");
+    assert_eq!(error["context"]["max_runtime_ms"], 1_000, "{document}");
+    assert!(scene.is_free("x"), "the lock is free");
+}
+
+#[test]
 fn a_request_to_stop_shows_in_heartbeat_and_check() {
     let scene = Scene::new();
     let gate = Gate::new(&scene, "x");

@@ -358,6 +358,66 @@ fn terminal_a_job_that_reads_in_the_background_stops_and_goes_on_in_the_foregrou
     assert_eq!(terminal.status("the prompt"), 0, "cat ended well");
 }
 
+impl Terminal {
+    /// Starts a run that waits for what its command has left behind, in a session of its own;
+    /// answers with the PIDs of the supervisor and of that, once the command has ended.
+    fn waits_for_all(&self) -> (u32, u32) {
+        self.line("tenure run x --wait-all --grace 20s -- sh -c '(setsid sleep 600 &); exit 3'");
+        let command = self.held("x");
+        let supervisor = self.supervisor("x");
+        eventually("the command itself to end", || {
+            !is_alive(command) && children(supervisor).len() == 2
+        });
+        let rest = children(supervisor).into_iter().find(|pid| *pid != command);
+        (supervisor, rest.expect("what is left"))
+    }
+}
+
+#[test]
+fn terminal_ctrl_c_ends_what_is_left_of_a_run_that_waits_for_all() {
+    let terminal = Terminal::new();
+    let (_, rest) = terminal.waits_for_all();
+    terminal.key("C-c");
+    let code = terminal.status("the prompt after Ctrl-C");
+    assert_eq!(code, 130, "there was nobody else to answer the key");
+    assert!(!is_alive(rest), "all of it is gone");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
+#[test]
+fn terminal_ctrl_z_stops_a_run_that_waits_for_all_and_fg_lets_it_wait_on() {
+    let terminal = Terminal::new();
+    let (supervisor, rest) = terminal.waits_for_all();
+    terminal.key("C-z");
+    terminal.until("the shell to report the stop", |screen| {
+        screen.contains("Stopped")
+    });
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    assert_eq!(state(supervisor), Some('T'), "it has stopped");
+    assert_eq!(terminal.scene.standing("x"), "held", "and keeps the lock");
+    terminal.line("fg");
+    eventually("it to go on", || state(supervisor) != Some('T'));
+    support::send(rest, rustix::process::Signal::TERM);
+    let code = terminal.status("the prompt after the end");
+    assert_eq!(code, 3, "the command's own code");
+}
+
+/// In a pipeline the command shares our group; what it starts is ended with it all the same.
+#[test]
+fn terminal_a_signal_to_a_run_in_a_pipeline_ends_all_that_descends_from_it() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x --grace 20s -- sh -c 'sleep 600; echo over' | cat");
+    let command = terminal.held("x");
+    let supervisor = terminal.supervisor("x");
+    eventually("the grandchild", || children(command).len() == 1);
+    let grandchild = children(command)[0];
+    support::send(supervisor, rustix::process::Signal::TERM);
+    terminal.until_prompt("the prompt");
+    assert!(!is_alive(command), "the command is gone");
+    assert!(!is_alive(grandchild), "and its child, which was asked too");
+    assert!(terminal.scene.is_free("x"), "the lock is free");
+}
+
 #[test]
 fn terminal_typed_lines_reach_a_command_that_reads() {
     let terminal = Terminal::new();

@@ -50,6 +50,7 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
         match word {
             "-n" => once(&mut args.claiming.patience.nonblock)?,
             "-x" => once(&mut args.exclusive)?,
+            "--exec" => once(&mut args.exec)?,
             "-q" => once(&mut args.common.quiet)?,
             "-v" => once(&mut args.common.verbose)?,
             "-w" | "--wait" => fill(&mut args.claiming.patience.wait, value()?.to_owned())?,
@@ -92,9 +93,9 @@ mod tests {
     use std::ffi::OsString;
 
     /// Every sequence of up to four of these words between `run` and the command.
-    const WORDS: [&str; 13] = [
-        "a", "b", "-n", "-x", "-q", "-v", "-w", "5s", "--wait=1", "--ttl", "--dir", "--output",
-        "json",
+    const WORDS: [&str; 14] = [
+        "a", "b", "-n", "-x", "--exec", "-q", "-v", "-w", "5s", "--wait=1", "--ttl", "--dir",
+        "--output", "json",
     ];
 
     #[test]

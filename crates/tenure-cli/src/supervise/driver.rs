@@ -154,7 +154,10 @@ impl Driver<'_> {
             command.process_group(0);
         }
         signals::pause_if_asked();
-        let rest = course.rest.take().unwrap_or_else(Rest::adopt);
+        let rest = match course.rest.take() {
+            Some(rest) => rest.again(),
+            None => Rest::adopt(),
+        };
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();
@@ -543,7 +546,7 @@ impl Running<'_> {
             several => format!("the processes {}", several.join(", ")),
         };
         say(&format!(
-            "SIGKILL has not ended {who} (another user's, or in a call of the kernel that cannot be \
+            "SIGKILL has not ended {who} (frozen, another user's, or in a call of the kernel that cannot be \
              interrupted); the lock stays held until it is gone"
         ));
     }

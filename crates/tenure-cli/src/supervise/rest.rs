@@ -51,6 +51,15 @@ impl Rest {
         }
     }
 
+    /// For what is run next. Nobody has been asked to end for its sake.
+    pub(super) fn again(self) -> Self {
+        Self {
+            asking: None,
+            asked: Vec::new(),
+            ..self
+        }
+    }
+
     /// Whether the end of what is left is told by SIGCHLD.
     pub(super) fn adopts(&self) -> bool {
         self.adopts

@@ -104,7 +104,7 @@ fn a_daemon_of_a_run_that_lost_its_lock_is_ended_with_it() {
     let scene = Scene::new();
     let (holder, daemon) = holds_with_daemon(&scene, &["-q", "--grace", "300ms"], DEAF, "");
     scene.until_named("x");
-    fs::remove_file(scene.locks().join("x.tenure")).unwrap();
+    fs::rename(scene.locks().join("x.tenure"), scene.path("gone")).unwrap();
     let _ = holder.finish().expect(80, "the lock was lost");
     assert!(!is_alive(daemon.0), "nobody works on without the lock");
 }
@@ -145,6 +145,37 @@ fn a_whole_tree_that_ignores_everything_is_ended_from_the_top_down() {
         .filter(|pid| is_alive(*pid))
         .collect();
     assert_eq!(left, [] as [u32; 0], "none is left");
+}
+
+/// The inner supervisor adopts what its command leaves; killed with the rest of the outer run, it
+/// leaves that to the outer one.
+#[test]
+fn a_nested_run_is_ended_with_all_that_descends_from_it() {
+    let scene = Scene::new();
+    let (line, pid) = leaves_daemon(&scene, DEAF);
+    let gate = Gate::new(&scene, "x");
+    let inner = scene.script(
+        "inner",
+        &format!("#!/bin/sh\n{DEAF}\n{line}\n{}\n", gate.script("")),
+    );
+    let mut command = scene.tenure(["run", "outer", "-q", "--grace", "300ms", "--"]);
+    command.args(["tenure", "run", "inner", "-q", "--grace", "60s", "--"]);
+    command
+        .arg(inner)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let run = Started::new(&mut command);
+    let (daemon, worker) = (Daemon(read_number(&pid)), gate.entered());
+    let supervisor = children(run.pid())[0];
+    run.signal(Signal::TERM);
+    let _ = run.finish().expect(143, "ended by SIGTERM");
+    for pid in [supervisor, worker, daemon.0] {
+        assert!(!is_alive(pid), "PID {pid} is gone");
+    }
+    assert!(
+        scene.is_free("outer") && scene.is_free("inner"),
+        "both are free"
+    );
 }
 
 #[test]
@@ -448,6 +479,22 @@ fn what_undoes_work_that_took_too_long_is_run_and_has_no_limit() {
     assert_eq!(fs::read_to_string(undone).unwrap(), "10\n");
 }
 
+/// What was asked of the command is not asked of what undoes it.
+#[test]
+fn what_undoes_a_killed_command_is_waited_for_with_all_that_it_starts() {
+    let scene = Scene::new();
+    let undone = scene.path("undone");
+    let rollback = format!(
+        "(setsid sh -c 'sleep 0.4; echo undone >{}' </dev/null >/dev/null 2>&1 &)",
+        undone.display()
+    );
+    let mut command = scene.tenure(["run", "x", "-q", "--wait-all", "--max-runtime", "100ms"]);
+    command.args(["--signal", "KILL", "--rollback", &rollback]);
+    command.args(["--", "sleep", "600"]);
+    let _ = crate::support::answer(&mut command).expect(10, "it took too long");
+    assert_eq!(fs::read_to_string(undone).unwrap(), "undone\n");
+}
+
 #[test]
 fn a_limit_needs_no_open_outputs() {
     let scene = Scene::new();
@@ -613,7 +660,10 @@ fn stop(supervisor: u32, command: u32) {
     send(supervisor, Signal::STOP);
     kill_process_group(group, Signal::STOP).unwrap();
     for pid in [supervisor, command] {
-        eventually("everybody to stand still", || state(pid) == Some('T'));
+        // A shell whose child was stopped before it became another program waits for it (`D`).
+        eventually("everybody to stand still", || {
+            matches!(state(pid), Some('T' | 'D'))
+        });
     }
 }
 
