@@ -28,7 +28,7 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
 or unreadable), 5 not found, 6 not the owner, 7 permission denied, 12 store unavailable,
 79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
-128+N ended by signal N.
+128+N ended by signal N. `flock` has flock(1)'s.
 
 Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
 $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";

@@ -698,7 +698,7 @@ mod tests {
                 "invalid exit code: '99999999999': Numerical result out of range",
             ),
             (
-                &["-Fo", "f", "x"],
+                &["-oF", "f", "x"],
                 "the --no-fork and --close options are incompatible",
             ),
             (

@@ -16,6 +16,7 @@ mod contract;
 mod detached;
 mod environment;
 mod fleet;
+mod flock;
 mod force;
 mod passing_on;
 mod profiles;
