@@ -22,7 +22,8 @@ use crate::failure::Failure;
 use crate::render::Output;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
@@ -496,7 +497,9 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
 /// The words of a call that is flock(1)'s: by the name under which the program was called, or by
 /// the verb. Nothing else of ours has a say in it, neither flags nor the environment.
 fn asked_for_flock(words: &[OsString]) -> Option<FlockArgs> {
-    let by_name = Path::new(words.first()?).file_name() == Some(OsStr::new("flock"));
+    // A start pays for this: the bytes are compared, and no path is taken apart.
+    let called = words.first()?.as_bytes().strip_suffix(b"flock");
+    let by_name = called.is_some_and(|folder| folder.is_empty() || folder.ends_with(b"/"));
     let of_verb = words.get(1).is_some_and(|verb| verb == "flock");
     let before = match (by_name, of_verb) {
         (true, _) => 1,

@@ -57,8 +57,8 @@ const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, lib
 /// Whether SIGPIPE was ignored when this process was started.
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
-/// Looks before `main` does: what surrounds it in this language ignores SIGPIPE on its own account,
-/// and afterwards nobody can tell what our caller had meant for the command.
+/// Looks before `main` does: Rust's runtime ignores SIGPIPE on its own account, and afterwards nobody
+/// can tell what our caller had meant for the command.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK_FIRST: extern "C" fn() = look_first;

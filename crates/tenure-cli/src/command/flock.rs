@@ -225,9 +225,8 @@ fn not_locked(what: &str, error: &io::Error) -> Ended {
     }
 }
 
-/// Whether a standard descriptor was closed when we were started. What surrounds `main` in this
-/// language then opens `/dev/null` in its place, for reading and writing; a lock on that would be
-/// one in name only.
+/// Whether a standard descriptor was closed when we were started. Rust's runtime then opens
+/// `/dev/null` in its place, for reading and writing; a lock on that would be one in name only.
 fn is_stand_in(descriptor: RawFd) -> bool {
     let (status, flags) = match descriptor {
         0 => facts(io::stdin()),
