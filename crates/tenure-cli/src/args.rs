@@ -14,6 +14,7 @@
     reason = "the comments are the help text that people read, and the flags are what they typed"
 )]
 
+pub(crate) mod flock;
 mod run;
 
 use crate::exit::Exit;
@@ -21,13 +22,14 @@ use crate::failure::Failure;
 use crate::render::Output;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
 or unreadable), 5 not found, 6 not the owner, 7 permission denied, 10 --max-runtime is over,
 12 store unavailable, 79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
-128+N ended by signal N.
+128+N ended by signal N. `flock` has flock(1)'s.
 
 Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
 $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
@@ -77,6 +79,8 @@ pub(crate) enum Verb {
     Profiles(ProfilesArgs),
     /// Show what happened to locks
     Audit(AuditArgs),
+    /// Lock a file or descriptor as flock(1) does
+    Flock(FlockArgs),
 }
 
 /// Flags that every verb takes.
@@ -540,6 +544,22 @@ pub(crate) struct AuditArgs {
     pub(crate) common: Common,
 }
 
+/// `flock`. Its words are read by rules of their own (`flock::read`).
+#[derive(Debug, Clone, Args)]
+#[command(
+    disable_help_flag = true,
+    override_usage = "tenure flock [OPTIONS] FILE|DIRECTORY COMMAND [ARGUMENT]...",
+    override_help = flock::help("tenure flock")
+)]
+pub(crate) struct FlockArgs {
+    /// The program was called `flock`
+    #[arg(skip)]
+    pub(crate) by_name: bool,
+    /// Everything behind the verb
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
 /// Global flags that take a value and may stand before the verb.
 const BEFORE_VERB: [&str; 9] = [
     "--dir",
@@ -557,6 +577,9 @@ const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allo
 
 /// Reads the words of a call.
 pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
+    if let Some(args) = asked_for_flock(words) {
+        return Ok(Verb::Flock(args));
+    }
     Output::check_environment()?;
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
@@ -564,6 +587,24 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     parse_quick(words)
         .unwrap_or_else(|| Tree::try_parse_from(words).map(|tree| tree.verb))
         .map_err(|error| refuse(&error, words))
+}
+
+/// The words of a call that is flock(1)'s: by the name under which the program was called, or by
+/// the verb. Nothing else of ours has a say in it, neither flags nor the environment.
+fn asked_for_flock(words: &[OsString]) -> Option<FlockArgs> {
+    // A start pays for this: the bytes are compared, and no path is taken apart.
+    let called = words.first()?.as_bytes().strip_suffix(b"flock");
+    let by_name = called.is_some_and(|folder| folder.is_empty() || folder.ends_with(b"/"));
+    let of_verb = words.get(1).is_some_and(|verb| verb == "flock");
+    let before = match (by_name, of_verb) {
+        (true, _) => 1,
+        (false, true) => 2,
+        (false, false) => return None,
+    };
+    Some(FlockArgs {
+        by_name,
+        words: words.get(before..)?.to_vec(),
+    })
 }
 
 /// Builds the parser of the verb alone. `None` if the words do not begin with flags that may
@@ -592,6 +633,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
+        // `flock` stands first or not at all, so the whole tree refuses it here.
         _ => return None,
     })
 }
@@ -839,6 +881,36 @@ mod tests {
             panic!("both are good calls");
         };
         assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    }
+
+    #[test]
+    fn flock_is_asked_for_by_name_or_by_verb() {
+        for (line, by_name, rest) in [
+            ("flock -n f true", true, "-n f true"),
+            ("/usr/bin/flock run x", true, "run x"),
+            ("./flock flock x", true, "flock x"),
+            ("tenure flock -n f true", false, "-n f true"),
+            ("/opt/tenure flock -- f", false, "-- f"),
+        ] {
+            let args = asked_for_flock(&words(line)).expect(line);
+            assert_eq!((args.by_name, args.words), (by_name, words(rest)), "{line}");
+            assert!(matches!(parse(&words(line)), Ok(Verb::Flock(_))), "{line}");
+        }
+        for line in [
+            "tenure run flock -- true",
+            "tenure",
+            "myflock run",
+            "flock/tenure run",
+        ] {
+            assert!(asked_for_flock(&words(line)).is_none(), "{line}");
+        }
+        assert!(asked_for_flock(&[]).is_none());
+        for line in ["tenure --dir d flock f true", "tenure -q flock 9"] {
+            assert!(
+                parse(&words(line)).is_err(),
+                "{line}: our flags mean nothing to it"
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod audit;
 mod cancel;
 pub(crate) mod check;
 mod clean;
+mod flock;
 pub(crate) mod force_release;
 mod heartbeat;
 mod profiles;
@@ -73,6 +74,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
+        Verb::Flock(args) => Ok(flock::flock(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }

@@ -41,6 +41,25 @@ pub(crate) enum Exit {
     Command(i32),
     /// The command died by this signal, and so do we.
     DieBy(i32),
+    /// `flock` could not do what was asked.
+    Flock(SysExit),
+}
+
+/// The codes of sysexits.h, with which `flock` answers as flock(1) does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SysExit {
+    /// The words make no call.
+    Usage,
+    /// The descriptor or file cannot be locked.
+    Data,
+    /// The file cannot be opened.
+    NoInput,
+    /// The command cannot be run.
+    Unavailable,
+    /// The system has none left of something.
+    System,
+    /// There is no place to make the file in.
+    CannotCreate,
 }
 
 impl Exit {
@@ -64,6 +83,12 @@ impl Exit {
             Self::CommandNotFound => 127,
             Self::Signalled(signal) | Self::DieBy(signal) => 128 + signal,
             Self::Command(code) => code,
+            Self::Flock(SysExit::Usage) => 64,
+            Self::Flock(SysExit::Data) => 65,
+            Self::Flock(SysExit::NoInput) => 66,
+            Self::Flock(SysExit::Unavailable) => 69,
+            Self::Flock(SysExit::System) => 71,
+            Self::Flock(SysExit::CannotCreate) => 73,
         }
     }
 }
@@ -79,7 +104,7 @@ pub(crate) fn leave(exit: Exit) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use super::Exit;
+    use super::{Exit, SysExit};
 
     #[test]
     fn the_table_is_the_documented_one() {
@@ -103,6 +128,12 @@ mod tests {
             (Exit::Signalled(2), 130),
             (Exit::Signalled(15), 143),
             (Exit::Command(17), 17),
+            (Exit::Flock(SysExit::Usage), 64),
+            (Exit::Flock(SysExit::Data), 65),
+            (Exit::Flock(SysExit::NoInput), 66),
+            (Exit::Flock(SysExit::Unavailable), 69),
+            (Exit::Flock(SysExit::System), 71),
+            (Exit::Flock(SysExit::CannotCreate), 73),
         ] {
             assert_eq!(exit.code(), code, "{exit:?}");
         }

@@ -10,16 +10,21 @@
 //! on interrupting until somebody has noticed and stopped it, so no signal and no deadline is
 //! ever lost between a check and a sleep.
 //!
+//! `flock` sleeps here too, for the lock of a whole file: its descriptor is a number that the
+//! caller typed, and the time-out is the same timer. It collects no signals; all of them keep the
+//! meaning that they had when we were started.
+//!
 //! What to do about a signal is decided elsewhere (`supervise`).
 #![allow(
     unsafe_code,
-    reason = "sigaction, timer_settime and raise have no safe form"
+    reason = "sigaction, timer_settime and raise have no safe form, nor has a lock on a descriptor \
+              of which only the number is known"
 )]
 
 use libc::{c_int, siginfo_t};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
@@ -66,6 +71,19 @@ extern "C" fn note_pipe() {
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
+
+/// Whether SIGPIPE was ignored when this process was started.
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Looks before `main` does: Rust's runtime ignores SIGPIPE on its own account, and afterwards nobody
+/// can tell what our caller had meant for the command.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_FIRST: extern "C" fn() = look_first;
+
+extern "C" fn look_first() {
+    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::SeqCst);
+}
 
 /// The timer's first and further beats once a signal came while sleeping.
 const BEAT_FIRST: Duration = Duration::from_millis(1);
@@ -522,5 +540,135 @@ impl Sleeper for SignalSleeper {
         // What else arrived is for a command that does not run yet.
         while self.0.next().is_some() {}
         Ok(wake)
+    }
+}
+
+/// What is done to the lock of a whole file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileLock {
+    /// `LOCK_SH`, `LOCK_EX` or `LOCK_UN`.
+    pub(crate) operation: c_int,
+    /// It is a lock of fcntl(2) on the open file, in place of one of flock(2).
+    pub(crate) by_fcntl: bool,
+}
+
+impl FileLock {
+    /// Does it, and sleeps for it if it has to and may.
+    ///
+    /// # Errors
+    /// - `WouldBlock` if it may not.
+    /// - `Interrupted` when the timer has beaten.
+    /// - What the kernel says about the descriptor.
+    fn call(self, descriptor: RawFd, sleep: bool) -> io::Result<()> {
+        let result = if self.by_fcntl {
+            let kind = match self.operation {
+                libc::LOCK_SH => libc::F_RDLCK,
+                libc::LOCK_UN => libc::F_UNLCK,
+                _ => libc::F_WRLCK,
+            };
+            let command = if sleep {
+                libc::F_OFD_SETLKW
+            } else {
+                libc::F_OFD_SETLK
+            };
+            let whole = libc::flock {
+                l_type: i16::try_from(kind).unwrap_or(0),
+                l_whence: 0, // SEEK_SET
+                l_start: 0,
+                l_len: 0,
+                l_pid: 0,
+            };
+            // SAFETY: takes numbers and a structure that lives until it returns; a number that is
+            // no descriptor is answered with an error.
+            unsafe { libc::fcntl(descriptor, command, &raw const whole) }
+        } else {
+            let flag = if sleep { 0 } else { libc::LOCK_NB };
+            // SAFETY: takes numbers only; one that is no descriptor is answered with an error.
+            unsafe { libc::flock(descriptor, self.operation | flag) }
+        };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        Err(match error.raw_os_error() {
+            // The kernel may answer fcntl(2) with either.
+            Some(libc::EACCES) if self.by_fcntl => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })
+    }
+
+    /// Does it at once or not at all.
+    ///
+    /// # Errors
+    /// - `WouldBlock` if somebody else's lock is in the way.
+    /// - What the kernel says about the descriptor.
+    pub(crate) fn at_once(self, descriptor: RawFd) -> io::Result<()> {
+        self.call(descriptor, false)
+    }
+
+    /// Does it, however long that takes.
+    ///
+    /// # Errors
+    /// - What the kernel says about the descriptor.
+    pub(crate) fn patiently(self, descriptor: RawFd) -> io::Result<()> {
+        loop {
+            match self.call(descriptor, true) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Does it, and gives up once `patience` is over.
+    ///
+    /// # Errors
+    /// - `TimedOut` if somebody else's lock was in the way for so long.
+    /// - What the kernel says about the timer.
+    /// - What the kernel says about the descriptor.
+    pub(crate) fn within(self, descriptor: RawFd, patience: Duration) -> io::Result<()> {
+        prepare_timer()?;
+        let until = instant().checked_add(patience);
+        set_timer(patience);
+        let result = loop {
+            match self.call(descriptor, true) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if until.is_some_and(|until| instant() >= until) {
+                        break Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                result => break result,
+            }
+        };
+        set_timer(Duration::ZERO);
+        result
+    }
+}
+
+/// Lets a command begin with the signals as we were given them: those that are blocked, and
+/// SIGPIPE, which would be set back. Only SIGCHLD gets its default meaning, for us and for the
+/// command: who ignores it never learns how a child ended.
+pub(crate) fn give_as_received(command: &mut Command) {
+    set_default(libc::SIGCHLD);
+    let ignores_pipe = PIPE_WAS_IGNORED.load(Ordering::SeqCst);
+    // SAFETY: an empty set is made, and then filled with the present mask.
+    let (blocked, none) = unsafe {
+        let mut blocked: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigemptyset(&raw mut blocked);
+        libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked);
+        let none = (1..=libc::SIGRTMAX()).all(|n| libc::sigismember(&raw const blocked, n) != 1);
+        (blocked, none)
+    };
+    if none && !ignores_pipe {
+        return;
+    }
+    // SAFETY: between fork and exec only calls are made that a signal handler may make as well.
+    unsafe {
+        command.pre_exec(move || {
+            if ignores_pipe {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, ptr::null_mut());
+            Ok(())
+        });
     }
 }

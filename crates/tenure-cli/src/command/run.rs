@@ -482,7 +482,7 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
 }
 
 /// Finds the program as a shell would, before the lock is touched.
-fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
+pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     let not_found = || not_runnable(command, &std::io::ErrorKind::NotFound.into());
     let program = command
         .first()

@@ -17,6 +17,7 @@ mod detached;
 mod environment;
 mod exec;
 mod fleet;
+mod flock;
 mod force;
 mod passing_on;
 mod profiles;

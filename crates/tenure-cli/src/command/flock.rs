@@ -1,0 +1,326 @@
+//! `flock`: does what flock(1) does, with its locks, its exit codes and its words.
+//!
+//! Nothing here is ours: no record, no folder, no configuration, no supervision. The lock is on
+//! the caller's own file, the command is started and waited for and no more, and all signals mean
+//! what they meant before. What is said goes where flock(1) says it.
+//!
+//! How the words are read is `args/flock`'s business; the calls that lock are in `signals`, beside
+//! the timer that interrupts them.
+
+use super::run::find_program;
+use crate::args::FlockArgs;
+use crate::args::flock::{self, Asked, Call, Command as Task, FlockWait, Kind, Start, Target};
+use crate::exit::{Exit, SysExit};
+use crate::signals::{self, FileLock};
+use rustix::fs::{Access, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use tenure::clock::instant;
+
+/// Why a call ends before it has done its work.
+enum Ended {
+    /// The lock could not be had in time.
+    Conflict(&'static str),
+    /// Something is wrong, and this is said about it.
+    Wrong(SysExit, String),
+}
+
+impl Ended {
+    fn wrong(code: SysExit, what: &str, error: &io::Error) -> Self {
+        Self::Wrong(code, format!("{what}: {}", reason(error)))
+    }
+}
+
+/// The verb.
+#[cold]
+#[inline(never)]
+pub(super) fn flock(args: &FlockArgs) -> Exit {
+    let name = if args.by_name {
+        "flock"
+    } else {
+        "tenure flock"
+    };
+    match flock::read(&args.words) {
+        Ok(Asked::Help) => show(&flock::help(name)),
+        Ok(Asked::Version) => show(&format!(
+            "flock from tenure {}\n",
+            env!("CARGO_PKG_VERSION")
+        )),
+        Ok(Asked::Lock(call)) => match lock_and_run(&call) {
+            Ok(exit) => exit,
+            Err(Ended::Conflict(message)) => {
+                if call.verbose {
+                    tell(message);
+                }
+                Exit::Command(call.conflict_exit_code.into())
+            }
+            Err(Ended::Wrong(code, message)) => {
+                tell(&message);
+                Exit::Flock(code)
+            }
+        },
+        Err(misuse) => {
+            if !misuse.message.is_empty() {
+                tell(&misuse.message);
+            }
+            if misuse.points_to_help {
+                let line = format!("Try '{name} --help' for more information.\n");
+                let _ = io::stderr().lock().write_all(line.as_bytes());
+            }
+            Exit::Flock(misuse.code)
+        }
+    }
+}
+
+fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
+    let (path, command, start) = match &call.target {
+        Target::Descriptor(number) => {
+            if is_stand_in(*number) {
+                let error = Errno::BADF.into();
+                return Err(Ended::wrong(SysExit::Data, &number.to_string(), &error));
+            }
+            timed(call, || {
+                lock(call, *number).map_err(|error| not_locked(&number.to_string(), &error))
+            })?;
+            return Ok(Exit::Success);
+        }
+        Target::File {
+            path,
+            command,
+            start,
+        } => (path, command, *start),
+    };
+    let file = timed(call, || lock_path(call, path, start))?;
+    let words = words_of(command);
+    let Some((program, arguments)) = words.split_first() else {
+        return Ok(Exit::Success);
+    };
+    if call.verbose {
+        say(&format!("executing {}", program.to_string_lossy()));
+    }
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let status = started(command, start).or_else(|error| {
+        // What is marked as runnable and names no interpreter is a script for the shell.
+        match find_program(&words) {
+            Ok(script) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+                let mut command = Command::new("/bin/sh");
+                command.arg(script).args(arguments);
+                started(command, start)
+            }
+            _ => Err(error),
+        }
+    });
+    // Here, and not before: the lock is held for as long as the command is waited for.
+    drop(file);
+    match status {
+        Ok(status) => Ok(Exit::Command(code_of(status))),
+        Err(error) => Err(not_started(program, &error)),
+    }
+}
+
+/// Locks, and says how long that took.
+fn timed<T>(call: &Call, lock: impl FnOnce() -> Result<T, Ended>) -> Result<T, Ended> {
+    if !call.verbose {
+        return lock();
+    }
+    let began = instant();
+    let locked = lock()?;
+    let took = instant().saturating_duration_since(began);
+    say(&format!(
+        "getting lock took {}.{:06} seconds",
+        took.as_secs(),
+        took.subsec_micros()
+    ));
+    Ok(locked)
+}
+
+/// Opens a file and locks it.
+fn lock_path(call: &Call, path: &OsStr, start: Start) -> Result<OwnedFd, Ended> {
+    // An exclusive lock of fcntl(2) needs a file that can be written.
+    let access = if call.by_fcntl && call.kind == Kind::Exclusive {
+        OFlags::WRONLY
+    } else {
+        OFlags::RDONLY
+    };
+    let file = open(path, access, start)?;
+    let shown = path.to_string_lossy();
+    let error = match lock(call, file.as_raw_fd()) {
+        Ok(()) => return Ok(file),
+        Err(error) => error,
+    };
+    // Network file systems may make it a lock of fcntl(2), which needs the same.
+    let may_help = matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADF))
+        && call.kind != Kind::Shared
+        && rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK).is_ok();
+    if !may_help {
+        return Err(not_locked(&shown, &error));
+    }
+    drop(file);
+    let file = open(path, OFlags::RDWR, start)?;
+    match lock(call, file.as_raw_fd()) {
+        Ok(()) => Ok(file),
+        Err(error) => Err(not_locked(&shown, &error)),
+    }
+}
+
+/// Opens a file that may have to be made. Links are followed and nothing is checked, for the file
+/// is the caller's own.
+fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, Ended> {
+    let inherited = match start {
+        Start::Child | Start::InPlace => OFlags::empty(),
+        Start::ChildWithoutLock => OFlags::CLOEXEC,
+    };
+    let flags = OFlags::NOCTTY | inherited;
+    let everybody = Mode::from_raw_mode(0o666);
+    rustix::fs::open(path, access | OFlags::CREATE | flags, everybody)
+        .or_else(|errno| match errno {
+            // A directory can be opened for reading, and not with a wish to make it.
+            Errno::ISDIR => rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty()),
+            errno => Err(errno),
+        })
+        .map_err(|errno| {
+            let code = match errno {
+                Errno::NOMEM | Errno::MFILE | Errno::NFILE => SysExit::System,
+                Errno::ROFS | Errno::NOSPC => SysExit::CannotCreate,
+                _ => SysExit::NoInput,
+            };
+            let what = format!("cannot open lock file {}", path.to_string_lossy());
+            Ended::wrong(code, &what, &errno.into())
+        })
+}
+
+/// Takes the lock, or lets go of it.
+fn lock(call: &Call, descriptor: RawFd) -> io::Result<()> {
+    let lock = FileLock {
+        operation: match call.kind {
+            Kind::Shared => libc::LOCK_SH,
+            Kind::Exclusive => libc::LOCK_EX,
+            Kind::Unlock => libc::LOCK_UN,
+        },
+        by_fcntl: call.by_fcntl,
+    };
+    match call.wait {
+        FlockWait::Forever => lock.patiently(descriptor),
+        FlockWait::Never => lock.at_once(descriptor),
+        FlockWait::AtMost(patience) => lock.within(descriptor, patience),
+    }
+}
+
+fn not_locked(what: &str, error: &io::Error) -> Ended {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Ended::Conflict("failed to get lock"),
+        io::ErrorKind::TimedOut => Ended::Conflict("timeout while waiting to get lock"),
+        _ => {
+            let code = match error.raw_os_error() {
+                Some(libc::ENOLCK | libc::ENOMEM) => SysExit::System,
+                _ => SysExit::Data,
+            };
+            Ended::wrong(code, what, error)
+        }
+    }
+}
+
+/// Whether a standard descriptor was closed when we were started. Rust's runtime then opens
+/// `/dev/null` in its place, for reading and writing; a lock on that would be one in name only.
+fn is_stand_in(descriptor: RawFd) -> bool {
+    let (status, flags) = match descriptor {
+        0 => facts(io::stdin()),
+        1 => facts(io::stdout()),
+        2 => facts(io::stderr()),
+        _ => return false,
+    };
+    let Ok(null) = rustix::fs::stat("/dev/null") else {
+        return false;
+    };
+    status.is_ok_and(|status| (status.st_dev, status.st_ino) == (null.st_dev, null.st_ino))
+        && flags.is_ok_and(|flags| flags.contains(OFlags::RDWR))
+}
+
+type Facts = (
+    rustix::io::Result<rustix::fs::Stat>,
+    rustix::io::Result<OFlags>,
+);
+
+fn facts(stream: impl std::os::fd::AsFd) -> Facts {
+    (rustix::fs::fstat(&stream), rustix::fs::fcntl_getfl(&stream))
+}
+
+/// The program and its arguments.
+fn words_of(command: &Task) -> Vec<OsString> {
+    match command {
+        Task::Words(words) => words.clone(),
+        Task::Shell(line) => {
+            let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+            let shell = shell.unwrap_or_else(|| "/bin/sh".into());
+            vec![shell, "-c".into(), line.clone()]
+        }
+    }
+}
+
+/// Runs a command to its end; as ourselves, this returns only if it cannot be started.
+fn started(mut command: Command, start: Start) -> io::Result<ExitStatus> {
+    signals::give_as_received(&mut command);
+    match start {
+        Start::Child | Start::ChildWithoutLock => command.spawn()?.wait(),
+        Start::InPlace => Err(command.exec()),
+    }
+}
+
+fn not_started(program: &OsStr, error: &io::Error) -> Ended {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => Ended::wrong(SysExit::System, "fork failed", error),
+        code => {
+            let code = match code {
+                Some(libc::ENOMEM) => SysExit::System,
+                _ => SysExit::Unavailable,
+            };
+            let what = format!("failed to execute {}", program.to_string_lossy());
+            Ended::wrong(code, &what, error)
+        }
+    }
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => Exit::Flock(SysExit::System).code(),
+    }
+}
+
+/// What went wrong, without the number of it.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// Answers on stdout; who asks for a text and does not get it has to know.
+fn show(text: &str) -> Exit {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => Exit::Success,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
+        Err(error) => {
+            tell(&format!("write error: {}", reason(&error)));
+            Exit::General
+        }
+    }
+}
+
+/// A line on stdout, where flock(1) has what `--verbose` adds about a lock that was had.
+fn say(message: &str) {
+    let line = format!("flock: {message}\n");
+    let _ = io::stdout().lock().write_all(line.as_bytes());
+}
+
+fn tell(message: &str) {
+    let line = format!("flock: {message}\n");
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}
