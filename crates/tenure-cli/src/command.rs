@@ -5,8 +5,10 @@ mod audit;
 pub(crate) mod check;
 mod clean;
 pub(crate) mod force_release;
+mod group_name;
 mod heartbeat;
 mod profiles;
+mod push;
 pub(crate) mod release;
 pub(crate) mod result;
 pub(crate) mod run;
@@ -61,6 +63,8 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
+        Verb::Push(args) => Ok(push::push(&args)),
+        Verb::GroupName(args) => Ok(group_name::group_name(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }

@@ -309,6 +309,19 @@ pub(crate) fn wait(
     defaults: &LockDefaults,
     policy: &Policy,
 ) -> Result<Wait, Failure> {
+    let otherwise = match policy.held_unforced {
+        HeldUnforced::WaitMs(millis) => Wait::For(Duration::from_millis(millis)),
+        HeldUnforced::Refuse => Wait::No,
+    };
+    wait_or(patience, defaults, otherwise)
+}
+
+/// The same where the verb itself knows what to do if nobody says anything.
+pub(crate) fn wait_or(
+    patience: &Patience,
+    defaults: &LockDefaults,
+    otherwise: Wait,
+) -> Result<Wait, Failure> {
     if patience.nonblock {
         return Ok(Wait::No);
     }
@@ -319,10 +332,7 @@ pub(crate) fn wait(
         .or_else(|| variable("TENURE_WAIT").map(|text| ("TENURE_WAIT", text)))
         .or_else(|| defaults.wait.clone().map(|text| ("wait", text)));
     let Some((source, text)) = given else {
-        return Ok(match policy.held_unforced {
-            HeldUnforced::WaitMs(millis) => Wait::For(Duration::from_millis(millis)),
-            HeldUnforced::Refuse => Wait::No,
-        });
+        return Ok(otherwise);
     };
     if text == "forever" {
         return Ok(Wait::Forever);

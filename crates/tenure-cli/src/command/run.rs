@@ -266,7 +266,7 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
 
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
 /// False if the lock was somebody else's by then.
-fn release(
+pub(super) fn release(
     session: &Session,
     seat: &Seat,
     id: &RequestId,
@@ -342,7 +342,7 @@ fn ended(verdict: &Verdict) -> Result<Exit, Failure> {
     }
 }
 
-fn not_started(command: &[OsString], error: SpawnError) -> Failure {
+pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
     match error {
         SpawnError::Command(error) => not_runnable(command, &error),
         SpawnError::Beacon(source) => StoreError::Io {
@@ -373,7 +373,7 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
 }
 
 /// Finds the program as a shell would, before the lock is touched.
-fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
+pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     let not_found = || not_runnable(command, &std::io::ErrorKind::NotFound.into());
     let program = command
         .first()
@@ -416,14 +416,14 @@ fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
 }
 
 /// What a command is told by its environment, beside everything that it inherits.
-struct Told {
+pub(super) struct Told {
     set: Vec<(&'static str, OsString)>,
     removed: &'static [&'static str],
 }
 
 impl Told {
     /// Under a lock.
-    fn of_hold(session: &Session, name: &LockName, claim: &Claim) -> Self {
+    pub(super) fn of_hold(session: &Session, name: &LockName, claim: &Claim) -> Self {
         let token = claim.token.unwrap_or_default();
         let folder = &session.place.folder;
         let mut set: Vec<(&'static str, OsString)> = vec![
@@ -458,7 +458,7 @@ impl Told {
         }
     }
 
-    fn tell(&self, command: &mut Command) {
+    pub(super) fn tell(&self, command: &mut Command) {
         for name in self.removed {
             command.env_remove(name);
         }
