@@ -38,6 +38,8 @@ use crate::trail::occasion;
 use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
 use serde_json::{Value, json};
+use std::fmt::Write;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 use target::Target;
@@ -227,7 +229,7 @@ fn random() -> u32 {
 enum Pulled {
     /// HEAD stands on what the remote has.
     Done,
-    /// The remote could not be reached.
+    /// The remote could not be reached, or another git was in the way.
     Unreachable(Answer),
 }
 
@@ -282,14 +284,17 @@ impl Push<'_> {
                 Pushed::Unreachable => false,
             };
             self.attempts.spend(surface, &answer)?;
-            let rebase = match self.rebase() {
-                Ok(rebase) => Some(rebase),
-                Err(failure) if somebody_was_first => return Err(failure),
-                Err(_) => None,
-            };
+            // After a broken connection nothing says that there is anything to rebase on.
+            let rebases = self.is_clean()?;
+            if somebody_was_first && !rebases {
+                return Err(self.not_rebased(
+                    "WORK_TREE_CHANGED",
+                    "there are changes here that are not committed; commit or stash them",
+                ));
+            }
             self.attempts.pause(surface)?;
-            if let Some(rebase) = rebase {
-                while let Pulled::Unreachable(answer) = self.pull(rebase, hold)? {
+            if rebases {
+                while let Pulled::Unreachable(answer) = self.pull(hold)? {
                     self.attempts.spend(surface, &answer)?;
                     self.attempts.pause(surface)?;
                 }
@@ -339,8 +344,8 @@ impl Push<'_> {
         Ok(answer.stdout.lines().any(|path| Path::new(path).is_dir()))
     }
 
-    /// How what is ours alone can be rebased; refuses where something of it would be lost.
-    fn rebase(&self) -> Result<Rebase, Failure> {
+    /// Whether nothing that git keeps track of differs from HEAD.
+    fn is_clean(&self) -> Result<bool, Failure> {
         let status = [
             "--no-optional-locks",
             "status",
@@ -349,38 +354,46 @@ impl Push<'_> {
             "--ignore-submodules=all",
         ];
         let status = self.git.ask(&status)?;
-        if !status.succeeded() {
-            return Err(failed(&status));
+        if status.succeeded() {
+            Ok(status.stdout.is_empty())
+        } else {
+            Err(failed(&status))
         }
-        if !status.stdout.is_empty() {
-            return Err(self.not_rebased(
-                "WORK_TREE_CHANGED",
-                "there are changes here that are not committed; commit or stash them",
-            ));
-        }
-        let merges = self.merges(&[])?;
-        if merges.is_empty() {
-            return Ok(Rebase::Plain);
-        }
-        if !self.merges(&["--remerge-diff"])?.is_empty() {
-            return Err(self.not_rebased(
-                "MERGE_BY_HAND",
-                "there are merges among your commits in which something was settled by hand, and \
-                 a rebase would lose that; merge instead",
-            ));
-        }
-        Ok(Rebase::Merges)
     }
 
-    /// The merges that no remote has; with `--remerge-diff`, what git alone would have made
+    /// How what is ours alone can be rebased; refuses where something of it would be lost.
+    fn rebase(&self, hold: &mut Hold<'_>) -> Result<ControlFlow<Pulled, Rebase>, Failure> {
+        if self.merges(&[], "--remotes")?.is_empty() {
+            return Ok(ControlFlow::Continue(Rebase::Plain));
+        }
+        // No remote is known to have them. That is rare enough to ask this one.
+        let fetch = ["fetch", &self.target.remote, &self.target.reference()];
+        let answer = self.git.run(&fetch, Some(hold))?;
+        if !answer.succeeded() {
+            return not_fetched(answer).map(ControlFlow::Break);
+        }
+        if self.merges(&[], "FETCH_HEAD")?.is_empty() {
+            return Ok(ControlFlow::Continue(Rebase::Plain));
+        }
+        if self.merges(&["--remerge-diff"], "FETCH_HEAD")?.is_empty() {
+            return Ok(ControlFlow::Continue(Rebase::Merges));
+        }
+        Err(self.not_rebased(
+            "MERGE_BY_HAND",
+            "there are merges among your commits in which something was settled by hand, and a \
+             rebase would lose that; merge instead",
+        ))
+    }
+
+    /// The merges that are not in `known`; with `--remerge-diff`, what git alone would have made
     /// otherwise.
-    fn merges(&self, how: &[&str]) -> Result<String, Failure> {
+    fn merges(&self, how: &[&str], known: &str) -> Result<String, Failure> {
         let format = if how.is_empty() {
             "--format=%H"
         } else {
             "--format="
         };
-        let words = ["log", "--merges", format, "HEAD", "--not", "--remotes"];
+        let words = ["log", "--merges", format, "HEAD", "--not", known];
         let (log, rest) = words.split_at(2);
         let answer = self.git.ask(&[log, how, rest].concat())?;
         if answer.succeeded() {
@@ -405,7 +418,11 @@ impl Push<'_> {
     }
 
     /// Puts what is ours on top of what the remote has. However it ends, no rebase is left behind.
-    fn pull(&mut self, rebase: Rebase, hold: &mut Hold<'_>) -> Result<Pulled, Failure> {
+    fn pull(&mut self, hold: &mut Hold<'_>) -> Result<Pulled, Failure> {
+        let rebase = match self.rebase(hold)? {
+            ControlFlow::Continue(rebase) => rebase,
+            ControlFlow::Break(pulled) => return Ok(pulled),
+        };
         let before = self.git.tell(&["rev-parse", "HEAD"])?;
         let reference = self.target.reference();
         let call = [
@@ -425,13 +442,7 @@ impl Push<'_> {
             self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
             return Ok(Pulled::Done);
         }
-        if judge::has_no_branch(&answer) {
-            return Ok(Pulled::Done);
-        }
-        if judge::is_transient(&answer) {
-            return Ok(Pulled::Unreachable(answer));
-        }
-        Err(failed(&answer))
+        not_fetched(answer)
     }
 
     /// Ends a rebase that has stopped, and names the files that were in its way.
@@ -466,14 +477,11 @@ impl Push<'_> {
         }
         let remote = target::without_secret(&self.target.remote);
         let branch = &self.target.branch;
-        let mut files = conflicts
-            .iter()
-            .take(CONFLICTS_SHOWN)
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(", ");
-        if let Some(more) = conflicts.len().checked_sub(CONFLICTS_SHOWN + 1) {
-            files.push_str(&format!(" and {} more", more + 1));
+        let (shown, more) = conflicts.split_at(conflicts.len().min(CONFLICTS_SHOWN));
+        let mut files = shown.join(", ");
+        if !more.is_empty() {
+            // Writing into a string does not fail.
+            let _ = write!(files, " and {} more", more.len());
         }
         let sentence = format!(
             "your commits conflict with {branch} of {remote} in {files}; the rebase was aborted, \
@@ -492,6 +500,17 @@ impl Push<'_> {
         }));
         failure
     }
+}
+
+/// What a pull or fetch that failed comes to, if no rebase has begun.
+fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
+    if judge::has_no_branch(&answer) {
+        return Ok(Pulled::Done);
+    }
+    if judge::is_transient(&answer) || judge::is_contended(&answer) {
+        return Ok(Pulled::Unreachable(answer));
+    }
+    Err(failed(&answer))
 }
 
 /// A failure of git's, in its own words.

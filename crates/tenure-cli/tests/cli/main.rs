@@ -17,6 +17,7 @@ mod detached;
 mod environment;
 mod fleet;
 mod force;
+mod github_example;
 mod group_name;
 mod passing_on;
 mod profiles;

@@ -473,6 +473,58 @@ fn a_broken_connection_is_tried_again_and_a_refused_login_is_not() {
     assert!(end.stderr().ends_with("Failed to push after 2 attempts\n"));
 }
 
+/// Another git of this clone keeps the reference that the pull wants to write.
+#[test]
+fn a_pull_that_meets_another_git_is_tried_again() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    let lock = clone.join(".git/refs/remotes/origin/main.lock");
+    fs::write(&lock, "").unwrap();
+    let before = shared.standing(&clone);
+    let words = ["--attempts", "3"];
+    let answer = shared.push(&clone, &words).expect(1, "for ever in the way");
+    assert!(answer.stderr().contains("cannot lock ref"));
+    assert!(
+        answer
+            .stderr()
+            .ends_with("Failed to push after 3 attempts\n")
+    );
+    assert_eq!(shared.standing(&clone), before);
+    fs::remove_dir_all(clone.join(".git/refs/remotes/origin")).unwrap();
+    shared
+        .push(&clone, &words)
+        .expect(0, "no longer in the way");
+}
+
+#[test]
+fn a_url_and_a_head_without_a_branch_will_do() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["checkout", "-q", "-b", "side"]);
+    shared.commit(&clone, "side", "1\n");
+    shared.git(&clone, &["checkout", "-q", "main"]);
+    shared.git(&clone, &["merge", "-q", "--no-commit", "--no-ff", "side"]);
+    shared.commit(&clone, "in-the-merge", "1\n");
+    shared
+        .push(&clone, &[])
+        .expect(0, "a merge by hand, which everybody has");
+    shared.git(&clone, &["remote", "remove", "origin"]);
+    shared.git(&clone, &["checkout", "-q", "--detach"]);
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    let url = format!("file://{}", shared.bare().display());
+    let answer = shared
+        .push(&clone, &["--remote", &url, "--output", "json"])
+        .expect(0, "it lands");
+    let data = answer.json()["data"].clone();
+    assert_eq!(data["branch"], "main", "{data}");
+    assert_eq!(data["rebased"], true, "{data}");
+    let there = shared.git(&shared.bare(), &["rev-parse", "main"]);
+    assert_eq!(data["commit"], there.trim());
+}
+
 #[test]
 fn the_default_branch_is_the_remotes() {
     let shared = Shared::empty();

@@ -64,7 +64,7 @@ impl Git<'_> {
     pub(super) fn ask(&self, words: &[&str]) -> Result<Answer, Failure> {
         let (mut command, outputs) = self.command(words)?;
         command.process_group(0);
-        let status = command.status().map_err(|error| self.not_run(error))?;
+        let status = command.status().map_err(|error| self.not_run(&error))?;
         let end = status
             .signal()
             .map_or_else(|| End::Code(status.code().unwrap_or(1)), End::Signal);
@@ -143,10 +143,10 @@ impl Git<'_> {
 
     /// Git, in the language that can be judged.
     fn command(&self, words: &[&str]) -> Result<(Command, Outputs), Failure> {
-        let outputs = Outputs::new().map_err(|error| self.not_run(error))?;
+        let outputs = Outputs::new().map_err(|error| self.not_run(&error))?;
         let copy = |file: &File| file.try_clone().map(Stdio::from);
-        let stdout = copy(&outputs.stdout).map_err(|error| self.not_run(error))?;
-        let stderr = copy(&outputs.stderr).map_err(|error| self.not_run(error))?;
+        let stdout = copy(&outputs.stdout).map_err(|error| self.not_run(&error))?;
+        let stderr = copy(&outputs.stderr).map_err(|error| self.not_run(&error))?;
         let mut command = Command::new(&self.program);
         command
             .arg0("git")
@@ -158,7 +158,7 @@ impl Git<'_> {
         Ok((command, outputs))
     }
 
-    fn not_run(&self, error: std::io::Error) -> Failure {
+    fn not_run(&self, error: &std::io::Error) -> Failure {
         Failure::new(
             Exit::General,
             "GIT_NOT_RUN",

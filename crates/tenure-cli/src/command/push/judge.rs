@@ -61,7 +61,7 @@ const BEHIND_BEGINNING: &str = "cannot lock ref";
 const LOST: [&str; 2] = ["remote failed to report status", "Internal Server Error"];
 
 /// What means that another attempt is in vain, whatever else is said.
-const FINAL: [&str; 10] = [
+const FINAL: [&str; 12] = [
     "Permission denied",
     "Authentication failed",
     "could not read Username",
@@ -69,13 +69,15 @@ const FINAL: [&str; 10] = [
     "Host key verification failed",
     "epository not found",
     "does not appear to be a git repository",
-    "returned error: 40",
+    "returned error: 401",
+    "returned error: 403",
+    "returned error: 404",
     "certificate problem",
     "certificate verification failed",
 ];
 
 /// What git, curl and ssh say of a connection that may work the next time.
-const TRANSIENT: [&str; 29] = [
+const TRANSIENT: [&str; 30] = [
     "Could not resolve host",
     "Temporary failure in name resolution",
     "unable to look up",
@@ -99,6 +101,7 @@ const TRANSIENT: [&str; 29] = [
     "early EOF",
     "emote end hung up unexpectedly",
     "unexpected disconnect",
+    "returned error: 408",
     "returned error: 429",
     "returned error: 5",
     "HTTP 5",
@@ -125,17 +128,22 @@ pub(super) fn push(answer: &Answer, reference: &str) -> Pushed {
                 Pushed::Refused
             }
         }
-        // The branch is there, and something else that the configuration pushes with it is not.
-        Some(_) => Pushed::Refused,
         None if is_transient(answer) => Pushed::Unreachable,
-        None => Pushed::Refused,
+        // Where the branch got through, something else that the configuration pushes with it did
+        // not.
+        Some(_) | None => Pushed::Refused,
     }
 }
 
 /// Whether what went wrong was the connection, and may go right the next time.
 pub(super) fn is_transient(answer: &Answer) -> bool {
-    let said = |what: &&str| ours(answer).any(|line| line.contains(what));
-    !FINAL.iter().any(|what| said(&what)) && TRANSIENT.iter().any(|what| said(&what))
+    let said = |what: &&str| ours(answer).any(|line| line.contains(*what));
+    !FINAL.iter().any(&said) && TRANSIENT.iter().any(said)
+}
+
+/// Whether a pull met another git of this clone, which was writing the same reference.
+pub(super) fn is_contended(answer: &Answer) -> bool {
+    ours(answer).any(|line| line.contains(BEHIND_BEGINNING))
 }
 
 /// Whether a pull found no such branch: then there is nothing to be behind of.
@@ -220,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branchs_own_line_decides() {
+    fn the_line_of_the_branch_decides() {
         use Pushed::{Behind, Landed, Refused, Unreachable};
         for (code, flag, summary, pushed) in [
             (0, " ", "a0e2aca..ca8dbd3", Landed { already: false }),
@@ -311,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn another_branchs_line_does_not_decide() {
+    fn the_line_of_another_branch_does_not_decide() {
         let said = answer(
             1,
             "!\tHEAD:refs/heads/other\t[rejected] (fetch first)\n",

@@ -79,7 +79,7 @@ pub(super) fn find(
     // A remote without a name is its own URL.
     let url = git.ask(&["remote", "get-url", "--push", "--", remote])?;
     let url = match url.first_line() {
-        url if url.is_empty() => remote.to_owned(),
+        "" => remote.to_owned(),
         url => url.to_owned(),
     };
     // A path is meant from the top of the work tree; a repository without one has only its folder.
