@@ -128,7 +128,7 @@ pub(crate) struct Common {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Patience {
     /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s, in the
-    /// file profiles 0; env: TENURE_WAIT]
+    /// file profiles 0, in push forever; env: TENURE_WAIT]
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
     /// Do not wait (as --wait 0)
