@@ -562,6 +562,11 @@ fn the_default_branch_is_the_remotes() {
         .push(&first, &["--output", "json"])
         .expect(0, "the clone knows");
     assert_eq!(told.json()["data"]["branch"], "topic/x");
+    shared.git(&first, &["symbolic-ref", known, "refs/remotes/origin/gone"]);
+    let asked = shared
+        .push(&first, &["--output", "json"])
+        .expect(0, "what the clone knows is out of date");
+    assert_eq!(asked.json()["data"]["branch"], "trunk");
 }
 
 #[test]

@@ -110,10 +110,15 @@ fn default_branch(
     attempts: &mut Attempts,
     surface: &mut Surface,
 ) -> Result<String, Failure> {
-    let known = format!("refs/remotes/{remote}/HEAD");
-    let known = git.ask(&["symbolic-ref", "--quiet", &known])?;
     let folder = format!("refs/remotes/{remote}/");
-    if let Some(branch) = known.first_line().strip_prefix(folder.as_str()) {
+    let known = git.ask(&["symbolic-ref", "--quiet", &format!("{folder}HEAD")])?;
+    let known = known.first_line();
+    // A branch that is gone must not be made anew because it once was the default.
+    if let Some(branch) = known.strip_prefix(folder.as_str())
+        && git
+            .ask(&["rev-parse", "--verify", "--quiet", known])?
+            .succeeded()
+    {
         return Ok(branch.to_owned());
     }
     loop {
