@@ -15,6 +15,8 @@
 //! - A rollback is watched over like the command before it, and what was asked of the command
 //!   counts for it too: after a first signal a second SIGTERM changes nothing, and a second SIGINT
 //!   ends us at once. A request for the lock waits until the rollback is over.
+//! - Work that is nearly always over in a moment, and leaves disorder behind when it is cut short, can
+//!   be given that moment before it is asked to end.
 //! - A lost lock ends the command, unless the caller wants to be warned only.
 
 pub(crate) mod driver;
@@ -114,6 +116,8 @@ pub(crate) struct Supervision {
     /// The command leads a group of its own, so that all of it can be ended together.
     own_group: bool,
     on_lost: OnLost,
+    /// How long nothing is sent to whoever is to end.
+    patience: Duration,
     /// Set for a rollback.
     before: Option<Before>,
     interrupts: u32,
@@ -127,11 +131,19 @@ impl Supervision {
             grace,
             own_group,
             on_lost,
+            patience: Duration::ZERO,
             before: None,
             interrupts: 0,
             ending: None,
             ended: None,
         }
+    }
+
+    /// The same for a command that may well be over by itself within this time.
+    #[must_use]
+    pub(crate) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The same for a rollback, after a command of which this was asked.
@@ -246,18 +258,26 @@ impl Supervision {
     }
 
     fn end_with(&mut self, verdict: Verdict, first: i32, now: Duration) -> Vec<Action> {
-        let mut steps = Vec::with_capacity(2);
-        if first == libc::SIGINT {
-            steps.push((self.grace * 3 / 4, libc::SIGTERM));
+        let mut steps = Vec::with_capacity(3);
+        let at_once = self.patience.is_zero();
+        if !at_once {
+            steps.push((self.patience, first));
         }
-        steps.push((self.grace, libc::SIGKILL));
+        if first == libc::SIGINT {
+            steps.push((self.patience + self.grace * 3 / 4, libc::SIGTERM));
+        }
+        steps.push((self.patience + self.grace, libc::SIGKILL));
         self.ending = Some(Ending {
             verdict,
             began: now,
             steps,
         });
         // A stopped command cannot answer, and would be killed without having been asked.
-        vec![Action::Send(first), Action::Continue]
+        if at_once {
+            vec![Action::Send(first), Action::Continue]
+        } else {
+            vec![Action::Continue]
+        }
     }
 
     fn verdict(&self, end: End) -> Verdict {
@@ -324,6 +344,32 @@ mod tests {
         assert_eq!(
             supervision.on(Event::Group { alive: false }, at(10.2)),
             [Action::Finish(Verdict::Superseded { by: by() })]
+        );
+    }
+
+    #[test]
+    fn a_patient_end_asks_nobody_who_is_over_in_time() {
+        let patience = Duration::from_secs(1);
+        let mut supervision = supervision(false).patient(patience);
+        assert_eq!(
+            supervision.on(signal(libc::SIGINT), at(5.0)),
+            [Action::Continue]
+        );
+        assert_eq!(supervision.on(Event::Time, at(5.9)), []);
+        for (seconds, number) in [
+            (6.0, libc::SIGINT),
+            (13.5, libc::SIGTERM),
+            (16.0, libc::SIGKILL),
+        ] {
+            assert_eq!(supervision.next_time(), Some(at(seconds)));
+            assert_eq!(
+                supervision.on(Event::Time, at(seconds)),
+                [Action::Send(number)]
+            );
+        }
+        assert_eq!(
+            supervision.on(Event::Ended(End::Code(0)), at(16.1)),
+            [Action::Finish(Verdict::Signalled(libc::SIGINT))]
         );
     }
 

@@ -3,8 +3,9 @@
 //! The rules:
 //! - Only what another attempt can change is attempted again: somebody else's push that came first
 //!   or is under way, and a connection that broke. Everything else ends at once, in git's words.
-//! - Between two attempts there is a pause that doubles and is never the same for two, and then
-//!   `git pull --rebase`. After a broken connection a work tree that cannot be rebased is pushed
+//! - Between two attempts there is a pause that doubles and is never the same for two, and then what
+//!   `git pull --rebase` does: a fetch, which a signal may cut short, and a rebase, which gets a
+//!   moment to come to its end. After a broken connection a work tree that cannot be rebased is pushed
 //!   again as it is, for nothing says that anybody was first.
 //! - Nothing is forced, and nothing that would not survive a rebase is rebased: changes that are
 //!   not committed, and merges in which somebody's own work stands.
@@ -39,7 +40,6 @@ use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 use target::Target;
@@ -51,6 +51,10 @@ use tenure::store::file::poll_readable;
 
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);
+
+/// How long, and how often, it is tried to abort a rebase.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+const ABORT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How many of the files that conflict are named.
 const CONFLICTS_SHOWN: usize = 5;
@@ -244,8 +248,8 @@ enum Rebase {
 impl Rebase {
     fn flag(self) -> &'static str {
         match self {
-            Self::Plain => "--rebase=true",
-            Self::Merges => "--rebase=merges",
+            Self::Plain => "--no-rebase-merges",
+            Self::Merges => "--rebase-merges",
         }
     }
 }
@@ -361,22 +365,13 @@ impl Push<'_> {
         }
     }
 
-    /// How what is ours alone can be rebased; refuses where something of it would be lost.
-    fn rebase(&self, hold: &mut Hold<'_>) -> Result<ControlFlow<Pulled, Rebase>, Failure> {
-        if self.merges(&[], "--remotes")?.is_empty() {
-            return Ok(ControlFlow::Continue(Rebase::Plain));
+    /// How what is not in `theirs` can be rebased; refuses where something of it would be lost.
+    fn rebase(&self, theirs: &str) -> Result<Rebase, Failure> {
+        if self.merges(&[], theirs)?.is_empty() {
+            return Ok(Rebase::Plain);
         }
-        // No remote is known to have them. That is rare enough to ask this one.
-        let fetch = ["fetch", &self.target.remote, &self.target.reference()];
-        let answer = self.git.run(&fetch, Some(hold))?;
-        if !answer.succeeded() {
-            return not_fetched(answer).map(ControlFlow::Break);
-        }
-        if self.merges(&[], "FETCH_HEAD")?.is_empty() {
-            return Ok(ControlFlow::Continue(Rebase::Plain));
-        }
-        if self.merges(&["--remerge-diff"], "FETCH_HEAD")?.is_empty() {
-            return Ok(ControlFlow::Continue(Rebase::Merges));
+        if self.merges(&["--remerge-diff"], theirs)?.is_empty() {
+            return Ok(Rebase::Merges);
         }
         Err(self.not_rebased(
             "MERGE_BY_HAND",
@@ -385,15 +380,15 @@ impl Push<'_> {
         ))
     }
 
-    /// The merges that are not in `known`; with `--remerge-diff`, what git alone would have made
+    /// The merges that are not in `theirs`; with `--remerge-diff`, what git alone would have made
     /// otherwise.
-    fn merges(&self, how: &[&str], known: &str) -> Result<String, Failure> {
+    fn merges(&self, how: &[&str], theirs: &str) -> Result<String, Failure> {
         let format = if how.is_empty() {
             "--format=%H"
         } else {
             "--format="
         };
-        let words = ["log", "--merges", format, "HEAD", "--not", known];
+        let words = ["log", "--merges", format, "HEAD", "--not", theirs];
         let (log, rest) = words.split_at(2);
         let answer = self.git.ask(&[log, how, rest].concat())?;
         if answer.succeeded() {
@@ -417,39 +412,45 @@ impl Push<'_> {
         failure
     }
 
-    /// Puts what is ours on top of what the remote has. However it ends, no rebase is left behind.
+    /// Puts what is ours on top of what the remote has, as `git pull --rebase` does. However it
+    /// ends, no rebase is left behind.
     fn pull(&mut self, hold: &mut Hold<'_>) -> Result<Pulled, Failure> {
-        let rebase = match self.rebase(hold)? {
-            ControlFlow::Continue(rebase) => rebase,
-            ControlFlow::Break(pulled) => return Ok(pulled),
-        };
+        let fetch = ["fetch", &self.target.remote, &self.target.reference()];
+        let answer = self.git.run(&fetch, Some(hold))?;
+        if !answer.succeeded() {
+            return not_fetched(answer);
+        }
+        let theirs = self.git.tell(&["rev-parse", "FETCH_HEAD^{commit}"])?;
+        let rebase = self.rebase(&theirs)?;
         let before = self.git.tell(&["rev-parse", "HEAD"])?;
-        let reference = self.target.reference();
-        let call = [
-            "pull",
-            rebase.flag(),
-            "--no-autostash",
-            &self.target.remote,
-            &reference,
-        ];
-        let answer = self.git.run(&call, Some(hold));
+        let call = ["rebase", "--no-autostash", rebase.flag(), &theirs];
+        let answer = self.git.change(&call, hold);
         if self.is_rebasing()? {
             let conflicts = self.abort(&before)?;
             return Err(self.unrebased(&answer?, &conflicts));
         }
         let answer = answer?;
-        if answer.succeeded() {
-            self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
-            return Ok(Pulled::Done);
+        if !answer.succeeded() {
+            return Err(failed(&answer));
         }
-        not_fetched(answer)
+        self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
+        Ok(Pulled::Done)
     }
 
     /// Ends a rebase that has stopped, and names the files that were in its way.
     fn abort(&self, before: &str) -> Result<Vec<String>, Failure> {
         let conflicts = ["diff", "--name-only", "--diff-filter=U", "-z"];
         let conflicts = self.git.ask(&conflicts)?.stdout;
-        let aborted = self.git.ask(&["rebase", "--abort"])?;
+        let patience = instant().checked_add(ABORT_PATIENCE);
+        let aborted = loop {
+            let aborted = self.git.ask(&["rebase", "--abort"])?;
+            let is_over = patience.is_none_or(|patience| instant() >= patience);
+            // Another git (of an editor, of a prompt) may be at the index for a moment.
+            if aborted.succeeded() || is_over {
+                break aborted;
+            }
+            std::thread::sleep(ABORT_PAUSE);
+        };
         let now = self.git.tell(&["rev-parse", "HEAD"])?;
         if !aborted.succeeded() || now != before {
             let mut failure = Failure::new(
@@ -502,7 +503,7 @@ impl Push<'_> {
     }
 }
 
-/// What a pull or fetch that failed comes to, if no rebase has begun.
+/// What a fetch that failed comes to.
 fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
     if judge::has_no_branch(&answer) {
         return Ok(Pulled::Done);

@@ -62,6 +62,8 @@ pub(crate) struct Course {
     pub(crate) heartbeats: Heartbeats,
     /// The lock is not to be relied on any more.
     pub(crate) lost: bool,
+    /// How long the command is left alone before it is asked to end.
+    patience: Duration,
     /// What was asked of the command; `None` until it has ended.
     asked: Option<Before>,
 }
@@ -71,8 +73,16 @@ impl Course {
         Self {
             heartbeats,
             lost: false,
+            patience: Duration::ZERO,
             asked: None,
         }
+    }
+
+    /// The same for a command that may well be over by itself within this time.
+    #[must_use]
+    pub(crate) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 }
 
@@ -143,7 +153,8 @@ impl Driver<'_> {
             }
             None => Ok(true),
         };
-        let supervision = Supervision::new(self.grace, placement.own_group(), self.on_lost);
+        let supervision = Supervision::new(self.grace, placement.own_group(), self.on_lost)
+            .patient(course.patience);
         let mut running = Running {
             driver: self,
             pid,
