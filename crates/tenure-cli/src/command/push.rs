@@ -4,8 +4,7 @@
 //! - Only what another attempt can change is attempted again: somebody else's push that came first
 //!   or is under way, and a connection that broke. Everything else ends at once, in git's words.
 //! - Between two attempts there is a pause that doubles and is never the same for two, and then what
-//!   `git pull --rebase` does: a fetch, which a signal may cut short, and a rebase, which gets a
-//!   moment to come to its end. After a broken connection a work tree that cannot be rebased is pushed
+//!   `git pull --rebase` does: a fetch and a rebase. After a broken connection a work tree that cannot be rebased is pushed
 //!   again as it is, for nothing says that anybody was first.
 //! - Nothing is forced, and nothing that would not survive a rebase is rebased: changes that are
 //!   not committed, and merges in which somebody's own work stands.
@@ -424,14 +423,27 @@ impl Push<'_> {
         let rebase = self.rebase(&theirs)?;
         let before = self.git.tell(&["rev-parse", "HEAD"])?;
         let call = ["rebase", "--no-autostash", rebase.flag(), &theirs];
-        let answer = self.git.change(&call, hold);
+        let answer = self.git.run(&call, Some(hold));
         if self.is_rebasing()? {
             let conflicts = self.abort(&before)?;
             return Err(self.unrebased(&answer?, &conflicts));
         }
         let answer = answer?;
         if !answer.succeeded() {
-            return Err(failed(&answer));
+            let mut failure = failed(&answer);
+            if !self.is_clean()? {
+                // A full disk, a filter that failed: git gives up in the middle of a checkout, and
+                // knows of nothing that it could abort. Nor do we know whose change is whose.
+                failure.code = "REBASE_NOT_ABORTED";
+                failure.partial = true;
+                failure.text = failure.text.map(|text| {
+                    format!(
+                        "{text}\ngit has left files changed here; your commits are safe, and \
+                         `git reset --hard` brings the files back to them"
+                    )
+                });
+            }
+            return Err(failure);
         }
         self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
         Ok(Pulled::Done)

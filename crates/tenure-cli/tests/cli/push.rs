@@ -313,6 +313,34 @@ fn an_untracked_file_in_the_way_stays_and_so_does_everything_else() {
     assert_eq!(shared.standing(&clone), before);
 }
 
+/// Git gives up in the middle of a checkout; nothing is thrown away to hide that.
+#[test]
+fn a_checkout_that_fails_half_way_is_told() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    shared.git(&clone, &["config", "filter.broken.smudge", "false"]);
+    shared.git(&clone, &["config", "filter.broken.required", "true"]);
+    let attributes = clone.join(".git/info/attributes");
+    fs::write(attributes, "theirs filter=broken\n").unwrap();
+    let head = shared.git(&clone, &["rev-parse", "HEAD"]);
+    let answer = shared.push(&clone, &[]).expect(1, "a filter that fails");
+    assert!(answer.stderr().contains("theirs"), "{}", answer.stderr());
+    assert_eq!(shared.git(&clone, &["rev-parse", "HEAD"]), head);
+    assert!(
+        !clone.join(".git/rebase-merge").exists(),
+        "no rebase is left"
+    );
+    let left = shared.git(&clone, &["status", "--porcelain", "--untracked-files=no"]);
+    assert_eq!(
+        !left.is_empty(),
+        answer.stderr().contains("git has left files changed here"),
+        "{left:?} and {}",
+        answer.stderr()
+    );
+}
+
 #[test]
 fn changes_that_are_not_committed_are_never_touched() {
     let shared = Shared::new();

@@ -32,8 +32,8 @@ const OUTPUT_MAX: u64 = 1 << 20;
 /// How long git may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long a change of the work tree may go on after a signal before it is asked to end. Nearly
-/// all are over in less.
+/// How long git may go on after a signal before it is asked to end. Nearly all of its changes are
+/// over in less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What stands for a signalled end in the envelope.
@@ -85,26 +85,13 @@ impl Git<'_> {
         }
     }
 
-    /// Whatever talks to the remote: a signal ends it at once.
+    /// Whatever talks to the remote or changes the work tree. A git that a signal ends in the wrong
+    /// instant leaves the files behind by which it locks references and index, here or (where the
+    /// remote is a folder) there; so it gets a moment to be over before it is asked to end.
     pub(super) fn run(
         &self,
         words: &[&str],
         hold: Option<&mut Hold<'_>>,
-    ) -> Result<Answer, Failure> {
-        self.supervised(words, hold, Duration::ZERO)
-    }
-
-    /// What changes the work tree: a git that a signal ends in the wrong instant leaves the files
-    /// behind by which it locks its index and references, so it gets a moment to be over.
-    pub(super) fn change(&self, words: &[&str], hold: &mut Hold<'_>) -> Result<Answer, Failure> {
-        self.supervised(words, Some(hold), PATIENCE)
-    }
-
-    fn supervised(
-        &self,
-        words: &[&str],
-        hold: Option<&mut Hold<'_>>,
-        patience: Duration,
     ) -> Result<Answer, Failure> {
         if signals::stop_asked().is_some() {
             return Err(cancelled(PHASE));
@@ -131,7 +118,7 @@ impl Git<'_> {
             Some(hold) => hold.heartbeats.clone(),
             None => Heartbeats::none(),
         };
-        let mut course = Course::new(heartbeats).patient(patience);
+        let mut course = Course::new(heartbeats).patient(PATIENCE);
         let verdict = driver
             .run(command, &mut course)
             .map_err(|error| not_started(&[OsString::from("git")], error))?;
