@@ -8,8 +8,10 @@ pub(crate) mod check;
 mod clean;
 mod flock;
 pub(crate) mod force_release;
+mod group_name;
 mod heartbeat;
 mod profiles;
+mod push;
 pub(crate) mod release;
 pub(crate) mod result;
 pub(crate) mod run;
@@ -75,6 +77,8 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
         Verb::Flock(args) => Ok(flock::flock(&args)),
+        Verb::Push(args) => Ok(push::push(&args)),
+        Verb::GroupName(args) => Ok(group_name::group_name(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }
