@@ -11,15 +11,6 @@ use std::path::{Path, PathBuf};
 const WORKFLOWS: [&str; 2] = ["agent.yml", "agent-self-hosted.yml"];
 const SCRIPTS: [&str; 2] = ["work.sh", "note-superseded.sh"];
 
-/// Flags of `run` that come with concurrency groups: checked as soon as the first of them exists.
-const OF_GROUPS: [&str; 5] = [
-    "--group",
-    "--queue",
-    "--cancel-in-progress",
-    "--on-superseded",
-    "--on-supersede",
-];
-
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/github-actions")
 }
@@ -297,9 +288,8 @@ fn every_flag_of_tenure_in_the_examples_exists() {
                 .filter(|word| word.starts_with("--"))
                 .collect();
             for flag in flags {
-                let pending = !known.contains(OF_GROUPS[0]) && OF_GROUPS.contains(&flag.as_str());
                 assert!(
-                    known.contains(flag.as_str()) || (verb == "run" && pending),
+                    known.contains(flag.as_str()),
                     "{file}: tenure {verb} has no {flag}"
                 );
                 seen.insert(format!("{verb} {flag}"));
