@@ -3,7 +3,7 @@
 mod exec;
 mod terms;
 
-pub(crate) use exec::is_ordinary_end;
+pub(crate) use exec::{ends_without_release, is_ordinary_end};
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded, why};
