@@ -360,7 +360,10 @@ impl Session {
     ) -> Result<(), Failure> {
         let (acting, now) = (trail::acting(None)?, self.clock.now());
         let occasion = occasion(name, &acting, &now);
-        let holds = cleaned.swept.iter().filter(|claim| claim.token.is_some());
+        let holds = cleaned
+            .swept
+            .iter()
+            .filter(|claim| claim.token.is_some() && !run::ends_without_release(claim));
         for claim in holds {
             self.trail
                 .removed(surface, occasion, Some(claim), &cleaned.record);

@@ -8,7 +8,7 @@ pub(super) mod taking;
 pub(super) mod terms;
 mod told;
 
-pub(crate) use exec::is_ordinary_end;
+pub(crate) use exec::{ends_without_release, is_ordinary_end};
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
