@@ -317,7 +317,7 @@ fn waiting_for() -> WaitingFor {
     WaitingFor {
         place: "/elsewhere".into(),
         name: "other".into(),
-        since_us: 1,
+        ticket: 1,
     }
 }
 

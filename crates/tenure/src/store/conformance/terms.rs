@@ -363,7 +363,7 @@ pub fn a_note_of_waiting_stands_with_its_hold_and_goes_with_it<H: Harness>(
     let waits = WaitingFor {
         place: "/elsewhere".to_owned(),
         name: "other".to_owned(),
-        since_us: 7,
+        ticket: 7,
     };
     let note = |token, what: Option<&WaitingFor>| {
         scene.done("noting", store.note_waiting(&scene.name, token, what))
