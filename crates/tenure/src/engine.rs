@@ -54,8 +54,10 @@ impl From<Wait> for Limits {
 /// What a caller sees while it waits.
 #[derive(Debug)]
 pub struct Waiting<'a> {
-    /// The list.
+    /// The list; of a long one, perhaps not all.
     pub entry: &'a Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
     /// The caller's own ticket.
     pub ticket: u64,
     /// The instant at which this was seen.
@@ -69,7 +71,7 @@ impl Waiting<'_> {
         let before = |claim: &&Claim| claim.token.is_some() || claim.ticket < self.ticket;
         let others = self.entry.claims.iter();
         let others = others.filter(|claim| claim.ticket != self.ticket && claim.is_in_line());
-        others.filter(before).count()
+        others.filter(before).count() + self.unread
     }
 
     /// The claim at the front.
@@ -193,6 +195,7 @@ pub fn acquire<S: Store>(
         displaced: Vec::new(),
         seat: None,
         entry: Entry::default(),
+        unread: 0,
         events: Vec::new(),
     };
     let request = Request {
@@ -233,6 +236,7 @@ struct Run<'a, S: Store> {
     displaced: Vec<RequestId>,
     seat: Option<S::Seat>,
     entry: Entry,
+    unread: usize,
     events: Vec<Event>,
 }
 
@@ -254,6 +258,7 @@ impl<S: Store> Run<'_, S> {
                     request.terms.kept = None;
                     self.seat = entered.seat;
                     self.entry = entered.entry;
+                    self.unread = entered.unread;
                     self.note_displaced(&entered.events);
                     self.events.extend(entered.events);
                     if let tenure_core::Entering::Queued { ticket: own, .. } = &entered.entering {
@@ -266,6 +271,7 @@ impl<S: Store> Run<'_, S> {
                         let now = self.clock.now();
                         let waiting = Waiting {
                             entry: &self.entry,
+                            unread: self.unread,
                             ticket,
                             now: &now,
                         };
@@ -302,6 +308,7 @@ impl<S: Store> Run<'_, S> {
                     Some(seat) => {
                         let advanced = self.store.advance(seat, &self.clock.now())?;
                         self.entry = advanced.entry;
+                        self.unread = 0;
                         self.events.extend(advanced.events);
                         Input::Advanced(advanced.advance)
                     }

@@ -114,8 +114,11 @@ impl Reading {
 pub struct Entered<Seat> {
     /// What happened.
     pub entering: Entering,
-    /// The list afterwards, for messages and hints.
+    /// The list afterwards, for messages and hints. Of a long one in which the caller waits, perhaps
+    /// not all.
     pub entry: Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
     /// What an audit would record.
     pub events: Vec<Event>,
     /// The caller's place, if it got one.

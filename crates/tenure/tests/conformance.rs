@@ -429,6 +429,7 @@ impl Store for Defective {
         Ok(Entered {
             entering: entered.entering,
             entry: entered.entry,
+            unread: entered.unread,
             events: entered.events,
             seat: entered.seat.map(|seat| Place {
                 seat: Some(seat),

@@ -42,6 +42,7 @@
 //! not.
 
 mod bytes;
+mod excerpt;
 mod folder;
 mod guarded;
 mod list;
@@ -59,6 +60,7 @@ use super::{
 use crate::clock::{Clock, SystemClock, instant};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
+use excerpt::{Rest, Want};
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
@@ -70,9 +72,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
-    Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, ReleaseByOther, Released,
-    Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, WaitingFor, judge,
-    unreadable,
+    Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, Queueing, ReleaseByOther,
+    Released, Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, WaitingFor,
+    judge, unreadable,
 };
 
 /// How long a guard may be taken before that is an error. A transition takes microseconds; only a
@@ -507,7 +509,8 @@ impl FileStore {
                 return Ok(Changed::Done(absent, None));
             };
             // Every early way out closes the file, which lets go of the guard.
-            let (mut loaded, opened) = match self.load_settled(&guarded, opened, now, began)? {
+            let settled = self.load_settled(&guarded, opened, Want::All, now, began)?;
+            let (mut loaded, opened) = match settled {
                 Settled::Loaded(loaded, opened) => (loaded, opened),
                 Settled::Again => continue,
                 Settled::Unreadable(error, opened) => {
@@ -526,6 +529,18 @@ impl FileStore {
         Err(self.contended(&names))
     }
 
+    /// A published record has room for one holder.
+    fn refuse_beside_others(&self, names: &Names, request: &Request) -> Result<(), StoreError> {
+        if self.profile.record().is_none() || request.terms.mode == tenure_core::Mode::Exclusive {
+            return Ok(());
+        }
+        Err(StoreError::Record {
+            place: self.record_path(names).display().to_string(),
+            why: "its format has room for one holder, and this claim would hold beside others"
+                .to_owned(),
+        })
+    }
+
     fn contended(&self, names: &Names) -> StoreError {
         StoreError::Contended {
             place: self.record_path(names).display().to_string(),
@@ -536,10 +551,11 @@ impl FileStore {
         &self,
         guarded: &Guarded<'_>,
         opened: Opened,
+        want: Want,
         now: &Now,
         began: Instant,
     ) -> Result<Settled, StoreError> {
-        match guarded.load(&opened, now) {
+        match guarded.load(&opened, want, now) {
             Ok(loaded) => Ok(Settled::Loaded(Box::new(loaded), opened)),
             Err(LoadError::Store(error)) => Err(error),
             Err(LoadError::Record(found))
@@ -557,6 +573,7 @@ impl FileStore {
     fn change_seat<T>(
         &self,
         seat: &Seat,
+        want: Want,
         now: &Now,
         gone: impl Fn() -> T,
         mut step: impl FnMut(&mut Entry, &Guarded<'_>) -> (T, bool),
@@ -569,7 +586,7 @@ impl FileStore {
             let Some(guarded) = self.guarded_seat(seat)? else {
                 return Ok((gone(), Entry::default(), None));
             };
-            let mut loaded = match guarded.load(&seat.opened, now) {
+            let mut loaded = match guarded.load(&seat.opened, want, now) {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     release(&seat.opened);
@@ -953,15 +970,14 @@ impl Store for FileStore {
         now: &Now,
     ) -> Result<Entered<Seat>, StoreError> {
         let names = self.names_of(name);
-        if self.profile.record().is_some() && request.terms.mode != tenure_core::Mode::Exclusive {
-            return Err(StoreError::Record {
-                place: self.record_path(&names).display().to_string(),
-                why: "its format has room for one holder, and this claim would hold beside others"
-                    .to_owned(),
-            });
-        }
+        self.refuse_beside_others(&names, &request)?;
         let began = instant();
         let mut overtaken = 0;
+        let mut want = if is_plain(&request) {
+            Want::Ends
+        } else {
+            Want::All
+        };
         while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
                 return Err(StoreError::Io {
@@ -972,13 +988,14 @@ impl Store for FileStore {
             };
             // Every early way out closes the file, which lets go of the guard.
             let (loaded, opened, mut events) =
-                match self.load_for_entering(&guarded, opened, &request, now, began)? {
+                match self.load_for_entering(&guarded, opened, &request, want, now, began)? {
                     Loading::Loaded(loaded, opened, events) => (loaded, opened, events),
                     Loading::Again => continue,
                     Loading::Refused(refusal) => {
                         return Ok(Entered {
                             entering: Entering::Refused(refusal),
                             entry: Entry::default(),
+                            unread: 0,
                             events: Vec::new(),
                             seat: None,
                         });
@@ -987,6 +1004,8 @@ impl Store for FileStore {
             let (kind, force, terms) = (request.kind, request.force, request.terms);
             let mut loaded = *loaded;
             let mut entry = self.to_be_changed(&mut loaded);
+            let (read, last) = (entry.claims.len(), entry.claims.last());
+            let last = last.map(|last| last.ticket);
             let entering = entry.enter(
                 &self.policy,
                 request.clone(),
@@ -1000,6 +1019,12 @@ impl Store for FileStore {
                 },
                 &mut events,
             );
+            let unread = loaded.rest.as_ref().map_or(0, Rest::len);
+            let only_appended = events.is_empty() && entry.claims.len() == read + 1;
+            if unread > 0 && !(only_appended && queues_behind(&entering, last)) {
+                want = Want::All;
+                continue;
+            }
             guarded::note_bytes(&mut events, loaded.published.as_ref());
             let place_made = NewPlace::of(&entering, kind, terms.mode);
             // Before the write: from its first visible instant on, a claim's bytes are taken.
@@ -1030,6 +1055,7 @@ impl Store for FileStore {
             return Ok(Entered {
                 entering,
                 entry,
+                unread,
                 events,
                 seat: place_made.map(|made| Seat {
                     ticket: made.ticket,
@@ -1075,7 +1101,13 @@ impl Store for FileStore {
             // Whoever asked before the watch was there is not told of by it. Under the guard, for
             // the touch comes before the write.
             let asked = |entry: &mut Entry| (entry.is_cancelled(seat.ticket), false);
-            let (asked, ..) = self.change_seat(seat, now, || true, |entry, _| asked(entry))?;
+            let (asked, ..) = self.change_seat(
+                seat,
+                Want::Own(seat.ticket),
+                now,
+                || true,
+                |entry, _| asked(entry),
+            )?;
             if asked {
                 return Ok(Wake::Ready);
             }
@@ -1092,6 +1124,7 @@ impl Store for FileStore {
         let mut events = Vec::new();
         let (advance, entry, published) = self.change_seat(
             seat,
+            Want::UpTo(seat.ticket),
             now,
             || Advance::Gone,
             |entry, guarded| {
@@ -1126,6 +1159,7 @@ impl Store for FileStore {
         };
         self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             &now,
             || false,
             |entry, _| {
@@ -1139,6 +1173,7 @@ impl Store for FileStore {
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
         self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             now,
             || Renewal::Lost,
             |entry, _| {
@@ -1170,6 +1205,7 @@ impl Store for FileStore {
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
         let left = self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             now,
             || Left::Absent,
             |entry, _| {
@@ -1194,6 +1230,7 @@ impl Store for FileStore {
     ) -> Result<bool, StoreError> {
         let (parked, ..) = self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             now,
             || false,
             |entry, _| {
@@ -1393,7 +1430,8 @@ impl Store for FileStore {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
                 return Ok(nothing());
             };
-            let (loaded, opened) = match self.load_settled(&guarded, opened, now, began)? {
+            let settled = self.load_settled(&guarded, opened, Want::All, now, began)?;
+            let (loaded, opened) = match settled {
                 Settled::Loaded(loaded, opened) => (loaded, opened),
                 Settled::Again => continue,
                 Settled::Unreadable(error, opened) => {
@@ -1451,6 +1489,33 @@ fn bytes_of(error: LoadError) -> Vec<u8> {
     }
 }
 
+/// Whether a claim came to wait directly behind this one. It has nothing to do with those before
+/// that then.
+fn queues_behind(entering: &Entering, last: Option<u64>) -> bool {
+    match entering {
+        Entering::Queued {
+            behind: Predecessor::Beacon { ticket },
+            ..
+        } => Some(*ticket) == last,
+        Entering::Queued { .. }
+        | Entering::Granted { .. }
+        | Entering::Yours { .. }
+        | Entering::Refused(_)
+        | Entering::NotKept => false,
+    }
+}
+
+/// Whether a request is one of those of which nothing but the two ends of the list has to be known.
+fn is_plain(request: &Request) -> bool {
+    let terms = &request.terms;
+    request.kind == Kind::Kernel
+        && request.force == Force::No
+        && terms.mode == tenure_core::Mode::Exclusive
+        && terms.queueing == Queueing::Fifo
+        && !terms.cancel_in_progress
+        && terms.kept.is_none()
+}
+
 /// What a caller who wants in found.
 enum Loading {
     Loaded(Box<Loaded>, Opened, Vec<Event>),
@@ -1504,6 +1569,7 @@ impl FileStore {
             entry: bad.entry.clone(),
             snapshot: bad.snapshot.clone(),
             published: Some(bad.published.clone()),
+            rest: None,
         };
         let change = guarded.commit(&found.opened, &before, &bad.entry)?;
         release(&found.opened);
@@ -1592,6 +1658,7 @@ impl FileStore {
         guarded: &Guarded<'_>,
         opened: Opened,
         request: &Request,
+        want: Want,
         now: &Now,
         began: Instant,
     ) -> Result<Loading, StoreError> {
@@ -1599,7 +1666,7 @@ impl FileStore {
             entry.raise(Self::floor(guarded.folder)?);
             Ok(())
         };
-        let (error, opened) = match self.load_settled(guarded, opened, now, began)? {
+        let (error, opened) = match self.load_settled(guarded, opened, want, now, began)? {
             Settled::Loaded(mut loaded, opened) => {
                 if loaded.snapshot.sequence == 0 {
                     begun_anew(&mut loaded.entry)?;
@@ -1646,6 +1713,7 @@ impl FileStore {
                     entry,
                     snapshot,
                     published: Some(published),
+                    rest: None,
                 };
                 Ok(Loading::Loaded(Box::new(loaded), opened, events))
             }

@@ -299,6 +299,7 @@ impl Store for MemoryStore {
         Ok(Entered {
             entering,
             entry,
+            unread: 0,
             events,
             seat: made.map(|made| Seat {
                 shared: Arc::clone(&self.shared),

@@ -147,29 +147,57 @@ fn is_false(flag: &bool) -> bool {
 pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
     let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
     let mut hosts: Vec<&Host> = Vec::new();
-    let kept = || {
-        let ours = |claim: &&Claim| matches!(claim.kind, Kind::Kernel | Kind::Detached);
-        entry.claims.iter().filter(ours)
-    };
-    for claim in kept() {
+    for claim in entry.claims.iter().filter(|claim| is_kept(claim)) {
         if !hosts.contains(&&claim.holder.host) {
             hosts.push(&claim.holder.host);
         }
     }
+    write_head(&mut body, entry, &hosts)?;
+    for claim in &entry.claims {
+        write_claim(&mut body, claim, &hosts)?;
+    }
+    Ok(body)
+}
+
+/// Writes the header's line.
+///
+/// # Errors
+/// - As [`encode`].
+pub(super) fn write_head(
+    body: &mut Vec<u8>,
+    entry: &Entry,
+    hosts: &[&Host],
+) -> Result<(), serde_json::Error> {
     let header = Header {
         last: entry.last,
         holds: entry.history.holds,
         mean_hold_ms: entry.history.mean_ms,
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
-    serde_json::to_writer(&mut body, &header)?;
+    serde_json::to_writer(&mut *body, &header)?;
     body.push(b'\n');
-    for claim in kept() {
+    Ok(())
+}
+
+/// Writes a claim's line, if it is one that stands in the list.
+///
+/// # Errors
+/// - As [`encode`].
+pub(super) fn write_claim(
+    body: &mut Vec<u8>,
+    claim: &Claim,
+    hosts: &[&Host],
+) -> Result<(), serde_json::Error> {
+    if is_kept(claim) {
         let host = hosts.iter().position(|host| **host == claim.holder.host);
-        serde_json::to_writer(&mut body, &line(claim, host.unwrap_or(0)))?;
+        serde_json::to_writer(&mut *body, &line(claim, host.unwrap_or(0)))?;
         body.push(b'\n');
     }
-    Ok(body)
+    Ok(())
+}
+
+fn is_kept(claim: &Claim) -> bool {
+    matches!(claim.kind, Kind::Kernel | Kind::Detached)
 }
 
 fn host_line(host: &Host) -> HostLine<'_> {
@@ -259,37 +287,59 @@ pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
+    let Head { mut entry, hosts } = read_head(first)?;
+    for line in lines {
+        let claim = read_claim(line, &hosts)?;
+        if claim.ticket == 0 || claim.ticket > entry.last {
+            return Err("a ticket was never drawn".to_owned());
+        }
+        let last = entry.claims.last();
+        if last.is_some_and(|last| last.ticket >= claim.ticket) {
+            return Err("its claims are not in the order of their tickets".to_owned());
+        }
+        entry.claims.push(claim);
+    }
+    Ok(entry)
+}
+
+/// A list without its claims, and the hosts that they name by number.
+pub(super) struct Head {
+    pub(super) entry: Entry,
+    pub(super) hosts: Vec<Host>,
+}
+
+/// Reads the header's line.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(super) fn read_head(line: &[u8]) -> Result<Head, String> {
     let header: Header<'_> =
-        serde_json::from_slice(first).map_err(|error| format!("its header: {error}"))?;
+        serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
     if header.last > NUMBER_MAX {
         return Err("its counter is out of range".to_owned());
     }
-    let hosts: Vec<Host> = header.hosts.into_iter().map(host).collect();
-    let mut claims: Vec<Claim> = Vec::new();
-    for line in lines {
-        let line: ClaimLine<'_> =
-            serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
-        let host = hosts.get(line.host).ok_or("a claim names no host")?;
-        let claim = claim(line, host.clone())?;
-        if claim.ticket == 0 || claim.ticket > header.last {
-            return Err("a ticket was never drawn".to_owned());
-        }
-        if claims
-            .last()
-            .is_some_and(|last| last.ticket >= claim.ticket)
-        {
-            return Err("its claims are not in the order of their tickets".to_owned());
-        }
-        claims.push(claim);
-    }
-    Ok(Entry {
-        last: header.last,
-        history: History {
-            holds: header.holds,
-            mean_ms: header.mean_hold_ms,
+    Ok(Head {
+        entry: Entry {
+            last: header.last,
+            history: History {
+                holds: header.holds,
+                mean_ms: header.mean_hold_ms,
+            },
+            claims: Vec::new(),
         },
-        claims,
+        hosts: header.hosts.into_iter().map(host).collect(),
     })
+}
+
+/// Reads a claim's line.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(super) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
+    let line: ClaimLine<'_> =
+        serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+    let host = hosts.get(line.host).ok_or("a claim names no host")?;
+    claim(line, host.clone())
 }
 
 fn host(line: HostLine<'_>) -> Host {
