@@ -484,11 +484,19 @@ fn a_kept_place_among_slots_and_in_a_queue_of_one() {
     holds(&Scenario::native("comes back to slots, a crash", &[TWO, TWO, slots]).crashes(1));
     let scripts = [ENDLESS_TWO, TWO, slots];
     holds(&Scenario::native("comes back beside an endless slot, a crash", &scripts).crashes(1));
+    let scripts = [RUN, slots, RUN];
+    holds(&Scenario::native("comes back to slots, one alone holds, a crash", &scripts).crashes(1));
+    holds(&Scenario::native(
+        "comes back to slots, filled meanwhile",
+        &[TWO, TWO, slots, TWO],
+    ));
     let shared = Script {
         mode: Mode::Shared,
         ..COMES_BACK
     };
     holds(&Scenario::native("comes back to readers, a crash", &[RUN, shared, SHARED]).crashes(1));
+    let scripts = [RUN, shared, RUN];
+    holds(&Scenario::native("a reader comes back, a writer holds, a crash", &scripts).crashes(1));
     holds(
         &Scenario::native(
             "a writer comes back, a crash",

@@ -246,6 +246,11 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
             kept,
         } => {
             terms.kept = kept.map(|place| Kept::Ticket(ticket_at(entry, place)));
+            // A place is found for its own mode only; mostly, that is what is asked for.
+            let place = kept.and_then(|place| entry.claims.get(usize::from(place)));
+            if let Some(place) = place.filter(|_| who > 0) {
+                terms.mode = place.mode;
+            }
             let request = Request {
                 terms,
                 ..request(who, kind, force, patience)

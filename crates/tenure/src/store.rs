@@ -14,6 +14,10 @@
 //!   which a live claimant looks dead.
 //! - **Dropping a seat without leaving is dying**: its beacon goes out, its claim is swept by the
 //!   next who asks, and whoever waits behind it wakes up.
+//! - **Whoever could hold is woken**, and so is whoever was asked to stop while it sleeps, also when
+//!   the one who brought that about dies right after its change.
+//! - **A place that is kept has one seat at a time.** Coming back to it gives a new one, of which an
+//!   older seat takes nothing when it is dropped.
 //! - **An error means: not done, or not known.** It never means *free*.
 //!
 //! [`conformance`] holds every store to this; a store of your own can run it too.

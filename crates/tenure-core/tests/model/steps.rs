@@ -206,23 +206,7 @@ impl Successors<'_> {
             }
             At::Section => self.section(who),
             At::Working => self.working(who),
-            At::PutOut => self.step(who, "puts its beacon out", true, |world| {
-                let gave_up = world.people[who].giving_up.is_some();
-                let stays_lit =
-                    world.people[who].parked && scenario.has(Defect::KeepsItsPlaceWithItsBeaconLit);
-                if !(gave_up && scenario.has(Defect::GivesUpWithItsBeaconLit) || stays_lit) {
-                    world.put_out(who);
-                }
-                if gave_up {
-                    world.feed(scenario, who, Input::Left);
-                } else if scenario.has(Defect::PutsOutBeforeLeaving)
-                    || scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList)
-                {
-                    world.people[who].at = At::Guard(Purpose::Release);
-                } else {
-                    world.end_round(scenario, who);
-                }
-            }),
+            At::PutOut => self.put_out(who),
             At::Exit => self.step(who, "exits, its owner lives on", true, |world| {
                 let bit = 1u8 << who;
                 world.let_go_everywhere(|byte| byte.keepers &= !bit);
@@ -231,6 +215,28 @@ impl Successors<'_> {
             }),
             At::Deaf | At::Holding | At::Away | At::Done => {}
         }
+    }
+
+    fn put_out(&mut self, who: usize) {
+        let scenario = self.scenario;
+        self.step(who, "puts its beacon out", true, |world| {
+            let person = &world.people[who];
+            let gave_up = person.giving_up.is_some();
+            let stays_lit = (gave_up && scenario.has(Defect::GivesUpWithItsBeaconLit))
+                || (person.parked && scenario.has(Defect::KeepsItsPlaceWithItsBeaconLit));
+            if !stays_lit {
+                world.put_out(who);
+            }
+            if gave_up {
+                world.feed(scenario, who, Input::Left);
+            } else if scenario.has(Defect::PutsOutBeforeLeaving)
+                || scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList)
+            {
+                world.people[who].at = At::Guard(Purpose::Release);
+            } else {
+                world.end_round(scenario, who);
+            }
+        });
     }
 
     fn guard(&mut self, who: usize, purpose: Purpose) {

@@ -182,12 +182,11 @@ impl World {
                         claim.away = before.away;
                     }
                 }
-                Some(_) => {}
                 None if scenario.has(Defect::OverlooksHoldersBehind) && before.token.is_some() => {
                     let place = entry.claims.partition_point(|c| c.ticket < before.ticket);
                     entry.claims.insert(place, before);
                 }
-                None => {}
+                Some(_) | None => {}
             }
         }
     }
