@@ -426,12 +426,12 @@ fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
     if !request.terms.cancel_in_progress {
         return None;
     }
-    let claim = entry.front().filter(|claim| claim.token.is_some())?;
-    let cancel = claim.cancel.as_ref()?;
-    let boot = claim.holder.host.boot_id.as_deref();
-    let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
-    let grace = Duration::from_millis(claim.grace_ms);
-    (grace * 2 + PAUSE_SLACK)
-        .checked_sub(asked)
-        .filter(|rest| !rest.is_zero())
+    let rests = entry.granted().filter_map(|claim| {
+        let cancel = claim.cancel.as_ref()?;
+        let boot = claim.holder.host.boot_id.as_deref();
+        let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
+        let grace = Duration::from_millis(claim.grace_ms);
+        (grace * 2 + PAUSE_SLACK).checked_sub(asked)
+    });
+    rests.max().filter(|rest| !rest.is_zero())
 }

@@ -249,7 +249,9 @@ impl<'a> Guarded<'a> {
                     Some(rest) => rest.encode(&before.snapshot.body, after),
                     None => list::encode(after),
                 };
-                self.write_body(opened, &before.snapshot, body, after.claims.len())
+                let unread = before.rest.as_ref().map_or(0, Rest::len);
+                let claims = after.claims.len() + unread;
+                self.write_body(opened, &before.snapshot, body, claims)
                     .map(|()| Change::Done)
             }
             Ok(Some((publication, format))) => {
