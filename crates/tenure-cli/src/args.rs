@@ -73,6 +73,8 @@ pub(crate) enum Verb {
     List(ListArgs),
     /// Wait until a lock is free, without taking it
     Wait(WaitArgs),
+    /// Ask whether a fencing token is still good
+    Fence(FenceArgs),
     /// Remove what is proven stale
     Clean(CleanArgs),
     /// Show the rules of every profile, own ones too
@@ -466,6 +468,46 @@ pub(crate) struct WaitArgs {
     pub(crate) common: Common,
 }
 
+/// `fence`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "tenure fence check [OPTIONS] [TOKEN]",
+    after_help = "Examples:
+  tenure fence check || exit             under `tenure run`: do I still hold the lock?
+  tenure fence check 17 --name deploy    does anybody hold deploy with this token?
+  tenure fence check 17 --guard db.mark  the resource's side: refuse whoever comes too late
+
+Without --guard, the lock is asked: 0 if a live hold has the token, 80 if none has (any more), 12 if
+that cannot be found out. It reads only, and the answer may be old when it arrives.
+
+With --guard, the resource answers for itself, and no lock is looked at: FILE keeps the highest
+token that was seen. An equal or higher one is recorded (0), a lower one refused (80). This is what
+stops a holder that slept through the loss of its lock; docs/fencing.md shows how."
+)]
+pub(crate) struct FenceArgs {
+    /// What to do; there is nothing else yet
+    #[arg(value_name = "check", hide_possible_values = true)]
+    pub(crate) action: FenceAction,
+    /// The token: 1 to 9007199254740991 [default: $TENURE_TOKEN]
+    #[arg(value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The lock that gave the token [default: $TENURE_NAME]
+    #[arg(long, value_name = "NAME", conflicts_with = "guard")]
+    pub(crate) name: Option<String>,
+    /// Ask the resource in place of the lock: the file that keeps its highest token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) guard: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `fence` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FenceAction {
+    /// Ask whether a token is still good
+    Check,
+}
+
 /// `clean`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
@@ -630,6 +672,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "check" => one::<CheckArgs>("tenure check", words).map(Verb::Check),
         "list" => one::<ListArgs>("tenure list", words).map(Verb::List),
         "wait" => one::<WaitArgs>("tenure wait", words).map(Verb::Wait),
+        "fence" => one::<FenceArgs>("tenure fence", words).map(Verb::Fence),
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
@@ -833,6 +876,13 @@ mod tests {
             "tenure check x --request-id r",
             "tenure list --dir d",
             "tenure wait x -w forever",
+            "tenure fence check",
+            "tenure fence check 5 --name x --dir d",
+            "tenure fence --guard f check 5 -v",
+            "tenure fence check 5 --name x --guard f",
+            "tenure fence",
+            "tenure fence frob",
+            "tenure fence check 5 6",
             "tenure clean --dry-run",
             "tenure profiles",
             "tenure profiles --profile fleet --output json",

@@ -48,6 +48,7 @@ use super::{
 use crate::clock::{Clock, SystemClock, instant};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
+pub(crate) use folder::remote_kind_of;
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
