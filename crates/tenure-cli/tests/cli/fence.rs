@@ -468,3 +468,33 @@ fn the_late_write_of_a_holder_that_slept_through_its_lease_is_refused() {
     send(old.pid(), Signal::CONT);
     let _ = old.finish().expect(80, "its supervisor sees it too");
 }
+
+/// `examples/fencing`, whose output docs/fencing.md shows.
+#[test]
+fn the_example_loses_a_deposit_without_a_fence_and_none_with_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scene = Scene::new();
+    let mut demo = scene.program(word(&root.join("examples/fencing/demo")));
+    let said = answer(&mut demo).expect(0, "the example").stdout();
+    let page = fs::read_to_string(root.join("docs/fencing.md")).expect("the page");
+    let shown = page.split("```console\n$ examples/fencing/demo\n").nth(1);
+    let shown = shown
+        .and_then(|rest| rest.split("```").next())
+        .expect("what it prints");
+    // Tokens differ from day to day.
+    let without_numbers = |text: &str| {
+        let words = text.split_inclusive(char::is_whitespace);
+        let is_token = |word: &&str| fence_token(word).is_some_and(|token| token > 1 << 40);
+        words.filter(|word| !is_token(word)).collect::<String>()
+    };
+    assert_eq!(without_numbers(&said), without_numbers(shown), "{said}");
+    assert!(
+        said.contains("100 + 10 + 50 = 110"),
+        "a lost deposit: {said}"
+    );
+    assert!(said.ends_with("100 + 10 + 50 = 160\n"), "none lost: {said}");
+}
+
+fn fence_token(word: &str) -> Option<u64> {
+    tenure::fence::token(word.trim_end().trim_end_matches(','))
+}
