@@ -83,6 +83,10 @@ pub(crate) enum Verb {
     Audit(AuditArgs),
     /// Lock a file or descriptor as flock(1) does
     Flock(FlockArgs),
+    /// Push to a branch that others push to as well
+    Push(PushArgs),
+    /// Name the concurrency group of a CI event
+    GroupName(GroupNameArgs),
 }
 
 /// Flags that every verb takes.
@@ -136,7 +140,7 @@ pub(crate) struct Common {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Patience {
     /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s, in the
-    /// file profiles 0; env: TENURE_WAIT]
+    /// file profiles 0, in push forever; env: TENURE_WAIT]
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
     /// Do not wait (as --wait 0)
@@ -602,6 +606,73 @@ pub(crate) struct FlockArgs {
     pub(crate) words: Vec<OsString>,
 }
 
+/// `push`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure push                           HEAD to the default branch of origin
+  tenure push --branch main -w 5m       to main; give up if other pushes from here take 5 minutes
+  tenure push --attempts 10 --output json
+
+Pushes HEAD:BRANCH with git. When somebody else's push came first, or the connection broke, it waits
+(--backoff, then twice, four, eight and sixteen times as long, each a quarter more or less), does
+`git pull --rebase` and tries again. Any other failure ends at once, in git's own words. A rebase
+that conflicts is aborted and leaves everything as it was. Nothing is ever forced. Pushes of this
+machine to one branch come one after the other, by a lock; without --wait they wait for it as long as
+it takes. Exit code: 0 pushed, 1 not pushed, 4 the lock was not free in time.")]
+pub(crate) struct PushArgs {
+    /// Where to push: a remote of this repository, or a URL
+    #[arg(long, value_name = "NAME", default_value = "origin")]
+    pub(crate) remote: String,
+    /// The branch there [default: the remote's default branch]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<String>,
+    /// How often to try
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) attempts: u32,
+    /// The pause after the first attempt; the later ones double, up to sixteen times as much
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    pub(crate) backoff: String,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `group-name`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure run --group \"$(tenure group-name)\" --cancel-in-progress -- ./agent
+  tenure group-name --prefix agent               agent-issue-42
+  tenure group-name --event issues --number 42   the facts by hand
+
+  an issue and its comments                 issue-N
+  a pull request, its reviews and comments  pr-N (a comment in its conversation too)
+  a schedule                                schedule
+  a dispatch                                dispatch-RUNID
+  anything else                             other-RUNID
+
+Without flags the facts come from GITHUB_EVENT_NAME, GITHUB_EVENT_PATH and GITHUB_RUN_ID, which GitHub
+Actions sets. The event's file is read only where the number is needed and not given.")]
+pub(crate) struct GroupNameArgs {
+    /// The name of the event [env: GITHUB_EVENT_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) event: Option<String>,
+    /// The number of the issue or pull request [default: as the event's file has it]
+    #[arg(long, value_name = "N")]
+    pub(crate) number: Option<u64>,
+    /// The id of the run [env: GITHUB_RUN_ID]
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_id: Option<String>,
+    /// The event as a JSON file [env: GITHUB_EVENT_PATH]
+    #[arg(long, value_name = "FILE", conflicts_with = "number")]
+    pub(crate) event_file: Option<PathBuf>,
+    /// What stands before the name, with a hyphen between them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prefix: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// Global flags that take a value and may stand before the verb.
 const BEFORE_VERB: [&str; 9] = [
     "--dir",
@@ -676,6 +747,8 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
+        "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
+        "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
         // `flock` stands first or not at all, so the whole tree refuses it here.
         _ => return None,
     })
@@ -900,6 +973,16 @@ mod tests {
             "tenure run -E 256 x -- true",
             "tenure run -q -v x -- true",
             "tenure run --yes x -- true",
+            "tenure push",
+            "tenure push --remote r --branch b --attempts 7 --backoff 20ms -w 3 -E 9 --dir d",
+            "tenure push -n --output json",
+            "tenure push --attempts 0",
+            "tenure push x",
+            "tenure group-name",
+            "tenure group-name --event issues --number 4 --run-id r --prefix p",
+            "tenure group-name --event-file f --output yaml",
+            "tenure group-name --event-file f --number 4",
+            "tenure group-name --number x",
             "tenure list x",
             "tenure profiles x",
         ] {

@@ -9,8 +9,10 @@ mod clean;
 mod fence;
 mod flock;
 pub(crate) mod force_release;
+mod group_name;
 mod heartbeat;
 mod profiles;
+mod push;
 pub(crate) mod release;
 pub(crate) mod result;
 pub(crate) mod run;
@@ -77,6 +79,8 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
         Verb::Flock(args) => Ok(flock::flock(&args)),
+        Verb::Push(args) => Ok(push::push(&args)),
+        Verb::GroupName(args) => Ok(group_name::group_name(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }
@@ -358,7 +362,10 @@ impl Session {
     ) -> Result<(), Failure> {
         let (acting, now) = (trail::acting(None)?, self.clock.now());
         let occasion = occasion(name, &acting, &now);
-        let holds = cleaned.swept.iter().filter(|claim| claim.token.is_some());
+        let holds = cleaned
+            .swept
+            .iter()
+            .filter(|claim| claim.token.is_some() && !run::ends_without_release(claim));
         for claim in holds {
             self.trail
                 .removed(surface, occasion, Some(claim), &cleaned.record);

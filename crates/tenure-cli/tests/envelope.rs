@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 13] = [
     "run",
     "acquire",
     "release",
@@ -29,6 +29,8 @@ const VERBS: [&str; 11] = [
     "clean",
     "profiles",
     "audit",
+    "push",
+    "group-name",
 ];
 
 fn folder() -> PathBuf {
@@ -605,6 +607,50 @@ fn every_event_of_the_audit() {
     let dir = scene.write("file", "");
     let refused = document(&scene, &["audit", "--audit-dir", dir.to_str().unwrap()], 7);
     has_code(&refused, "UNSAFE_PLACE");
+}
+
+#[test]
+fn a_group_and_a_push() {
+    let scene = Scene::new();
+    let group = ["group-name", "--event", "issues", "--number", "7"];
+    let named = document(&scene, &group, 0);
+    assert_eq!(named["data"], json!({ "group": "issue-7" }));
+    let nameless = document(&scene, &["group-name"], 2);
+    has_code(&nameless, "BAD_ARGUMENTS");
+
+    let repositories = scene.shell(&format!(
+        "cd '{}' && git init -q --bare -b main b && git clone -q b c && cd c && \
+         git config user.name t && git config user.email t@localhost && \
+         git commit -q --allow-empty -m 1",
+        scene.root().display()
+    ));
+    assert_eq!(repositories.code(), 0, "{}", repositories.said());
+    let push = |words: &[&str], code| {
+        let words = ["push", "--backoff", "5ms", "--output", "json"]
+            .iter()
+            .chain(words);
+        let mut command = scene.tenure(words);
+        judged("push", answer(command.current_dir(scene.path("c"))), code)
+    };
+    has_code(&push(&[], 5), "NO_DEFAULT_BRANCH");
+    let pushed = push(&["--branch", "main"], 0);
+    assert_eq!(pushed["data"]["already"], false, "{pushed:#}");
+    assert_eq!(push(&[], 0)["data"]["already"], true);
+    has_code(&push(&["--remote", "nope"], 1), "PUSH_FAILED");
+    has_code(&push(&["--attempts", "0"], 2), "BAD_ARGUMENTS");
+    std::fs::write(scene.path("b/refs/heads/new.lock"), "").unwrap();
+    let exhausted = push(&["--branch", "new", "--attempts", "2"], 1);
+    has_code(&exhausted, "PUSH_EXHAUSTED");
+    assert_eq!(exhausted["error"]["retryable"], true, "{exhausted:#}");
+    assert_eq!(
+        exhausted["error"]["message"],
+        "Failed to push after 2 attempts"
+    );
+    assert_eq!(
+        exhausted["warnings"].as_array().map(Vec::len),
+        Some(1),
+        "the attempt before the last one: {exhausted:#}"
+    );
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let request_id = session.face.request_id(claiming.request_id.as_deref())?;
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
-        let wait = request::wait(&claiming.patience, &defaults, &policy, None)?;
+        let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ticket = ticket::of(claiming.ticket.as_deref())?;
         let profile = session.store.profile();
         let mode = group::mode(claiming.shared, claiming.slots, profile)?;

@@ -4,11 +4,11 @@ mod exec;
 pub(crate) mod group;
 mod hooks;
 mod plan;
-mod taking;
-mod terms;
+pub(super) mod taking;
+pub(super) mod terms;
 mod told;
 
-pub(crate) use exec::is_ordinary_end;
+pub(crate) use exec::{ends_without_release, is_ordinary_end};
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
@@ -33,7 +33,7 @@ use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
 use tenure::core::{Left, LockName, Policy, RequestId};
 use tenure::store::{Store, StoreError};
-use told::Told;
+pub(super) use told::Told;
 
 pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
@@ -365,7 +365,7 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
 }
 
 /// Gives the locks back, the last one first. False if one of them was somebody else's by then.
-fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
+pub(super) fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
     let mut were_ours = true;
     for hold in holds.iter().rev() {
         were_ours &= release(hold, surface, result);
@@ -451,7 +451,7 @@ fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn not_started(command: &[OsString], error: SpawnError) -> Failure {
+pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
     match error {
         SpawnError::Command(error) => not_runnable(command, &error),
         SpawnError::Beacon(source) => StoreError::Io {

@@ -26,7 +26,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
         let name = session.name(Some(name.as_str()))?;
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
-        let limit = request::wait(&args.patience, &defaults, &policy, None)?;
+        let limit = request::wait(&args.patience, &defaults, &policy)?;
         session.refuse_nesting(&name)?;
         let began = instant();
         let deadline = match limit {

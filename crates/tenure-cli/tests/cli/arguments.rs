@@ -314,6 +314,8 @@ fn help_is_an_answer_and_not_a_failure() {
         "clean",
         "profiles",
         "audit",
+        "push",
+        "group-name",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

@@ -108,9 +108,11 @@ impl<'a> Planning<'a> {
     fn wait(&self, main: &LockName, in_group: bool) -> Result<Wait, Failure> {
         let session = self.session;
         let defaults = session.place.defaults(main);
-        let otherwise = in_group.then_some(Wait::Forever);
         let patience = &self.args.claiming.patience;
-        request::wait(patience, &defaults, session.store.policy(), otherwise)
+        if in_group {
+            return request::wait_or(patience, &defaults, Wait::Forever);
+        }
+        request::wait(patience, &defaults, session.store.policy())
     }
 
     /// Adds one lock, unless the run around this one has it and shares it.

@@ -20,27 +20,27 @@ use tenure::store::Store;
 use tenure::store::file::Seat;
 
 /// A lock that a run wants.
-pub(super) struct Target<'a> {
-    pub(super) session: &'a Session,
-    pub(super) name: LockName,
-    pub(super) request: Request,
+pub(crate) struct Target<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) name: LockName,
+    pub(crate) request: Request,
 }
 
 /// A lock that it has.
-pub(super) struct Hold<'a> {
-    pub(super) session: &'a Session,
-    pub(super) claim: Claim,
-    pub(super) seat: Seat,
+pub(crate) struct Hold<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) claim: Claim,
+    pub(crate) seat: Seat,
     /// The id under which the audit knows it.
-    pub(super) id: RequestId,
+    pub(crate) id: RequestId,
     /// Who gave up a place for it.
-    pub(super) displaced: Vec<RequestId>,
+    pub(crate) displaced: Vec<RequestId>,
     /// When it was renewed last while the run waited for others.
     renewed: Instant,
 }
 
 impl Hold<'_> {
-    pub(super) fn name(&self) -> &LockName {
+    pub(crate) fn name(&self) -> &LockName {
         self.seat.name()
     }
 
@@ -49,14 +49,14 @@ impl Hold<'_> {
     }
 
     /// Its renewals from now on.
-    pub(super) fn heartbeats(&self) -> Heartbeats {
+    pub(crate) fn heartbeats(&self) -> Heartbeats {
         let limit = runs_out_after(self.session.store.policy(), self.ttl());
         let granted = Duration::from_millis(self.claim.lease.renewed.boot_ms);
         Heartbeats::new(self.ttl(), limit, granted)
     }
 
     /// As the driver wants it.
-    pub(super) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
+    pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
         Held {
             store: &self.session.store,
             seat: &self.seat,
@@ -65,7 +65,7 @@ impl Hold<'_> {
     }
 
     /// Who has asked for it, where that may have happened before the command began.
-    pub(super) fn is_asked_for(&self) -> Option<String> {
+    pub(crate) fn is_asked_for(&self) -> Option<String> {
         if !self.claim.queueing.yields() {
             return None;
         }
@@ -86,7 +86,7 @@ fn runs_out_after(policy: &Policy, ttl: Duration) -> Option<Duration> {
 
 /// Takes one lock after the other, within one wait. Whatever was taken before a failure comes back
 /// with it, for the caller to give back.
-pub(super) fn take_all<'a>(
+pub(crate) fn take_all<'a>(
     targets: Vec<Target<'a>>,
     mut wait: Wait,
     keep: Option<Keep>,

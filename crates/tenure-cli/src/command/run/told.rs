@@ -9,14 +9,14 @@ use std::process::Command;
 use tenure::core::{LockName, RequestId};
 
 /// Variables to set and to take away.
-pub(super) struct Told {
+pub(crate) struct Told {
     set: Vec<(&'static str, OsString)>,
     removed: &'static [&'static str],
 }
 
 impl Told {
     /// Under locks, of which `main` gives its name and token. The group is named beside it.
-    pub(super) fn of_holds(holds: &[Hold<'_>], main: &LockName, group: Option<&LockName>) -> Self {
+    pub(crate) fn of_holds(holds: &[Hold<'_>], main: &LockName, group: Option<&LockName>) -> Self {
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
         let mut held = holds::inherited_value();
         for hold in holds {
@@ -51,7 +51,7 @@ impl Told {
     }
 
     /// Of a run that has not got all that it wanted: what its hooks may know.
-    pub(super) fn of_waiter(holds: &[Hold<'_>], group: Option<&LockName>) -> Self {
+    pub(crate) fn of_waiter(holds: &[Hold<'_>], group: Option<&LockName>) -> Self {
         let mut set: Vec<(&'static str, OsString)> = Vec::new();
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
@@ -67,7 +67,7 @@ impl Told {
     }
 
     /// Under a hold of the run around it, which has told all that there is to tell.
-    pub(super) fn of_outer_hold(session: &Session, name: &LockName, token: u64) -> Self {
+    pub(crate) fn of_outer_hold(session: &Session, name: &LockName, token: u64) -> Self {
         Self {
             set: vec![
                 ("TENURE_NAME", name.as_str().into()),
@@ -79,7 +79,7 @@ impl Told {
     }
 
     /// Without one. Holds that are inherited stay what they are.
-    pub(super) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
+    pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_REQUEST_ID", id.as_str().into()),
             ("TENURE_DIR", place.folder.clone().into()),
@@ -93,7 +93,7 @@ impl Told {
         }
     }
 
-    pub(super) fn tell(&self, command: &mut Command) {
+    pub(crate) fn tell(&self, command: &mut Command) {
         for name in self.removed {
             command.env_remove(name);
         }

@@ -451,6 +451,101 @@ mod tests {
     }
 
     #[test]
+    fn every_mode_and_queue_comes_back_as_it_was_written() {
+        let modes = [
+            Mode::Exclusive,
+            Mode::Shared,
+            Mode::Slots(NonZeroU32::MIN),
+            Mode::Slots(NonZeroU32::MAX),
+        ];
+        let queues = [Queueing::Fifo, Queueing::Single, Queueing::Max];
+        for (mode, queueing) in modes
+            .into_iter()
+            .flat_map(|mode| queues.map(|queueing| (mode, queueing)))
+        {
+            let mut entry = sample();
+            for claim in &mut entry.claims {
+                (claim.mode, claim.queueing, claim.grace_ms) = (mode, queueing, 10_000);
+            }
+            let body = encode(&entry).expect("a body");
+            assert_eq!(decode(&body), Ok(entry), "{mode:?}, {queueing:?}");
+        }
+    }
+
+    /// Lines of the same body without these keys, or with one more.
+    fn rewritten(
+        body: &[u8],
+        change: impl Fn(&mut serde_json::Map<String, serde_json::Value>),
+    ) -> Vec<u8> {
+        let lines = body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        let mut rewritten = Vec::new();
+        for line in lines {
+            let mut object = serde_json::from_slice(line).expect("an object");
+            change(&mut object);
+            serde_json::to_writer(&mut rewritten, &object).expect("a line");
+            rewritten.push(b'\n');
+        }
+        rewritten
+    }
+
+    /// Who does not know what a claim asks for beyond the plain lock takes it for an exclusive one
+    /// that is in the way: it waits where it need not, and lets nobody in who must not be.
+    #[test]
+    fn without_the_later_keys_every_claim_is_there_and_plain() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            for later in [
+                "slots",
+                "queue",
+                "grace_ms",
+                "cancel",
+                "away",
+                "waiting_for",
+            ] {
+                line.remove(later);
+            }
+        });
+        let mut plain = entry;
+        for claim in &mut plain.claims {
+            (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
+        }
+        assert_eq!(decode(&body), Ok(plain));
+    }
+
+    #[test]
+    fn a_plain_claim_has_none_of_the_later_keys() {
+        let mut entry = sample();
+        for claim in &mut entry.claims {
+            (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
+        }
+        let body = String::from_utf8(encode(&entry).expect("a body")).expect("text");
+        for later in [
+            "slots",
+            "queue",
+            "grace_ms",
+            "cancel",
+            "away",
+            "waiting_for",
+        ] {
+            let key = format!("{later:?}:");
+            assert!(!body.contains(&key), "{key} in {body}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_later_version_change_nothing() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            line.insert("later".into(), serde_json::json!({"deep": [1, null]}));
+        });
+        assert_eq!(decode(&body), Ok(entry));
+    }
+
+    #[test]
     fn a_newline_in_a_field_cannot_begin_a_line_of_its_own() {
         let body = encode(&sample()).expect("a body");
         let lines = body.split_inclusive(|byte| *byte == b'\n').count();
