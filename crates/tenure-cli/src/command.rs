@@ -6,6 +6,7 @@ mod audit;
 mod cancel;
 pub(crate) mod check;
 mod clean;
+mod fence;
 mod flock;
 pub(crate) mod force_release;
 mod group_name;
@@ -73,6 +74,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
             named(&args.common, &mut args.name).map(|_| heartbeat::heartbeat(&args))
         }
         Verb::Wait(mut args) => named(&args.common, &mut args.name).map(|_| wait::wait(&args)),
+        Verb::Fence(args) => Ok(fence::fence(&args)),
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     "run",
     "acquire",
     "release",
@@ -25,6 +25,7 @@ const VERBS: [&str; 12] = [
     "check",
     "list",
     "wait",
+    "fence",
     "clean",
     "profiles",
     "audit",
@@ -272,6 +273,48 @@ fn success_of_every_verb() {
     assert_eq!(cleaned["data"]["files_removed"], 1, "{cleaned}");
     let owned = acquire(&scene, &["y"]);
     assert_eq!(owned["data"]["owner_pid"], std::process::id(), "{owned}");
+}
+
+#[test]
+fn every_answer_about_a_token() {
+    let scene = Scene::new();
+    let held = acquire(&scene, &["x", "--owner", "none"]);
+    let token = held["data"]["token"].to_string();
+    let words = ["fence", "check", &token, "--name", "x"];
+    let good = document(&scene, &words, 0);
+    assert_eq!(good["data"]["token"], held["data"]["token"], "{good}");
+    let lost = document(&scene, &["fence", "check", "5", "--name", "x"], 80);
+    has_code(&lost, "LOCK_LOST");
+    assert_eq!(lost["error"]["context"]["token"], 5, "{lost}");
+    let holder = &lost["error"]["context"]["holder"];
+    assert_eq!(holder["token"], held["data"]["token"], "who has it: {lost}");
+    std::fs::write(scene.locks().join("torn.tenure"), "no record\n").unwrap();
+    has_code(
+        &document(&scene, &["fence", "check", "5", "--name", "torn"], 12),
+        "STORE_UNAVAILABLE",
+    );
+
+    let mark = scene.path("mark");
+    let mark = mark.to_str().unwrap();
+    let ask =
+        |token: &str, code| document(&scene, &["fence", "check", token, "--guard", mark], code);
+    assert_eq!(
+        ask("5", 0)["data"],
+        json!({"guard": mark, "token": 5, "before": null, "recorded": true})
+    );
+    assert_eq!(ask("5", 0)["data"]["recorded"], false);
+    assert_eq!(ask("7", 0)["data"]["before"], 5);
+    let fenced = ask("5", 80);
+    has_code(&fenced, "FENCED");
+    assert_eq!(
+        fenced["error"]["context"],
+        json!({"guard": mark, "token": 5, "mark": 7})
+    );
+    std::fs::write(mark, "").unwrap();
+    has_code(&ask("9", 12), "GUARD_UNREADABLE");
+    let nowhere = scene.path("nowhere/mark");
+    let words = ["fence", "check", "5", "--guard", nowhere.to_str().unwrap()];
+    has_code(&document(&scene, &words, 12), "GUARD_UNAVAILABLE");
 }
 
 #[test]
@@ -670,6 +713,14 @@ fn bad_arguments_are_answered_with_one_document() {
         &["check", "x", "y"],
         &["list", "x"],
         &["wait", ".."],
+        &["fence"],
+        &["fence", "frobnicate"],
+        &["fence", "check"],
+        &["fence", "check", "5"],
+        &["fence", "check", "5", "--name", "x", "--guard", "x"],
+        &["fence", "check", "0", "--name", "x"],
+        &["fence", "check", "9007199254740992", "--guard", "x"],
+        &["fence", "check", "+5", "--guard", "x"],
         &["clean", "--nonsense"],
         &["profiles", "x"],
         &["profiles", "--profile", "nightly"],
@@ -922,6 +973,8 @@ fn yaml_carries_the_same_document() {
         &["acquire", "x", "-n"],
         &["wait", "x", "-n"],
         &["profiles"],
+        &["fence", "check", "5", "--name", "x"],
+        &["fence", "check", "5", "--name", "123"],
         &["acquire", "x", "--wait", "soon"],
     ] {
         let call = |format: &str| scene.run(words.iter().chain(&["--output", format]));

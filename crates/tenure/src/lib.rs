@@ -17,6 +17,7 @@
 //! # Where to begin
 //! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
 //!   blocking or async.
+//! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
 //! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
 //!   which is a thin user of this crate.
 
@@ -25,6 +26,7 @@ pub mod clock;
 pub mod config;
 pub mod duration;
 pub mod engine;
+pub mod fence;
 pub mod intent;
 mod private;
 pub mod process;

@@ -310,6 +310,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "check",
         "list",
         "wait",
+        "fence",
         "clean",
         "profiles",
         "audit",

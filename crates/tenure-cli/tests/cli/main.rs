@@ -16,6 +16,7 @@ mod contract;
 mod detached;
 mod environment;
 mod exec;
+mod fence;
 mod fleet;
 mod flock;
 mod force;

@@ -61,6 +61,7 @@ use crate::clock::{Clock, SystemClock, instant};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
 use excerpt::{Rest, Want};
+pub(crate) use folder::remote_kind_of;
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
