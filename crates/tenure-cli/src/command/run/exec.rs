@@ -44,6 +44,11 @@ pub(super) fn mark(holder: &mut Holder) {
     holder.facts.push((MARK.to_owned(), "true".to_owned()));
 }
 
+/// Whether a claim is such a one.
+pub(crate) fn is_exec(holder: &Holder) -> bool {
+    holder.fact(MARK).is_some()
+}
+
 /// Whether something that happened on the way to a grant is the ordinary end of such a claim.
 pub(crate) fn is_ordinary_end(event: &Event) -> bool {
     match event {
@@ -51,7 +56,7 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
             why: Takeover::Stale(_),
             previous: Some(claim),
             ..
-        } => claim.holder.fact(MARK).is_some(),
+        } => is_exec(&claim.holder),
         Event::Stolen { .. }
         | Event::Acquired { .. }
         | Event::CancelRequested { .. }
