@@ -112,13 +112,15 @@ impl LockView {
         let (standing, claim) = reading.standing(policy, now);
         let entry = reading.entry();
         // Of several holders the caller itself is the one that it asks about.
-        let own = entry.into_iter().flat_map(Entry::granted).find_map(|claim| {
-            let standing = reading.standing_of(policy, claim, now);
-            (matches!(standing, Standing::Held(_)) && mine(claim)).then_some((standing, claim))
-        });
-        let (standing, claim) = own.map_or((standing, claim), |(standing, own)| {
-            (standing, Some(own))
-        });
+        let own = entry
+            .into_iter()
+            .flat_map(Entry::granted)
+            .find_map(|claim| {
+                let standing = reading.standing_of(policy, claim, now);
+                (matches!(standing, Standing::Held(_)) && mine(claim)).then_some((standing, claim))
+            });
+        let (standing, claim) =
+            own.map_or((standing, claim), |(standing, own)| (standing, Some(own)));
         let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
         view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
         if let Content::Unreadable { why, .. } = &reading.content {
