@@ -1,7 +1,7 @@
 //! More than one: shared holders, slots, several locks at once, runs inside runs, and circles of
 //! waits between them.
 
-use crate::support::{Gate, Held, Scene, Started, eventually, send, throughout, timed};
+use crate::support::{Scene, Started, eventually, send, throughout, timed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -13,23 +13,6 @@ fn start(scene: &Scene, words: &[&str]) -> Started {
     command.current_dir(scene.root());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Started::new(&mut command)
-}
-
-/// A run under several locks whose command has begun.
-fn running(scene: &Scene, words: &[&str]) -> Held {
-    let gate = Gate::new(scene, "several");
-    let script = gate.script("");
-    let words: Vec<&str> = words.iter().copied().chain(["--", "sh", "-c"]).collect();
-    let mut command = scene.tenure(words);
-    command.arg(script).current_dir(scene.root());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let started = Started::new(&mut command);
-    let command = gate.entered();
-    Held {
-        started,
-        command,
-        gate,
-    }
 }
 
 /// How many hold a lock, as `check` shows it.
