@@ -114,7 +114,9 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         ));
     }
     let verdict = under_locks(args, program, &told, terms, signals, &holds, surface);
+    let mut asked_for = None;
     if let Ok(Verdict::Superseded { by }) = &verdict {
+        asked_for = taking::asked_for(&holds);
         hooks.superseded(&told, by, "1", &mut holds, surface);
     }
     let result = RunResult::of_run(&verdict, args);
@@ -124,7 +126,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     {
         return Err(lost_unseen(&plan.main, *end));
     }
-    answer(verdict, &plan.main, args)
+    answer(verdict, asked_for.as_ref().unwrap_or(&plan.main), args)
 }
 
 /// Runs the command under the locks, and what undoes it if it failed.

@@ -945,18 +945,9 @@ fn a_lease_outlasts_a_hook_that_takes_longer() {
 fn of_two_arrivals_the_second_processes_the_newest_state() {
     let scene = Scene::new();
     scene.write("state", "old");
-    let first = running(
-        &scene,
-        &[
-            "run",
-            "-q",
-            "--group",
-            "issue-42",
-            "--on-superseded",
-            "echo 'Previous agent run was superseded by a newer message.' >>notes",
-        ],
-        "",
-    );
+    let note = "echo 'Previous agent run was superseded by a newer message.' >>notes";
+    let words = ["run", "--group", "issue-42", "--on-superseded", note, "x"];
+    let first = running(&scene, &words, "");
     scene.write("state", "new");
     let words = [
         "run",
@@ -975,7 +966,12 @@ fn of_two_arrivals_the_second_processes_the_newest_state() {
     ));
     let answer = answer.expect(0, "the second");
     assert_eq!(answer.stdout(), "new");
-    let _ = first.finish().expect(79, "the first");
+    let answer = first.finish().expect(79, "the first");
+    assert!(
+        answer.stderr().contains("issue-42 was asked for"),
+        "the group, and not the lock that it had beside it: {}",
+        answer.said()
+    );
     assert_eq!(
         told(&scene, "notes"),
         "Previous agent run was superseded by a newer message.\n"

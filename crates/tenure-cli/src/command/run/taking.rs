@@ -89,6 +89,14 @@ pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
     holds.iter_mut().for_each(Hold::keep_fresh);
 }
 
+/// Which of the locks somebody asks for.
+#[cold]
+#[inline(never)]
+pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
+    let wanted = holds.iter().find_map(Hold::wanted_back)?;
+    Some(wanted.name)
+}
+
 /// Whether somebody asks for one of the locks before the command has started, which then never
 /// starts.
 #[cold]
