@@ -27,7 +27,8 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
             Some(group) => group,
             None => session.name(args.name.as_deref())?,
         };
-        let by = session.face.request_id(args.request_id.as_deref())?;
+        let shown = session.shown(args.request_id.clone());
+        let by = request::request_id_or_new(shown.as_deref())?;
         surface.set_request_id(by.as_str());
         let now = session.clock.now();
         let asked = session
@@ -39,6 +40,19 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
                 Exit::NotFound,
                 "NO_HOLDER",
                 format!("nobody holds {name}, so there is nobody to ask"),
+            ));
+        }
+        // A record of another program has no room for a request, and nobody would read it.
+        let deaf = |claim: &Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
+        if let Some(claim) = asked.iter().find(|claim| deaf(claim)) {
+            return Err(Failure::new(
+                Exit::Precondition,
+                "CANNOT_ASK",
+                format!(
+                    "{name} is held by {}, by a record of another program, which cannot be asked \
+                     to stop",
+                    who(claim)
+                ),
             ));
         }
         let reading = session.reading(&name).ok();
@@ -91,11 +105,15 @@ impl Answering {
     }
 }
 
-fn line(claim: &Claim, how: Answering) -> String {
-    let who = match claim.holder.process {
+fn who(claim: &Claim) -> String {
+    match claim.holder.process {
         Some(process) => format!("PID {}", process.pid),
         None => format!("request {}", known_as(&claim.holder)),
-    };
+    }
+}
+
+fn line(claim: &Claim, how: Answering) -> String {
+    let who = who(claim);
     match how {
         Answering::Supervised => format!("{who} ends its command"),
         Answering::Orphaned => {

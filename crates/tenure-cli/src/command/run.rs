@@ -83,7 +83,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         args,
         grace: terms.grace,
         main: &plan.main,
-        id: &planning.request_id,
+        id: &plan.id,
         group: plan.group.as_ref(),
     };
     let mut holds = match taking::take_all(plan.targets, plan.wait, plan.keep, surface) {
@@ -172,7 +172,7 @@ struct Hooks<'a> {
     args: &'a RunArgs,
     grace: Duration,
     main: &'a LockName,
-    id: &'a RequestId,
+    id: &'a str,
     group: Option<&'a LockName>,
 }
 

@@ -128,10 +128,19 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
         });
     }
     gates[4].open();
-    let codes: Vec<_> = arrivals
+    let mut codes = Vec::new();
+    for (arrival, newer) in arrivals
         .into_iter()
-        .map(|arrival| arrival.finish().code())
-        .collect();
+        .zip(ids.into_iter().skip(1).chain([""]))
+    {
+        let answer = arrival.finish();
+        codes.push(answer.code());
+        assert!(
+            newer.is_empty() || answer.stderr().contains(&format!("request {newer}")),
+            "by the run that people know: {}",
+            answer.said()
+        );
+    }
     assert_eq!(codes, [79, 79, 79, 79, 0], "the newest message wins");
     let mut seen = 0;
     for id in ids {
@@ -155,11 +164,11 @@ fn under_load_exactly_one_survives_and_no_two_work_at_once() {
     let scene = Scene::new();
     let open = scene.path("open");
     let line = format!(
-        "mkdir inside 2>/dev/null || echo overlap >>overlaps\n\
-         trap 'rmdir inside; exit 1' INT TERM\n\
-         echo ran >>ran\n\
+        // The file is created by the shell itself, which a signal does not end in the middle.
+        "trap 'rm -f inside; exit 1' INT TERM; set -C\n\
+         {{ echo $$ >inside; }} 2>/dev/null || echo overlap >>overlaps\n\
          while [ -d . ] && [ ! -e '{}' ]; do sleep 0.01; done\n\
-         rmdir inside",
+         rm -f inside",
         open.display()
     );
     let words = [
@@ -728,6 +737,32 @@ fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
     );
     gate.open();
     let _ = became.finish().expect(0, "it ended by itself");
+}
+
+/// A record of another program has nobody to tell.
+#[test]
+fn a_holder_that_cannot_be_asked_is_not_said_to_have_been() {
+    let scene = Scene::new();
+    let now = scene.shell("date -u +%Y-%m-%dT%H:%M:%S.000Z").stdout();
+    let locks = scene.path("state/locks");
+    fs::create_dir_all(&locks).unwrap();
+    let record = format!(
+        "{{\n  \"issueNumber\": 42,\n  \"runId\": \"other\",\n  \"acquiredAt\": \"{}\",\n  \
+         \"pid\": 1\n}}\n",
+        now.trim()
+    );
+    fs::write(locks.join("42.lock"), &record).unwrap();
+    let words = ["cancel", "--profile", "session", "--dir"];
+    let state = scene.path("state");
+    let words = words.iter().copied().chain([state.to_str().unwrap(), "42"]);
+    let answer = scene.run(words).expect(4, "nobody can be told");
+    assert!(
+        answer.stderr().contains("cannot be asked"),
+        "{}",
+        answer.said()
+    );
+    let after = fs::read_to_string(locks.join("42.lock")).unwrap();
+    assert_eq!(after, record, "and its record is left alone");
 }
 
 /// "`--on-superseded CMD` runs … after the command has ended and before the release … with the

@@ -166,6 +166,18 @@ impl<'a> Planning<'a> {
         Ok(())
     }
 
+    /// The id of a claim. A group beside a lock of another profile has no record of that format, so
+    /// it goes by the id that people know the run by.
+    fn id_in(&self, session: &Session) -> Result<RequestId, Failure> {
+        if std::ptr::eq(session, self.session) {
+            return Ok(self.request_id.clone());
+        }
+        match self.session.shown(self.args.claiming.request_id.clone()) {
+            Some(id) => request::request_id(&id),
+            None => Ok(self.request_id.clone()),
+        }
+    }
+
     fn request(
         &self,
         session: &Session,
@@ -177,7 +189,7 @@ impl<'a> Planning<'a> {
         let mut request = Request {
             holder: Holder {
                 facts: Vec::new(),
-                request_id: self.request_id.clone(),
+                request_id: self.id_in(session)?,
                 actor: session.actor(claiming),
                 process: Some(session.identity.process),
                 command: None,

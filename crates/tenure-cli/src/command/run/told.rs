@@ -64,10 +64,10 @@ impl Told {
     }
 
     /// Of a run that never came to hold all that it wanted: what its hooks may know.
-    pub(super) fn of_waiter(main: &LockName, id: &RequestId, group: Option<&LockName>) -> Self {
+    pub(super) fn of_waiter(main: &LockName, id: &str, group: Option<&LockName>) -> Self {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_NAME", main.as_str().into()),
-            ("TENURE_REQUEST_ID", id.as_str().into()),
+            ("TENURE_REQUEST_ID", id.into()),
         ];
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
