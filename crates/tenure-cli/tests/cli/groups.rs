@@ -4,6 +4,7 @@ use crate::support::{Answer, Gate, Held, Scene, Started, eventually, send, throu
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -351,6 +352,35 @@ fn two_groups_overlap_in_time() {
     assert!(crate::support::is_alive(one.command), "both have begun");
     let _ = other.open().expect(0, "the one");
     let _ = one.open().expect(0, "and the other");
+}
+
+/// "With `--group` the default is `--wait forever`", and an explicit `--wait` ends it.
+#[test]
+fn a_member_waits_for_ever_unless_it_is_told_how_long() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let mut forever = start(&scene, &["run", "--group", "g", "--", "true"]);
+    scene.until_queued("g", 1);
+    let mut said = String::new();
+    while !said.contains('\n') {
+        let mut byte = [0];
+        forever.stderr().read_exact(&mut byte).expect("its line");
+        said.push(char::from(byte[0]));
+    }
+    assert!(
+        said.contains("next in line, waiting\n"),
+        "without a limit: {said}"
+    );
+    let (answer, took) = timed(|| {
+        let words = [
+            "run", "-q", "--group", "g", "-w", "300ms", "--queue", "fifo",
+        ];
+        scene.run(words.iter().chain(&["--", "true"]))
+    });
+    let _ = answer.expect(4, "its time was up");
+    assert!(took >= Duration::from_millis(300), "not before: {took:?}");
+    let _ = first.open().expect(0, "the holder");
+    let _ = forever.finish().expect(0, "its turn came");
 }
 
 /// "An explicit `--wait` counts from arrival, and the grace of a cancelled predecessor never
