@@ -456,8 +456,8 @@ impl Session {
                     if self.store.profile().record().is_none()
                         && let Some(text) = &mut failure.text
                     {
-                        let how = ticket::how_to_come_back(ticket);
-                        text.push_str(&format!("\n{:8}{how}", ""));
+                        text.push_str("\n        ");
+                        text.push_str(&ticket::how_to_come_back(ticket));
                     }
                 }
                 failure

@@ -26,7 +26,7 @@ use hooks::Hook;
 use plan::Planning;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use taking::Hold;
@@ -82,6 +82,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let hooks = Hooks {
         args,
         grace: terms.grace,
+        folder: &session.place.folder,
         main: &plan.main,
         id: &plan.id,
         group: plan.group.as_ref(),
@@ -171,6 +172,7 @@ fn under_locks(
 struct Hooks<'a> {
     args: &'a RunArgs,
     grace: Duration,
+    folder: &'a Path,
     main: &'a LockName,
     id: &'a str,
     group: Option<&'a LockName>,
@@ -217,7 +219,7 @@ impl Hooks<'_> {
         if let Some(by) = by.and_then(serde_json::Value::as_str)
             && failure.exit == Exit::Superseded
         {
-            let told = Told::of_waiter(self.main, self.id, self.group);
+            let told = Told::of_waiter(self.folder, self.main, self.id, self.group);
             self.superseded(&told, by, "0", holds, surface);
         }
     }

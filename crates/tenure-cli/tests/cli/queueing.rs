@@ -1,6 +1,6 @@
 //! The line: its order, places that are kept for whoever comes back, and what people see of it.
 
-use crate::support::{Held, Scene, Started, answer, eventually, timed};
+use crate::support::{Gate, Held, Scene, Started, answer, eventually, timed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -43,13 +43,11 @@ fn thirty_two_waiters_are_served_in_order() {
     let scene = Scene::new();
     let held = holder(&scene);
     let mut waiting = Vec::new();
-    let mut expected = String::new();
     for number in 1..=32 {
         let line = format!("echo {number} >>order");
         let words = ["run", "x", "-q", "-w", "forever", "--", "sh", "-c", &line];
         waiting.push(start(&scene, &words));
         scene.until_queued("x", number);
-        expected.push_str(&format!("{number}\n"));
     }
     let positions: Vec<_> = queue(&scene)
         .iter()
@@ -64,7 +62,59 @@ fn thirty_two_waiters_are_served_in_order() {
         let _ = one.finish().expect(0, "every turn came");
     }
     let order = fs::read_to_string(scene.path("order")).unwrap();
-    assert_eq!(order, expected);
+    let order: Vec<u32> = order.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(order.iter().copied().eq(1..=32), "{order:?}");
+}
+
+/// How often the kernel has let a process run that had gone to sleep.
+fn wakings(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a living waiter");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .expect("a number")
+}
+
+/// "Hand-over wakes one waiter only." Every ten seconds a waiter looks by itself, which may fall
+/// into one hand-over; so most of several have to be quiet.
+#[test]
+fn a_hand_over_wakes_one_waiter_and_nobody_else() {
+    let scene = Scene::new();
+    let mut held = holder(&scene);
+    let mut waiting = Vec::new();
+    for number in 1..=8 {
+        let gate = Gate::new(&scene, "x");
+        let script = gate.script("");
+        let words = ["run", "x", "-q", "-w", "forever", "--", "sh", "-c", &script];
+        waiting.push((start(&scene, &words), gate));
+        scene.until_queued("x", number);
+    }
+    let mut quiet = 0;
+    for _ in 0..4 {
+        let (next, gate) = waiting.remove(0);
+        // All of them sleep by now, each behind the one before it.
+        eventually("the waiters to sleep", || {
+            let mut all = waiting.iter();
+            all.all(|(one, _)| crate::support::state(one.pid()) == Some('S'))
+        });
+        let count = || -> Vec<u64> { waiting.iter().map(|(one, _)| wakings(one.pid())).collect() };
+        let before = count();
+        let _ = held.open().expect(0, "the holder");
+        let command = gate.entered();
+        quiet += u32::from(count() == before);
+        held = Held {
+            started: next,
+            command,
+            gate,
+        };
+    }
+    assert!(quiet >= 3, "only {quiet} of 4 hand-overs woke nobody else");
+    let _ = held.open().expect(0, "the last of them");
+    for (one, gate) in waiting {
+        gate.open();
+        let _ = one.finish().expect(0, "every turn came");
+    }
 }
 
 /// "The refused text and the document name the ticket and say how to come back."

@@ -247,12 +247,12 @@ fn several_locks_are_waited_for_within_one_wait() {
     let a = scene.hold("a", ["-q"]);
     let b = scene.hold("b", ["-q"]);
     let words = ["run", "-q", "-w", "2s", "-l", "a", "-l", "b", "--", "true"];
-    let ((answer, _), took) = timed(|| {
+    let (answer, took) = timed(|| {
         let waiting = start(&scene, &words);
         scene.until_queued("a", 1);
         let _ = a.open().expect(0, "the first");
         scene.until_queued("b", 1);
-        (waiting.finish(), ())
+        waiting.finish()
     });
     let _ = answer.expect(4, "b is held all the time");
     assert!(
@@ -523,6 +523,33 @@ fn a_circle_through_a_run_with_several_locks_is_found() {
     let answer = b.finish().expect(81, "its inner run is the youngest");
     assert!(answer.stderr().contains("gives way"), "{}", answer.said());
     let _ = several.finish().expect(0, "the other goes on");
+}
+
+/// Of two waits at once under one hold, the end of one does not make the other's circle invisible.
+#[test]
+fn a_circle_is_found_although_another_wait_of_the_same_hold_has_come_and_gone() {
+    let scene = Scene::new();
+    let other = scene.hold("c", ["-q"]);
+    let root = scene.root().display().to_string();
+    // It has a; beside each other it waits for c, which it gets soon, and for b.
+    let line = format!(
+        "tenure run -q -w 25s c -- true & \
+         while [ -d '{root}' ] && [ ! -e '{root}/go.a' ]; do sleep 0.01; done; \
+         tenure run -q -w 25s b -- true; code=$?; wait; exit $code"
+    );
+    let b = link(&scene, "b", "a");
+    let a = start(&scene, &["run", "-q", "a", "--", "sh", "-c", &line]);
+    scene.until_queued("c", 1);
+    go(&scene, "a");
+    scene.until_queued("b", 1);
+    let _ = other.open().expect(0, "c's holder");
+    scene.until_queued("c", 0);
+    // The other end of the circle is the youngest, and has to see the older one's note.
+    go(&scene, "b");
+    let (answer, took) = timed(|| b.finish());
+    let _ = answer.expect(81, "the youngest");
+    assert!(took < Duration::from_secs(10), "soon: {took:?}");
+    let _ = a.finish().expect(0, "and the older one goes on");
 }
 
 /// "A note names the ticket that waits, and counts only while that claim does": what a killed

@@ -176,13 +176,10 @@ pub(super) fn take_all<'a>(
         }
     }
     // A plain lock that was granted this instant is asked for by nobody yet.
-    match may_be_asked {
-        true => match refuse_asked_for(&holds) {
-            Ok(()) => Ok(holds),
-            Err(failure) => Err((holds, failure)),
-        },
-        false => Ok(holds),
+    if may_be_asked && let Err(failure) = refuse_asked_for(&holds) {
+        return Err((holds, failure));
     }
+    Ok(holds)
 }
 
 /// What was taken already, while the next one is waited for.

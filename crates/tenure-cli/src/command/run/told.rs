@@ -5,6 +5,7 @@ use super::taking::Hold;
 use crate::holds;
 use crate::request;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 use tenure::core::{LockName, RequestId};
 
@@ -64,17 +65,23 @@ impl Told {
     }
 
     /// Of a run that never came to hold all that it wanted: what its hooks may know.
-    pub(super) fn of_waiter(main: &LockName, id: &str, group: Option<&LockName>) -> Self {
+    pub(super) fn of_waiter(
+        folder: &Path,
+        main: &LockName,
+        id: &str,
+        group: Option<&LockName>,
+    ) -> Self {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_NAME", main.as_str().into()),
             ("TENURE_REQUEST_ID", id.into()),
+            ("TENURE_DIR", folder.into()),
         ];
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
         }
         Self {
             set,
-            removed: &["TENURE_TOKEN"],
+            removed: &["TENURE_STORE", "TENURE_TOKEN"],
         }
     }
 
