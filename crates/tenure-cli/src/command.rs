@@ -278,10 +278,10 @@ impl Session {
             limits,
             &mut attendance,
         );
-        let wanted_back = attendance.superseded_by.take();
+        let wanted_back = attendance.wanted_back.take();
         drop(attendance);
-        if let (Err(_), Some(by)) = (&acquired, wanted_back) {
-            return Err(superseded(name, &by));
+        if let (Err(_), Some(wanted)) = (&acquired, wanted_back) {
+            return Err(superseded(&wanted.name, &wanted.by));
         }
         if let Ok(Some(warning)) = self.store.warning() {
             surface.warn(warning);
@@ -456,7 +456,18 @@ impl Session {
                     .into_failure(refusal.reason, waited, retry_after_ms);
                 let mut failure = self.face.refused(failure, &view, refusal.reason);
                 if let Some(ticket) = kept {
+                    let kept_ms = u64::try_from(ticket::GRACE.as_millis()).unwrap_or(u64::MAX);
                     failure.context.insert("ticket".into(), ticket.into());
+                    failure
+                        .context
+                        .insert("ticket_kept_ms".into(), kept_ms.into());
+                    // Other profiles' answers are documents or sentences of their own.
+                    if self.store.profile().record().is_none()
+                        && let Some(text) = &mut failure.text
+                    {
+                        text.push_str("\n        ");
+                        text.push_str(&ticket::how_to_come_back(ticket));
+                    }
                 }
                 failure
             }

@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 14] = [
     "run",
     "acquire",
     "release",
+    "cancel",
     "heartbeat",
     "check",
     "list",
@@ -539,6 +540,7 @@ fn other_refusals() {
         document(&scene, &["wait", "torn"], 4),
         document(&scene, &["release", "torn"], 4),
         document(&scene, &["heartbeat", "torn"], 4),
+        document(&scene, &["cancel", "torn"], 4),
         run_document(&scene, &["torn"], &["true"], 4),
     ] {
         has_code(&document, "LOCK_UNREADABLE");
@@ -658,7 +660,7 @@ fn places_and_commands_that_cannot_be_used() {
     let scene = Scene::new();
     let file = scene.write("file", "");
     let file = file.to_str().unwrap();
-    for verb in ["check", "acquire", "release", "heartbeat", "wait"] {
+    for verb in ["check", "acquire", "release", "heartbeat", "wait", "cancel"] {
         let document = document(&scene, &[verb, "x", "--dir", file], 12);
         has_code(&document, "STORE_UNAVAILABLE");
     }
@@ -710,6 +712,25 @@ fn bad_arguments_are_answered_with_one_document() {
         &["acquire", "x", "--owner", "nobody"],
         &["release", "x", "--request-id", "a b"],
         &["heartbeat"],
+        &["cancel"],
+        &["cancel", "x", "--group", "g"],
+        &["cancel", "--group", "a/b"],
+        &["run", "--group", "g", "--queue", "none", "--", "true"],
+        &[
+            "run",
+            "--group",
+            "g",
+            "--queue",
+            "max",
+            "--cancel-in-progress",
+            "--",
+            "true",
+        ],
+        &["run", "x", "--slots", "0", "--", "true"],
+        &["run", "x", "-l", "x", "--", "true"],
+        &["run", "x", "-n", "--ticket", "auto", "--", "true"],
+        &["acquire", "x", "--shared", "--slots", "2"],
+        &["acquire", "x", "--ticket", "soon"],
         &["check", "x", "y"],
         &["list", "x"],
         &["wait", ".."],
@@ -891,6 +912,140 @@ fn a_run_that_was_displaced_or_lost_its_lock_says_so() {
     let holder = scene.hold("x", ["--output", "json"]);
     std::fs::rename(scene.locks().join("x.tenure"), scene.path("gone")).unwrap();
     has_code(&judged("run", holder.finish(), 80), "LOCK_LOST");
+}
+
+/// `cancel` for every kind of holder, and for none.
+#[test]
+fn whoever_is_asked_to_stop_is_named() {
+    let scene = Scene::new();
+    has_code(&document(&scene, &["cancel", "x"], 5), "NO_HOLDER");
+    let _ = acquire(
+        &scene,
+        &["x", "--shared", "--owner", "none", "--request-id", "r"],
+    );
+    let holder = scene.hold("x", ["--shared", "--output", "json", "--request-id", "s"]);
+    let both = document(&scene, &["cancel", "x", "--request-id", "me"], 0);
+    assert_eq!(both["meta"]["request_id"], "me", "{both}");
+    let asked = both["data"]["asked"].as_array().unwrap();
+    let facts: Vec<_> = asked
+        .iter()
+        .map(|one| (one["request_id"].as_str().unwrap(), &one["supervised"]))
+        .collect();
+    assert_eq!(facts, [("r", &json!(false)), ("s", &json!(true))], "{both}");
+    assert!(asked.iter().all(|one| one["asked_by"] == "me"), "{both}");
+    let ended = judged("run", holder.finish(), 79);
+    has_code(&ended, "SUPERSEDED");
+    assert_eq!(ended["error"]["context"]["superseded_by"], "me", "{ended}");
+    assert_eq!(ended["error"]["context"]["name"], "x", "{ended}");
+    let again = document(&scene, &["cancel", "x", "--request-id", "late"], 0);
+    assert_eq!(again["data"]["asked"][0]["asked_by"], "me", "who was first");
+}
+
+/// A member of a group that gives up its place while it waits.
+#[test]
+fn a_waiting_run_that_was_superseded_says_by_whom() {
+    let scene = Scene::new();
+    let _ = acquire(&scene, &["g", "--owner", "none"]);
+    let start = |id: &str| {
+        let words = [
+            "run",
+            "--output",
+            "json",
+            "--group",
+            "G",
+            "--request-id",
+            id,
+        ];
+        let mut command = scene.tenure(words.iter().chain(&["--", "true"]));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Started::new(&mut command)
+    };
+    let old = start("old");
+    scene.until_queued("g", 1);
+    let new = start("new");
+    let document = judged("run", old.finish(), 79);
+    has_code(&document, "SUPERSEDED");
+    assert_eq!(document["error"]["context"]["superseded_by"], "new");
+    assert_eq!(document["error"]["context"]["name"], "g", "the group");
+    new.signal(Signal::TERM);
+    is_cancelled(&judged("run", new.finish(), 143), "SIGTERM", "acquire");
+}
+
+/// Tickets, slots, shared holders and waiting claims in what `check` and `list` answer.
+#[test]
+fn several_holders_and_kept_places_keep_to_the_schema() {
+    let scene = Scene::new();
+    for (name, flags) in [
+        ("shared", ["--shared", "-q"]),
+        ("slots", ["--slots=2", "-q"]),
+    ] {
+        for id in ["a", "b"] {
+            let words = [
+                name,
+                flags[0],
+                flags[1],
+                "--owner",
+                "none",
+                "--request-id",
+                id,
+            ];
+            let _ = acquire(&scene, &words);
+        }
+        let words = [name, "-w", "100ms", "--ticket", "auto"];
+        let refused = run_document(&scene, &words, &["true"], 4);
+        has_code(&refused, "LOCK_HELD");
+        let ticket = refused["error"]["context"]["ticket"].as_u64().unwrap();
+        let facts = document(&scene, &["check", name], 4);
+        let facts = &facts["error"]["context"];
+        assert_eq!(facts["queue"][0]["ticket"], ticket, "{facts}");
+        assert_eq!(facts["queue"][0]["away"], true, "{facts}");
+        assert_eq!(facts["other_holders"][0]["request_id"], "b", "{facts}");
+        let slots = if name == "slots" {
+            json!(2)
+        } else {
+            Value::Null
+        };
+        assert_eq!(facts["holder"]["slots"], slots, "{facts}");
+    }
+    let _ = document(&scene, &["list"], 0);
+    let words = ["shared", "-w", "100ms", "--ticket", "1"];
+    has_code(
+        &run_document(&scene, &words, &["true"], 5),
+        "TICKET_NOT_FOUND",
+    );
+    let words = ["acquire", "shared", "-w", "100ms", "--ticket", "1"];
+    has_code(&document(&scene, &words, 5), "TICKET_NOT_FOUND");
+}
+
+/// A circle of waits, and a reentrant run whose hold is gone.
+#[test]
+fn waits_that_would_never_end_say_so() {
+    let scene = Scene::new();
+    let b = Gate::new(&scene, "b");
+    let held = scene.hold_with("b", ["-w", "25s"], &b, "");
+    // It has a, and b has to have been taken before; then b's command wants a.
+    let a = scene.path("a");
+    let inner = format!("touch '{}'; tenure run b -w 25s -- true", a.display());
+    let mut outer = scene.tenure(["run", "a", "-q", "--", "sh", "-c", &inner]);
+    let outer = Started::new(outer.stdout(Stdio::null()).stderr(Stdio::null()));
+    eventually("a to be held", || a.exists());
+    scene.until_queued("b", 1);
+    let entry = |name: &str| {
+        let token = scene.check(name)["holder"]["token"].as_u64().unwrap();
+        format!("{token}={}/{name}", scene.locks().display())
+    };
+    let mut command = scene.tenure(["run", "a", "-w", "25s", "--output", "json", "--", "true"]);
+    let answer = answer(command.env("TENURE_HELD", entry("b")));
+    has_code(&judged("run", answer, 81), "DEADLOCK");
+    let mut command = scene.tenure(["acquire", "a", "-w", "25s", "--output", "json"]);
+    let answer = support::answer(command.env("TENURE_HELD", entry("b")));
+    has_code(&judged("acquire", answer, 81), "DEADLOCK");
+    let words = ["run", "c", "--reentrant", "--output", "json", "--", "true"];
+    let gone = format!("7={}/c", scene.locks().display());
+    let answer = support::answer(scene.tenure(words).env("TENURE_HELD", gone));
+    has_code(&judged("run", answer, 80), "LOCK_LOST");
+    let _ = held.open().expect(0, "b's holder");
+    let _ = outer.finish().expect(0, "a's holder, who got b");
 }
 
 #[test]

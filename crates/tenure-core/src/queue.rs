@@ -73,6 +73,12 @@ impl Claim {
         self.token.is_some() || (self.away.is_none() && self.cancel.is_none())
     }
 
+    /// Whether it waits in vain: its caller has died, or its place has lapsed. Whoever comes next
+    /// removes it.
+    pub fn is_gone(&self, policy: &Policy, evidence: Evidence, now: &Now) -> bool {
+        matches!(self.weigh(policy, evidence, now), Weight::Gone(_))
+    }
+
     /// What it is to whoever stands behind it.
     pub(crate) fn weigh(&self, policy: &Policy, evidence: Evidence, now: &Now) -> Weight {
         if let (None, Some(away)) = (self.token, &self.away) {

@@ -65,13 +65,12 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// How many claims stand before the caller's, the holders included. Those who stand there for
-    /// nothing are not counted.
+    /// How many wait before the caller. Those who hold do not wait, and those who stand in line
+    /// for nothing are not counted.
     pub fn before(&self) -> usize {
-        let before = |claim: &&Claim| claim.token.is_some() || claim.ticket < self.ticket;
-        let others = self.entry.claims.iter();
-        let others = others.filter(|claim| claim.ticket != self.ticket && claim.is_in_line());
-        others.filter(before).count() + self.unread
+        let waiting = self.entry.claims.iter();
+        let waiting = waiting.filter(|claim| claim.token.is_none() && claim.is_in_line());
+        waiting.filter(|claim| claim.ticket < self.ticket).count() + self.unread
     }
 
     /// The claim at the front.

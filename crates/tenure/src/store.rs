@@ -94,14 +94,25 @@ impl Reading {
 
     /// What one of its claims amounts to under `policy`.
     pub fn standing_of(&self, policy: &Policy, claim: &Claim, now: &Now) -> Standing {
-        let Content::Whole { entry, evidence } = &self.content else {
-            return Standing::Unknown;
-        };
-        let index = entry.position(claim.ticket);
-        match index.and_then(|index| evidence.get(index)) {
-            Some(evidence) => judge(policy, claim, evidence, now),
+        match self.evidence_of(claim) {
+            Some(evidence) => judge(policy, claim, &evidence, now),
             None => Standing::Unknown,
         }
+    }
+
+    /// Whether one of its claims waits in vain, because its caller has died or its place has
+    /// lapsed.
+    pub fn is_gone(&self, policy: &Policy, claim: &Claim, now: &Now) -> bool {
+        let evidence = self.evidence_of(claim);
+        evidence.is_some_and(|evidence| claim.is_gone(policy, evidence, now))
+    }
+
+    fn evidence_of(&self, claim: &Claim) -> Option<Evidence> {
+        let Content::Whole { entry, evidence } = &self.content else {
+            return None;
+        };
+        let index = entry.position(claim.ticket)?;
+        evidence.get(index).copied()
     }
 
     /// The claims, if they could be read.

@@ -32,6 +32,9 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let defaults = session.place.defaults(&name);
         let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ticket = ticket::of(claiming.ticket.as_deref())?;
+        if ticket.keep.is_some() {
+            ticket::refuse_unless_waiting(wait)?;
+        }
         let profile = session.store.profile();
         let mode = group::mode(claiming.shared, claiming.slots, profile)?;
         let ttl_ms = session.ttl(claiming, &defaults)?;

@@ -116,7 +116,7 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
             };
             let mut hold = Hold {
                 lock,
-                told: Told::of_holds(&holds, name, None),
+                told: Told::of_holds(&holds, name, None, None),
                 heartbeats: lock.heartbeats(),
                 on_heartbeat_failed: &heartbeat_failed,
             };

@@ -1817,6 +1817,11 @@ impl FileStore {
                 let boot = claim.holder.host.boot_id.as_deref();
                 let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
                 nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
+                // What is left of a run whose named processes are gone is seen by its beacon alone,
+                // and is mostly about to end as well.
+                if evidence.beacon == Beacon::Lit {
+                    nap = nap.min(RECORD_NAP_MIN);
+                }
             }
         }
         let fds: Vec<BorrowedFd<'_>> = [watch.as_fd()]

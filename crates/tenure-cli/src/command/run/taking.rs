@@ -3,7 +3,7 @@
 //! Everybody takes several locks in the same order (a group first, then by name), so two runs that
 //! want the same ones never wait for each other.
 
-use crate::command::attend::{NoLocks, Tend};
+use crate::command::attend::{NoLocks, Tend, WantedBack};
 use crate::command::{Session, superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -64,12 +64,47 @@ impl Hold<'_> {
         }
     }
 
-    /// Who has asked for it, where that may have happened before the command began.
-    pub(crate) fn is_asked_for(&self) -> Option<String> {
-        if !self.claim.queueing.yields() {
-            return None;
+    /// Whether somebody asks for it.
+    fn wanted_back(&self) -> Option<WantedBack> {
+        let by = driver::who_asks(&self.held(&|_, _| {}))?;
+        let name = self.name().clone();
+        Some(WantedBack { name, by })
+    }
+
+    /// Renews it, if it is about time. A failed renewal is tried again by the next look, and by the
+    /// supervisor's own.
+    fn keep_fresh(&mut self) {
+        let is_silent_soon = self.renewed.elapsed() >= self.ttl() / 3;
+        if is_silent_soon
+            && let Ok(tenure::core::Renewal::Renewed { .. }) =
+                (self.session.store).renew(&self.seat, &self.session.clock.now())
+        {
+            self.renewed = instant();
         }
-        driver::who_asks(&self.held(&|_, _| {}))
+    }
+}
+
+/// Renews what the run has while it is kept from its command.
+pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
+    holds.iter_mut().for_each(Hold::keep_fresh);
+}
+
+/// Which of the locks somebody asks for.
+#[cold]
+#[inline(never)]
+pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
+    let wanted = holds.iter().find_map(Hold::wanted_back)?;
+    Some(wanted.name)
+}
+
+/// Whether somebody asks for one of the locks before the command has started, which then never
+/// starts.
+#[cold]
+#[inline(never)]
+pub(super) fn refuse_asked_for(holds: &[Hold<'_>]) -> Result<(), Failure> {
+    match holds.iter().find_map(Hold::wanted_back) {
+        Some(WantedBack { name, by }) => Err(superseded(&name, &by)),
+        None => Ok(()),
     }
 }
 
@@ -93,6 +128,7 @@ pub(crate) fn take_all<'a>(
     surface: &mut Surface,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
     let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
+    let mut may_be_asked = false;
     for target in targets {
         let Target {
             session,
@@ -128,13 +164,8 @@ pub(crate) fn take_all<'a>(
             displaced: acquired.displaced,
             renewed: instant(),
         };
-        // A cancel that arrives before the command has started means that it never starts.
-        let asked = hold.is_asked_for();
+        may_be_asked |= hold.claim.queueing.yields() || !holds.is_empty();
         holds.push(hold);
-        if let Some(by) = asked {
-            let failure = superseded(&name, &by);
-            return Err((holds, failure));
-        }
         if let Wait::For(left) = wait {
             let left = left.saturating_sub(acquired.waited);
             wait = if left.is_zero() {
@@ -144,6 +175,10 @@ pub(crate) fn take_all<'a>(
             };
         }
     }
+    // A plain lock that was granted this instant is asked for by nobody yet.
+    if may_be_asked && let Err(failure) = refuse_asked_for(&holds) {
+        return Err((holds, failure));
+    }
     Ok(holds)
 }
 
@@ -151,18 +186,9 @@ pub(crate) fn take_all<'a>(
 struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
 
 impl Tend for Taken<'_, '_> {
-    fn tend(&mut self) -> Option<String> {
-        for hold in self.0.iter_mut() {
-            let is_silent_soon = hold.renewed.elapsed() >= hold.ttl() / 3;
-            // A failed renewal is tried again by the next look, and by the supervisor's own.
-            if is_silent_soon
-                && let Ok(tenure::core::Renewal::Renewed { .. }) =
-                    (hold.session.store).renew(&hold.seat, &hold.session.clock.now())
-            {
-                hold.renewed = instant();
-            }
-        }
-        self.0.iter().find_map(Hold::is_asked_for)
+    fn tend(&mut self) -> Option<WantedBack> {
+        keep_fresh(self.0);
+        self.0.iter().find_map(Hold::wanted_back)
     }
 
     fn holds(&self) -> Vec<holds::Hold> {
