@@ -199,7 +199,7 @@ fn a_command_that_was_stopped_and_continued_is_still_seen_to_end() {
     let command = held.command;
     crate::support::send(command, rustix::process::Signal::STOP);
     eventually("the command to stop", || {
-        crate::support::state(command) == Some('T')
+        crate::support::has_stopped(command)
     });
     assert_eq!(scene.standing("x"), "held", "a stopped holder still holds");
     crate::support::send(command, rustix::process::Signal::CONT);

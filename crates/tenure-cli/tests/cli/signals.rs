@@ -1,8 +1,8 @@
 //! Signals to tenure while it waits and while its command runs, and the death of the supervisor.
 
 use crate::support::{
-    Gate, Scene, Started, answer, eventually, has_stopped, is_alive, says_overlap, state,
-    throughout, timed,
+    Gate, Scene, Started, answer, eventually, has_stopped, is_alive, says_overlap, throughout,
+    timed,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -212,7 +212,7 @@ fn a_stopped_command_is_asked_all_the_same() {
     let prelude = format!("trap 'echo term >{}; exit 0' TERM", said.display());
     let holder = scene.hold_with("x", ["-q", "--grace", "20s"], &gate, &prelude);
     crate::support::send(holder.command, Signal::STOP);
-    eventually("the command to stop", || state(holder.command) == Some('T'));
+    eventually("the command to stop", || has_stopped(holder.command));
     holder.signal(Signal::TERM);
     // Whoever manages jobs continues what it ends.
     holder.signal(Signal::CONT);
