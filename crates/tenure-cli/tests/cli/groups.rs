@@ -296,6 +296,59 @@ fn what_contradicts_itself_is_refused_before_anything_is_touched() {
     assert!(!scene.path("ran").exists(), "nothing was run");
 }
 
+/// The line of a plain lock is chosen by the same flags, with the wait of a plain lock.
+#[test]
+fn a_lock_without_a_group_has_the_same_queues() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "x"], "");
+    let _ = scene
+        .run(["run", "x", "--queue", "none", "--", "true"])
+        .expect(4, "refused at once");
+    let words = |id| {
+        [
+            "run",
+            "x",
+            "--queue",
+            "single",
+            "--request-id",
+            id,
+            "--",
+            "echo",
+            id,
+        ]
+    };
+    let old = start(&scene, &words("old"));
+    until_waits(&scene, "x", "old");
+    let patient = start(&scene, &["run", "-q", "x", "-w", "25s", "--", "true"]);
+    scene.until_queued("x", 2);
+    let new = start(&scene, &words("new"));
+    let answer = superseded_by(old.finish(), "new", "a newer one came");
+    assert!(
+        answer.stderr().contains("waiting up to 10s"),
+        "the wait of a plain lock: {}",
+        answer.said()
+    );
+    until_waits(&scene, "x", "new");
+    let _ = first.open().expect(0, "the holder");
+    let _ = patient
+        .finish()
+        .expect(0, "who waits in turn gives way to nobody");
+    let _ = new.finish().expect(0, "the newest of the others");
+
+    let first = running(&scene, &["run", "-q", "x"], "");
+    let words = [
+        "run",
+        "x",
+        "-q",
+        "--cancel-in-progress",
+        "--request-id",
+        "me",
+    ];
+    let words = words.iter().chain(&["--", "true"]);
+    let _ = scene.run(words).expect(0, "its turn came");
+    let _ = first.finish().expect(79, "it was asked to stop");
+}
+
 /// "Group names are case-insensitive. A group is a native lock named in lower case."
 #[test]
 fn the_name_of_a_group_is_read_in_any_case() {

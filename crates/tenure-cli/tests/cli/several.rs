@@ -1,7 +1,7 @@
 //! More than one: shared holders, slots, several locks at once, runs inside runs, and circles of
 //! waits between them.
 
-use crate::support::{Scene, Started, eventually, send, throughout, timed};
+use crate::support::{Gate, Scene, Started, eventually, send, throughout, timed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -217,6 +217,52 @@ fn several_locks_are_taken_by_name_and_given_back_together() {
     for name in ["a", "b", "c"] {
         assert!(scene.is_free(name), "{name} is given back");
     }
+}
+
+/// A run that becomes its command has all of them in its hands, and they end with it.
+#[test]
+fn several_locks_are_held_by_a_command_that_replaced_the_run() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "exec");
+    let script = gate.script("");
+    let words = [
+        "run", "--exec", "-l", "a", "-l", "b", "--", "sh", "-c", &script,
+    ];
+    let both = start(&scene, &words);
+    let _ = gate.entered();
+    for name in ["a", "b"] {
+        let _ = scene
+            .run(["run", name, "-n", "--", "true"])
+            .expect(4, &format!("{name} is held"));
+    }
+    gate.open();
+    let _ = both.finish().expect(0, "it ended by itself");
+    for name in ["a", "b"] {
+        let _ = scene
+            .run(["run", name, "-n", "--", "true"])
+            .expect(0, &format!("{name} is free"));
+    }
+}
+
+/// The loss of any of several locks ends the work, and the others are given back.
+#[test]
+fn the_loss_of_one_of_several_locks_ends_the_work() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "several");
+    let script = gate.script("");
+    let words = ["run", "-l", "a", "-l", "b", "--", "sh", "-c", &script];
+    let both = start(&scene, &words);
+    let command = gate.entered();
+    fs::rename(scene.locks().join("b.tenure"), scene.path("gone")).unwrap();
+    let answer = both.finish().expect(80, "one of them is lost");
+    assert!(
+        answer.stderr().contains("the lock b is lost")
+            && answer.stderr().contains("b was lost while"),
+        "{}",
+        answer.said()
+    );
+    assert!(!crate::support::is_alive(command), "its command was ended");
+    assert!(scene.is_free("a"), "the other is given back");
 }
 
 #[test]
