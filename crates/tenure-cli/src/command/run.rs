@@ -115,10 +115,15 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         ));
     }
     let verdict = under_locks(args, program, &told, terms, signals, &holds, surface);
-    let mut asked_for = None;
-    if let Ok(Verdict::Superseded { by }) = &verdict {
-        asked_for = taking::asked_for(&holds);
-        hooks.superseded(&told, by, "1", &mut holds, surface);
+    // Which of several locks the end was about.
+    let mut about = None;
+    match &verdict {
+        Ok(Verdict::Superseded { by }) => {
+            about = taking::asked_for(&holds);
+            hooks.superseded(&told, by, "1", &mut holds, surface);
+        }
+        Ok(Verdict::Lost) => about = taking::lost(&holds),
+        Ok(Verdict::Command(_) | Verdict::Signalled(_) | Verdict::MaxRuntime) | Err(_) => {}
     }
     let result = RunResult::of_run(&verdict, args);
     let was_ours = release_all(&holds, surface, &result);
@@ -127,7 +132,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     {
         return Err(lost_unseen(&plan.main, *end));
     }
-    answer(verdict, asked_for.as_ref().unwrap_or(&plan.main), args)
+    answer(verdict, about.as_ref().unwrap_or(&plan.main), args)
 }
 
 /// Runs the command under the locks, and what undoes it if it failed.

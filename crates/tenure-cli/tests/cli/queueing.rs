@@ -409,5 +409,6 @@ fn dead_waiters_never_block_the_line() {
             let _ = one.finish().expect(0, "every living one's turn came");
         }
     });
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // Whoever looks only by itself does so every ten seconds.
+    assert!(took < Duration::from_secs(9), "{took:?}");
 }

@@ -13,7 +13,7 @@ use crate::supervise::driver::{self, Held};
 use crate::supervise::heartbeats::Heartbeats;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
-use tenure::core::{AgeLimit, Claim, LockName, Policy, Request, RequestId};
+use tenure::core::{AgeLimit, Claim, LockName, Policy, Renewal, Request, RequestId};
 use tenure::engine::{Keep, Limits, Wait};
 use tenure::profile::known_as;
 use tenure::store::Store;
@@ -76,7 +76,7 @@ impl Hold<'_> {
     fn keep_fresh(&mut self) {
         let is_silent_soon = self.renewed.elapsed() >= self.ttl() / 3;
         if is_silent_soon
-            && let Ok(tenure::core::Renewal::Renewed { .. }) =
+            && let Ok(Renewal::Renewed { .. }) =
                 (self.session.store).renew(&self.seat, &self.session.clock.now())
         {
             self.renewed = instant();
@@ -95,6 +95,17 @@ pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
 pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
     let wanted = holds.iter().find_map(Hold::wanted_back)?;
     Some(wanted.name)
+}
+
+/// Which of the locks is proven to be somebody else's.
+#[cold]
+#[inline(never)]
+pub(super) fn lost(holds: &[Hold<'_>]) -> Option<LockName> {
+    let is_lost = |hold: &&Hold<'_>| {
+        let verified = hold.session.store.verify(&hold.seat);
+        matches!(verified, Ok(Renewal::Lost))
+    };
+    holds.iter().find(is_lost).map(|hold| hold.name().clone())
 }
 
 /// Whether somebody asks for one of the locks before the command has started, which then never
