@@ -50,6 +50,10 @@ const GROUP_LOOK: Duration = Duration::from_millis(100);
 /// How long after SIGKILL it is said who has not ended.
 const SURVIVORS_TOLD_AFTER: Duration = Duration::from_secs(1);
 
+/// How soon a lock is looked at again that could not be read: another program may be writing its
+/// record this instant, and nothing tells of it if there was no record to be watched before.
+const UNSURE_LOOK: Duration = Duration::from_millis(100);
+
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
@@ -138,6 +142,8 @@ struct Running<'a> {
     news: Vec<OwnedFd>,
     /// News was opened, or there is none to be had.
     watches: bool,
+    /// The last look could not read every lock.
+    unsure: bool,
     rest: Rest,
     /// The command is gone, and what is left of it is watched.
     watching_rest: bool,
@@ -191,6 +197,7 @@ impl Driver<'_> {
             began,
             news: Vec::new(),
             watches: self.held.is_empty(),
+            unsure: false,
             rest,
             watching_rest: false,
             killed: None,
@@ -298,6 +305,9 @@ impl Running<'_> {
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
         }
+        if self.unsure {
+            until = until.min(now + UNSURE_LOOK);
+        }
         if let Some(look) = self.next_look() {
             until = until.min(now + look);
         }
@@ -327,7 +337,8 @@ impl Running<'_> {
     }
 
     fn after_sleep(&mut self) -> Option<Verdict> {
-        if self.drain_news() {
+        let unsure = std::mem::take(&mut self.unsure);
+        if self.drain_news() || unsure {
             let mut held = self.driver.held.iter();
             if held.any(|held| held.store.renewals_end_news()) {
                 self.open_news();
@@ -384,13 +395,13 @@ impl Running<'_> {
     fn look_at_locks(&mut self) -> Option<Verdict> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
-            let verdict = match held.store.verify(held.seat) {
-                Ok(renewal) => self.on_renewal(index, renewal),
+            let Ok(renewal) = held.store.verify(held.seat) else {
                 // Not known is not lost; the next look may know.
-                Err(_) => None,
+                self.unsure = true;
+                continue;
             };
-            if verdict.is_some() {
-                return verdict;
+            if let Some(verdict) = self.on_renewal(index, renewal) {
+                return Some(verdict);
             }
         }
         None
