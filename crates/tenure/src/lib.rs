@@ -21,16 +21,20 @@
 //!   which is a thin user of this crate.
 
 pub mod audit;
+mod cancel;
 pub mod clock;
 pub mod config;
 pub mod duration;
 pub mod engine;
+pub mod envelope;
+pub mod guard;
 pub mod intent;
 mod private;
 pub mod process;
 pub mod profile;
 pub mod resume;
 pub mod store;
+pub mod testing;
 pub mod yaml;
 
 pub use tenure_core as core;

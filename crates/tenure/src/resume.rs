@@ -333,27 +333,15 @@ impl Place {
         }
     }
 
-    /// An owner token that nobody else has. The clock and the process would nearly do; chance
-    /// makes up for a clock that was set back.
     fn new_request_id(&self, name: &LockName) -> Result<RequestId, ResumeLockError> {
-        let mut bytes = [0_u8; 12];
-        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        let id = bytes.iter().fold("req_".to_owned(), |id, byte| {
-            let digits = [byte >> 4, byte & 15];
-            let digits = digits.map(|digit| char::from_digit(digit.into(), 16));
-            id + &digits.into_iter().flatten().collect::<String>()
-        });
-        match (filled, RequestId::new(id)) {
-            (Ok(count), Ok(id)) if count == bytes.len() => Ok(id),
-            _ => Err(ResumeLockError::Store {
-                job_id: name.as_str().to_owned(),
-                source: StoreError::Io {
-                    place: self.storage.display().to_string(),
-                    doing: "drawing random bytes for an owner token",
-                    source: std::io::ErrorKind::UnexpectedEof.into(),
-                },
-            }),
-        }
+        process::new_request_id().map_err(|source| ResumeLockError::Store {
+            job_id: name.as_str().to_owned(),
+            source: StoreError::Io {
+                place: self.storage.display().to_string(),
+                doing: "drawing random bytes for an owner token",
+                source,
+            },
+        })
     }
 }
 
