@@ -136,6 +136,19 @@ pub struct Options {
     actor: Option<String>,
     cancel: Option<Cancel>,
     again: Again,
+    on_wait: OnWait,
+}
+
+/// Who is told that a wait begins.
+#[derive(Clone, Default)]
+struct OnWait(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&Waiting<'_>) + Send + Sync;
+
+impl std::fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(_)" } else { "None" })
+    }
 }
 
 impl Options {
@@ -184,6 +197,12 @@ impl Options {
     /// Lets the wait be ended from another thread.
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
+        self
+    }
+
+    /// Has somebody told, once for each lock, that it has to be waited for, and for whom.
+    pub fn on_wait(mut self, tell: impl Fn(&Waiting<'_>) + Send + Sync + 'static) -> Self {
+        self.on_wait = OnWait(Some(Arc::new(tell)));
         self
     }
 
@@ -374,14 +393,25 @@ impl LockManager {
         let began = self.shared.clock.instant();
         let mut guards = Guards::default();
         for name in names {
-            let wait = match wait {
-                Wait::For(all) => {
+            let rest = match wait {
+                Wait::For(all) if !guards.is_empty() => {
                     let now = self.shared.clock.instant();
                     Wait::For(all.saturating_sub(now.saturating_duration_since(began)))
                 }
-                Wait::No | Wait::Forever => wait,
+                Wait::No | Wait::For(_) | Wait::Forever => wait,
             };
-            guards.push(self.take(name, options, wait)?);
+            guards.push(self.take(name, options, rest).map_err(|error| {
+                match (error, wait) {
+                    // The time of all was up, and not just what was left for this one.
+                    (AcquireError::Held(refused), Wait::For(all)) => {
+                        AcquireError::Held(Box::new(Refused {
+                            waited: Some(all),
+                            ..*refused
+                        }))
+                    }
+                    (error, _) => error,
+                }
+            })?);
         }
         Ok(guards)
     }
@@ -413,6 +443,7 @@ impl LockManager {
             shared,
             name: &name,
             options,
+            told: false,
             gave_way: None,
         };
         let cancel = options.cancel.as_ref();
@@ -643,6 +674,7 @@ struct Attendance<'a> {
     shared: &'a Shared,
     name: &'a LockName,
     options: &'a Options,
+    told: bool,
     gave_way: Option<AcquireError>,
 }
 
@@ -669,6 +701,12 @@ impl Observer for Attendance<'_> {
                 name: name(),
                 token,
             });
+        }
+        if self.gave_way.is_none()
+            && !std::mem::replace(&mut self.told, true)
+            && let OnWait(Some(tell)) = &options.on_wait
+        {
+            tell(waiting);
         }
         self.gave_way.is_some()
     }

@@ -27,6 +27,8 @@ pub mod config;
 pub mod duration;
 pub mod engine;
 pub mod envelope;
+#[cfg(feature = "framework")]
+pub mod framework;
 pub mod guard;
 pub mod intent;
 mod private;

@@ -142,6 +142,11 @@ impl LockView {
         view
     }
 
+    /// What is said of one claim.
+    pub fn holder_of(claim: &Claim, now: &Now) -> HolderView {
+        holder(claim, Standing::Held(Life::Supervised), now)
+    }
+
     fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
         let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
         Self {

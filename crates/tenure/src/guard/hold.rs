@@ -171,7 +171,15 @@ impl Guard {
         .await;
     }
 
-    /// Wakes `waker` at the next change of the state: for event loops of one's own.
+    /// Shows the state for as long as anybody wants to know, without keeping the lock.
+    #[cfg(feature = "framework")]
+    pub(crate) fn observer(&self) -> impl Fn() -> GuardState + Send + use<> {
+        let hold = Arc::downgrade(&self.hold);
+        // Once all guards are gone there is nothing to be told.
+        move || hold.upgrade().map_or(GuardState::Held, |hold| hold.state())
+    }
+
+    /// Wakes `waker` at every change of the state from now on: for event loops of one's own.
     pub fn wake_on_change(&self, waker: &Waker) {
         self.hold.wake_on_change(waker);
     }
@@ -349,7 +357,11 @@ impl Hold {
                 GuardState::StopRequested => log::stop_requested(&self.name, self.token),
                 GuardState::Lost => log::lost(&self.name, self.token),
             }
-            let wakers = std::mem::take(&mut *locked(&self.wakers));
+            // Woken outside of the lock: a waker may well ask again.
+            let wakers = match state {
+                GuardState::Held | GuardState::StopRequested => locked(&self.wakers).clone(),
+                GuardState::Lost => std::mem::take(&mut *locked(&self.wakers)),
+            };
             wakers.into_iter().for_each(Waker::wake);
         }
         self.state()
