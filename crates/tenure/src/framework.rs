@@ -419,12 +419,15 @@ fn acquire<T: Tool>(
 }
 
 /// Who is waited for, for a person.
-fn told(waiting: &Waiting<'_>) {
+fn told(name: &LockName, waiting: &Waiting<'_>) {
     let Some(claim) = waiting.front() else {
         return;
     };
     let holder = LockView::holder_of(claim, waiting.now);
-    answer::say(&format!("waiting for {}", holder.sentence()));
+    answer::say(&format!(
+        "waiting for {name}, held by {}",
+        holder.sentence()
+    ));
 }
 
 /// What a command's own error is to its caller.

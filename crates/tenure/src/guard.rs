@@ -143,7 +143,7 @@ pub struct Options {
 #[derive(Clone, Default)]
 struct OnWait(Option<Arc<Tell>>);
 
-type Tell = dyn Fn(&Waiting<'_>) + Send + Sync;
+type Tell = dyn Fn(&LockName, &Waiting<'_>) + Send + Sync;
 
 impl std::fmt::Debug for OnWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -201,7 +201,10 @@ impl Options {
     }
 
     /// Has somebody told, once for each lock, that it has to be waited for, and for whom.
-    pub fn on_wait(mut self, tell: impl Fn(&Waiting<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_wait(
+        mut self,
+        tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
+    ) -> Self {
         self.on_wait = OnWait(Some(Arc::new(tell)));
         self
     }
@@ -706,7 +709,7 @@ impl Observer for Attendance<'_> {
             && !std::mem::replace(&mut self.told, true)
             && let OnWait(Some(tell)) = &options.on_wait
         {
-            tell(waiting);
+            tell(self.name, waiting);
         }
         self.gave_way.is_some()
     }

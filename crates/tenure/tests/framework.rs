@@ -247,7 +247,9 @@ fn a_waiter_exits_4_with_lock_held_after_its_time() {
     assert_eq!(error["phase"], "acquire");
     assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");
     assert!(
-        answer.err.contains(&format!("waiting for PID {pid}")),
+        answer
+            .err
+            .contains(&format!("waiting for deploy-prod, held by PID {pid}")),
         "a person is told meanwhile: {}",
         answer.err
     );
@@ -429,6 +431,7 @@ fn bad_arguments_are_answered_before_anything_is_touched() {
         let error = scene.run(words).error(2, "BAD_ARGUMENTS");
         let message = error["message"].as_str().expect("a sentence");
         assert!(message.contains(said), "{words:?}: {message}");
+        assert!(!message.contains("For more"), "one sentence: {message}");
         assert!(empty(&scene), "{words:?} touched nothing");
     }
 }

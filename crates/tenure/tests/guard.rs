@@ -567,3 +567,60 @@ fn a_loss_can_be_awaited_on_any_executor() {
         told.expect("it is told of the loss");
     });
 }
+
+/// Figures for `docs/library.md`: `cargo test --release -p tenure --test guard -- --ignored
+/// --nocapture many_guards`. Takes two minutes.
+#[test]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "it prints figures")]
+fn many_guards_cost_little() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+    const GUARDS: usize = 10_000;
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files).expect("as many files as there may be");
+    let memory = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("our own status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        kib.expect("a number")
+    };
+    let cpu = || {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
+    };
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new().ttl(Duration::from_secs(60));
+    drop(locks.acquire("warm").expect("a free lock"));
+    let names: Vec<String> = (0..GUARDS).map(|number| format!("lock-{number}")).collect();
+    let (before, began) = (memory(), instant());
+    let guards = locks.acquire_all(names.iter().map(String::as_str), &options);
+    let guards = guards.expect("free locks");
+    println!("taken in {:?}", began.elapsed());
+    thread::sleep(Duration::from_secs(30));
+    let (spent, since) = (cpu(), instant());
+    println!("{} bytes each", (memory() - before) * 1024 / GUARDS);
+    thread::sleep(Duration::from_secs(60));
+    let spent = cpu() - spent;
+    println!("{spent} µs of CPU in {:?}", since.elapsed());
+    assert!(guards.iter().all(|guard| guard.state() == GuardState::Held));
+    let renewals = |name: &String| {
+        let reading = place.reading(name);
+        reading.entry().expect("a list").claims[0].lease.renewals
+    };
+    assert!(
+        names.iter().all(|name| renewals(name) >= 3),
+        "three in 60 s"
+    );
+    let began = instant();
+    drop(guards);
+    println!("released in {:?}", began.elapsed());
+    let began = instant();
+    for _ in 0..GUARDS {
+        drop(locks.acquire("warm").expect("a free lock"));
+    }
+    let each = began.elapsed() / u32::try_from(GUARDS).expect("not so many");
+    println!("acquire and release: {each:?}");
+}

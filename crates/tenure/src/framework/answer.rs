@@ -49,10 +49,6 @@ impl Surface {
         command.clone_into(&mut self.facts().command);
     }
 
-    pub(super) fn program(&self) -> &str {
-        &self.program
-    }
-
     /// What a lock is held for. Arguments may be secret, and are not told.
     pub(super) fn why(&self) -> String {
         format!("{} {}", self.program, self.facts().command)

@@ -1,6 +1,6 @@
 //! Reads a tool's command line, and the `--wait` that every tool has.
 //!
-//! What clap has to say about a bad one becomes one sentence; the rest of it goes to stderr.
+//! What clap has to say about a bad one becomes one sentence.
 
 use super::answer::{self, Surface};
 use super::{Failure, Tool};
@@ -70,14 +70,19 @@ pub(super) fn parse<T: Tool>(
     words: impl IntoIterator<Item = OsString>,
     surface: &mut Surface,
 ) -> Result<Option<Call<T>>, Failure> {
+    let words: Vec<_> = words.into_iter().collect();
     let command = WaitArgs::augment_args(T::command());
-    surface.called(command.get_name(), "");
+    // Looked for by hand: a call that cannot be read has its command, too.
+    let mut typed = words.iter().skip(1).filter_map(|word| word.to_str());
+    let known = typed.find_map(|word| command.find_subcommand(word));
+    surface.called(
+        command.get_name(),
+        known.map_or("", clap::Command::get_name),
+    );
     let matches = match command.try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) => return refuse(&error),
     };
-    let program = surface.program().to_owned();
-    surface.called(&program, matches.subcommand_name().unwrap_or_default());
     let understood = T::from_arg_matches(&matches)
         .and_then(|tool| Ok((tool, WaitArgs::from_arg_matches(&matches)?)));
     match understood {
@@ -102,13 +107,15 @@ fn refuse<T>(error: &clap::Error) -> Result<Option<T>, Failure> {
                 "a subcommand is missing; --help shows them all",
             ));
         }
-        _ => answer::say(error.to_string().trim_end()),
+        _ => {}
     }
     let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).take_while(|line| {
-        // What follows is advice, and the usage.
-        !line.starts_with("Usage:") && !line.starts_with("tip:")
-    });
+    // What follows is advice, and the usage.
+    let advice = ["Usage:", "tip:", "For more information"];
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !advice.iter().any(|begins| line.starts_with(begins)));
     let first = lines.next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first).to_owned();
     // The missing arguments themselves stand on lines of their own.
