@@ -19,6 +19,9 @@
 //! that its process lives, and is woken when it ends, however it ends. Programs that use this
 //! module and the command `tenure run` take turns with each other, in one queue.
 //!
+//! Async code has the same on any executor: [`LockManager::acquire_async`], [`Guard::lost`],
+//! [`Guard::release_async`].
+//!
 //! # What a guard notices
 //! One thread of the manager looks after all its guards. It renews each lease three times within
 //! its ttl, and learns from the kernel when a lock's file is touched, so [`Guard::state`] shows
@@ -74,6 +77,7 @@ use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant};
 use crate::config::{self, Config};
 use crate::engine::{self, Observer, Wait, Waiting};
+use crate::offload;
 use crate::process::{self, Identity};
 use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
@@ -389,7 +393,14 @@ impl LockManager {
         options: &Options,
     ) -> Result<Guards, AcquireError> {
         let names = names.into_iter().map(named);
-        let mut names = names.collect::<Result<Vec<_>, _>>()?;
+        self.take_all(names.collect::<Result<_, _>>()?, options)
+    }
+
+    fn take_all(
+        &self,
+        mut names: Vec<LockName>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
         names.sort();
         names.dedup();
         let wait = self.wait(options);
@@ -417,6 +428,103 @@ impl LockManager {
             })?);
         }
         Ok(guards)
+    }
+
+    /// [`LockManager::acquire_with`] for async code, on any executor.
+    ///
+    /// Nothing happens before the future is polled. A thread waits in its place, so the executor is
+    /// never blocked. A future that is dropped early leaves the queue, and whatever it would have
+    /// acquired is released.
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_with`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::{AcquireError, LockManager, Options};
+    ///
+    /// async fn deploy(locks: &LockManager) -> Result<(), AcquireError> {
+    ///     let guard = locks.acquire_async("deploy", &Options::new()).await?;
+    ///     tokio::select! {
+    ///         () = work() => {}
+    ///         () = guard.stop_requested() => {} // asked for, or lost
+    ///     }
+    ///     guard.release_async().await.unwrap_or_else(|error| eprintln!("{error}"));
+    ///     Ok(())
+    /// }
+    /// # async fn work() {}
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    /// # runtime.block_on(deploy(&tenure::testing::locks())).expect("a free lock");
+    /// ```
+    pub async fn acquire_async(
+        &self,
+        name: &str,
+        options: &Options,
+    ) -> Result<Guard, AcquireError> {
+        let name = named(name)?;
+        let failed = name.clone();
+        let done = self.offloaded(options, move |locks, options| {
+            locks.take(name, options, locks.wait(options))
+        });
+        let thread = |source| AcquireError::Thread {
+            name: failed,
+            source,
+        };
+        done.await.map_err(thread)?
+    }
+
+    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_all`].
+    pub async fn acquire_all_async(
+        &self,
+        names: impl IntoIterator<Item = &str>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
+        let names = names.into_iter().map(named);
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = names.first().cloned() else {
+            return Ok(Guards::default());
+        };
+        let done = self.offloaded(options, move |locks, options| {
+            locks.take_all(names, options)
+        });
+        let thread = |source| AcquireError::Thread {
+            name: first,
+            source,
+        };
+        done.await.map_err(thread)?
+    }
+
+    /// Waits on a thread, for as long as somebody wants the result.
+    async fn offloaded<T: Send + 'static>(
+        &self,
+        options: &Options,
+        work: impl FnOnce(&Self, &Options) -> T + Send + 'static,
+    ) -> std::io::Result<T> {
+        struct Unwanted(Cancel);
+        impl Drop for Unwanted {
+            fn drop(&mut self) {
+                self.0.cancel();
+            }
+        }
+        let unwanted = Unwanted(Cancel::new());
+        let (locks, given) = (self.clone(), options.cancel.clone());
+        let options = options.clone().cancel(&unwanted.0);
+        let done = offload::on_thread("tenure-acquire", move || {
+            let own = options.cancel.clone().unwrap_or_default();
+            // Whoever was given a say by the caller keeps it.
+            let _bell = given.as_ref().map(|given| {
+                let own = own.clone();
+                given.ring(move || own.cancel())
+            });
+            if given.is_some_and(|given| given.is_cancelled()) {
+                own.cancel();
+            }
+            work(&locks, &options)
+        });
+        done.await
     }
 
     fn wait(&self, options: &Options) -> Wait {

@@ -14,7 +14,15 @@
 //! - Deleting a lock's file by hand while it is held lets another caller in. The holder notices
 //!   and is told, but not before it happened.
 //!
+//! - A guard cannot stop the work under it. It says that the lock was asked for or is lost; the work
+//!   has to look.
+//!
 //! # Where to begin
+//! - [`guard`] is a lock as a guard: `LockManager::open()?.acquire("deploy")?`. Several at once,
+//!   shared, slots, cancellation, a loss that can be awaited. [`testing`] lets you test what you
+//!   build on it.
+//! - `framework` (with the feature of that name) is for authors of command-line tools: a lock declared
+//!   beside a clap-derived command. [`envelope`] is the document that it answers with.
 //! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
 //!   blocking or async.
 //! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
@@ -31,6 +39,7 @@ pub mod envelope;
 pub mod framework;
 pub mod guard;
 pub mod intent;
+mod offload;
 mod private;
 pub mod process;
 pub mod profile;

@@ -142,7 +142,8 @@ struct Kept {
     renew_at: Instant,
     due: Instant,
     renewed: Instant,
-    watched: bool,
+    /// The number of its file's watch.
+    watch: Option<i32>,
 }
 
 /// The thread's side.
@@ -195,16 +196,16 @@ impl Keeper {
         };
         let id = self.next_id;
         self.next_id += 1;
-        let watched = match shared.watching {
+        let watch = match shared.watching {
             Watching::Files => {
                 if self.files.is_none() {
                     self.files = files::Files::new();
                 }
                 let place = shared.backing.place(kept.name());
                 let files = self.files.as_mut();
-                files.is_some_and(|files| files.watch(&place, id))
+                files.and_then(|files| files.watch(&place, id))
             }
-            Watching::Looks(_) | Watching::Always(_) => false,
+            Watching::Looks(_) | Watching::Always(_) => None,
         };
         let every = (kept.ttl() / 3).max(BEAT_MIN);
         let now = shared.clock.instant();
@@ -219,7 +220,7 @@ impl Keeper {
                 renew_at: now + first,
                 due: now,
                 renewed: now,
-                watched,
+                watch,
             },
         );
         // At once: what happened before the watch was there is not told.
@@ -262,13 +263,13 @@ impl Keeper {
             }
         };
         if ended {
-            self.kept.remove(&id);
-            if let Some(files) = &mut self.files {
-                files.forget(id);
+            let watch = self.kept.remove(&id).and_then(|kept| kept.watch);
+            if let (Some(files), Some(watch)) = (&mut self.files, watch) {
+                files.forget(watch, id);
             }
             return;
         }
-        kept.due = if kept.watched {
+        kept.due = if kept.watch.is_some() {
             kept.renew_at
         } else {
             kept.renew_at.min(now + looks)
@@ -315,31 +316,26 @@ mod files {
             self.watch.as_fd()
         }
 
-        /// False where the system gives no more watches.
-        pub(super) fn watch(&mut self, file: &str, hold: u64) -> bool {
+        /// `None` where the system gives no more watches.
+        pub(super) fn watch(&mut self, file: &str, hold: u64) -> Option<i32> {
             let what = WatchFlags::MODIFY
                 | WatchFlags::ATTRIB
                 | WatchFlags::DELETE_SELF
                 | WatchFlags::MOVE_SELF;
-            match inotify::add_watch(&self.watch, file, what) {
-                Ok(number) => {
-                    self.holds.entry(number).or_default().push(hold);
-                    true
-                }
-                Err(_) => false,
-            }
+            let number = inotify::add_watch(&self.watch, file, what).ok()?;
+            self.holds.entry(number).or_default().push(hold);
+            Some(number)
         }
 
-        pub(super) fn forget(&mut self, hold: u64) {
-            let watch = &self.watch;
-            self.holds.retain(|number, holds| {
+        pub(super) fn forget(&mut self, number: i32, hold: u64) {
+            if let Some(holds) = self.holds.get_mut(&number) {
                 holds.retain(|other| *other != hold);
                 if holds.is_empty() {
+                    self.holds.remove(&number);
                     // A file that is gone has taken its watch with it.
-                    let _ = inotify::remove_watch(watch, *number);
+                    let _ = inotify::remove_watch(&self.watch, number);
                 }
-                !holds.is_empty()
-            });
+            }
         }
 
         /// The holds whose files were touched.
