@@ -14,6 +14,9 @@
     reason = "the report is the product of a benchmark"
 )]
 
+#[path = "startup/crowd.rs"]
+mod crowd;
+
 use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -144,6 +147,9 @@ struct Plan {
     blocks: usize,
     /// How often each of the two contenders takes the lock in one block.
     turns: usize,
+    /// How long a crowd contends in one block, and how many blocks there are.
+    crowd_lasts: Duration,
+    crowd_blocks: usize,
 }
 
 impl Plan {
@@ -153,6 +159,8 @@ impl Plan {
             rounds: 500,
             blocks: 12,
             turns: 20,
+            crowd_lasts: Duration::from_secs(2),
+            crowd_blocks: 2,
         };
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -163,6 +171,8 @@ impl Plan {
                         rounds: 60,
                         blocks: 3,
                         turns: 12,
+                        crowd_lasts: Duration::from_millis(500),
+                        crowd_blocks: 1,
                     }
                 }
                 "--rounds" => {
@@ -200,6 +210,12 @@ fn run(plan: &Plan) -> Outcome<()> {
         let (startup, _) = bench.startup_contestants(Path::new(DYNAMIC_TRUE));
         print_startup(DYNAMIC_TRUE_LABEL, &measure_startup(plan, startup)?);
         print_hand_over(&measure_hand_over(plan, &bench, &hand_over)?);
+        crowd::print(&crowd::measure(
+            &bench,
+            &hand_over,
+            plan.crowd_lasts,
+            plan.crowd_blocks,
+        )?);
     }
     if !notes.is_empty() || !bench.notes.is_empty() {
         println!();

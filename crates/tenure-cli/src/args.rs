@@ -26,12 +26,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 success, 1 error, 2 bad arguments, 3 partial failure, 4 held (or stale and not taken,
-or unreadable), 5 not found, 6 not the owner, 7 permission denied, 10 --max-runtime is over,
-12 store unavailable, 79 superseded, 80 lock lost, 81 deadlock, 126/127 command not runnable/not found,
-128+N ended by signal N. `flock` has flock(1)'s.
+Examples:
+  tenure run backup -- ./backup.sh  one at a time, the others wait in turn
+  tenure check backup               who holds it, since when, why, who waits
+  tenure VERB --help                more about a verb, with examples
 
-Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else
+Exit codes:
+  0 success                   5 not found             79 superseded
+  1 error                     6 not the owner         80 lock lost
+  2 bad arguments             7 permission denied     81 would wait for ever
+  3 partial failure           10 over --max-runtime   126 command not runnable
+  4 held, stale, unreadable   12 store unusable       127 command not found
+A command that runs keeps its own; 128+N: ended by signal N; `flock` has flock(1)'s.
+
+Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else \
 $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
 
 /// One holder at a time, for scripts, CI jobs and AI agents.
@@ -63,7 +71,7 @@ pub(crate) enum Verb {
     Release(ReleaseArgs),
     /// Ask the holder of a lock to stop
     Cancel(CancelArgs),
-    /// Remove somebody else's lock, where the profile lets force do that
+    /// Remove somebody else's lock, by force
     ForceRelease(ForceReleaseArgs),
     /// Renew a lock, and learn whether it is lost or asked for
     Heartbeat(HeartbeatArgs),
@@ -73,6 +81,8 @@ pub(crate) enum Verb {
     List(ListArgs),
     /// Wait until a lock is free, without taking it
     Wait(WaitArgs),
+    /// Ask whether a fencing token is still good
+    Fence(FenceArgs),
     /// Remove what is proven stale
     Clean(CleanArgs),
     /// Show the rules of every profile, own ones too
@@ -81,6 +91,10 @@ pub(crate) enum Verb {
     Audit(AuditArgs),
     /// Lock a file or descriptor as flock(1) does
     Flock(FlockArgs),
+    /// Push to a branch that others push to as well
+    Push(PushArgs),
+    /// Name the concurrency group of a CI event
+    GroupName(GroupNameArgs),
 }
 
 /// Flags that every verb takes.
@@ -111,7 +125,12 @@ pub(crate) struct Common {
     #[arg(long, value_name = "DURATION", help_heading = "Global")]
     pub(crate) stale_after: Option<String>,
     /// What to print: text, json or yaml [env: TENURE_OUTPUT]
-    #[arg(long, value_name = "FORMAT", help_heading = "Global")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        hide_possible_values = true,
+        help_heading = "Global"
+    )]
     pub(crate) output: Option<Output>,
     /// Read this tenure.toml instead of the nearest one
     #[arg(long, value_name = "FILE", help_heading = "Global")]
@@ -133,8 +152,8 @@ pub(crate) struct Common {
 /// How long to wait.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Patience {
-    /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s, in the
-    /// file profiles 0; env: TENURE_WAIT]
+    /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s; 0 in
+    /// the profiles of other systems, forever in push; env: TENURE_WAIT]
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
     /// Do not wait (as --wait 0)
@@ -165,7 +184,7 @@ pub(crate) struct Claiming {
     /// Hold it beside other shared holders, but beside no exclusive one
     #[arg(short, long, conflicts_with = "slots")]
     pub(crate) shared: bool,
-    /// Hold one of so many slots
+    /// Hold one of N slots: so many may hold it at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) slots: Option<u32>,
     /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
@@ -203,19 +222,20 @@ const ON_LOST: &str = "terminate";
 #[command(
     override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...\n       tenure run [OPTIONS] --group NAME [NAME] -- CMD [ARG]...",
     after_help = "Examples:
-  tenure run backup -- ./backup.sh             wait up to 10 s for the lock, then run
+  tenure run backup -- ./backup.sh             wait up to 10 s for it, then run
   tenure run deploy --wait 15m -- make deploy  wait longer
-  tenure run -n cron-job -- ./job              do not wait: exit 4 if somebody else runs it
-  tenure run db --output json -- ./migrate     tell an agent what stands in the way
+  tenure run -n cron-job -- ./job              do not wait: exit 4 if it is held
+  tenure run db --output json -- ./migrate     a refusal that programs can read
   tenure run gpu --slots 2 -- ./train          two at a time, the others in turn
   tenure run -l db -l cache -- ./migrate       both, or none
-  tenure run --group issue-42 --cancel-in-progress -- ./agent   the newest run wins
+  tenure run --group issue-42 --cancel-in-progress -- ./agent
+                                               the newest ends the one that runs
 
-The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR and
-TENURE_HELD. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is
-released after the command has ended; if tenure itself is killed, the lock stays held until the
-command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and
-all that descends from it. What a command leaves behind when it ends by itself goes on, without
+The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR and \
+TENURE_HELD. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
+released after the command has ended; if tenure itself is killed, the lock stays held until the \
+command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and \
+all that descends from it. What a command leaves behind when it ends by itself goes on, without \
 the lock (but for --wait-all)."
 )]
 pub(crate) struct RunArgs {
@@ -230,12 +250,12 @@ pub(crate) struct RunArgs {
     /// Take this lock as well; may be given several times. All or none are held
     #[arg(short, long = "lock", value_name = "NAME")]
     pub(crate) lock: Vec<String>,
-    /// Run under a lock of this run itself, as part of it, instead of refusing
+    /// Where the run around this one holds the lock already, go on under it instead of refusing
     #[arg(long)]
     pub(crate) reentrant: bool,
     /// How to wait: fifo (everybody in turn), single (one waits, a newer one takes its place), max
     /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
-    #[arg(long, value_name = "QUEUE", value_parser = ["fifo", "single", "max", "none"], help_heading = "Groups")]
+    #[arg(long, value_name = "QUEUE", value_parser = ["fifo", "single", "max", "none"], hide_possible_values = true, help_heading = "Groups")]
     pub(crate) queue: Option<String>,
     /// One of this group runs at a time, and the newest waits; beside a NAME it is taken first
     #[arg(long, value_name = "NAME", help_heading = "Groups")]
@@ -295,7 +315,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) failure_step: Option<String>,
     /// What to do when the lock is lost while the command runs: terminate or warn
-    #[arg(long, value_name = "ACTION", value_parser = ["terminate", "warn"], default_value = ON_LOST)]
+    #[arg(long, value_name = "ACTION", value_parser = ["terminate", "warn"], hide_possible_values = true, default_value = ON_LOST)]
     pub(crate) on_lost: String,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -307,10 +327,10 @@ pub(crate) struct RunArgs {
 /// `acquire`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure acquire deploy                        for the script or agent that calls this
-  tenure acquire deploy --owner $$             for this process; free as soon as it ends
-  tenure acquire deploy --owner none --ttl 5m  for nobody in particular: renew within 5 minutes
-  tenure acquire deploy --request-id run-42    asking again with the same id is answered with yes
+  tenure acquire deploy                        for the script that calls this
+  tenure acquire deploy --owner $$             for this process, while it lives
+  tenure acquire deploy --owner none --ttl 5m  for nobody: renew within 5 min
+  tenure acquire deploy --request-id run-42    to ask again by that id is fine
 
 Give it back with `tenure release NAME`. A lock whose owner ends is free at once.")]
 pub(crate) struct AcquireArgs {
@@ -345,7 +365,7 @@ pub(crate) struct ReleaseArgs {
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
     /// How the work ended: success or failure (fleet)
-    #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], help_heading = "Profiles")]
+    #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], hide_possible_values = true, help_heading = "Profiles")]
     pub(crate) result: Option<String>,
     /// The step that failed (fleet) [default: command]
     #[arg(long, value_name = "NAME", help_heading = "Profiles")]
@@ -360,8 +380,8 @@ pub(crate) struct ReleaseArgs {
 /// `force-release`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure force-release deploy --yes             end a detached hold, loudly
-  tenure --profile fleet force-release app-prod remove a stale lock; an active one is refused
+  tenure force-release deploy --yes              end a detached hold, loudly
+  tenure --profile fleet force-release app-prod  remove a stale lock only
 
 A supervised run is never ended from outside: `tenure run --force` asks it to stop.")]
 pub(crate) struct ForceReleaseArgs {
@@ -378,10 +398,10 @@ pub(crate) struct ForceReleaseArgs {
 /// `cancel`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure cancel deploy            the run ends its command, releases and exits with 79
+  tenure cancel deploy            the run ends its command and exits with 79
   tenure cancel --group Issue-42  the same for whoever runs in a group
 
-A supervised run ends its own work: nobody's process is signalled from here. The holder of an
+A supervised run ends its own work: nobody's process is signalled from here. The holder of an \
 `acquire` is told by `check` and `heartbeat`. Exit code: 5 if nobody holds it.")]
 pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
@@ -400,7 +420,9 @@ pub(crate) struct CancelArgs {
 /// `heartbeat`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure heartbeat deploy --request-id run-42 || exit  # 80: the lock is lost, 6: somebody else's
+  tenure heartbeat deploy --request-id run-42 || exit
+
+Exit code: 80 if the lock is lost, 6 if it is somebody else's.
 
 With --output json the answer has cancel_requested: somebody asks the holder to stop.")]
 pub(crate) struct HeartbeatArgs {
@@ -417,11 +439,11 @@ pub(crate) struct HeartbeatArgs {
 /// `check`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure check deploy                who holds it, since when, why, and who waits
+  tenure check deploy                who holds it, since when, why; who waits
   tenure check deploy --output json  the same for a program
-  tenure check                       every lock; exit 4 if any is held by somebody else
+  tenure check                       every lock; exit 4 if any is another's
 
-Exit code: 0 free (a lock that a dead holder left behind counts as free) or mine, 4 held or
+Exit code: 0 free (a lock that a dead holder left behind counts as free) or mine, 4 held or \
 unreadable. Reads only: it creates nothing and takes nothing.")]
 pub(crate) struct CheckArgs {
     /// The name of the lock; all of them if it is left out
@@ -444,7 +466,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure list
-  tenure list --output json | jq '.data.locks[] | select(.standing == \"held\") | .name'")]
+  tenure list --output json | jq '.data.locks[] | {name, standing}'")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -466,13 +488,53 @@ pub(crate) struct WaitArgs {
     pub(crate) common: Common,
 }
 
+/// `fence`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "tenure fence check [OPTIONS] [TOKEN]",
+    after_help = "Examples:
+  tenure fence check || exit             under `tenure run`: do I still hold it?
+  tenure fence check 17 --name deploy    does anybody hold it with token 17?
+  tenure fence check 17 --guard db.mark  the resource's side: 80 if too late
+
+Without --guard, the lock is asked: 0 if a live hold has the token, 80 if none has (any more), 12 if \
+that cannot be found out. It reads only, and the answer may be old when it arrives.
+
+With --guard, the resource answers for itself, and no lock is looked at: FILE keeps the highest \
+token that was seen. An equal or higher one is recorded (0), a lower one refused (80). This is what \
+stops a holder that slept through the loss of its lock; docs/fencing.md shows how."
+)]
+pub(crate) struct FenceArgs {
+    /// What to do; there is nothing else yet
+    #[arg(value_name = "check", hide_possible_values = true)]
+    pub(crate) action: FenceAction,
+    /// The token: 1 to 9007199254740991 [default: $TENURE_TOKEN]
+    #[arg(value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The lock that gave the token [default: $TENURE_NAME]
+    #[arg(long, value_name = "NAME", conflicts_with = "guard")]
+    pub(crate) name: Option<String>,
+    /// Ask the resource in place of the lock: the file that keeps its highest token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) guard: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `fence` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FenceAction {
+    /// Ask whether a token is still good
+    Check,
+}
+
 /// `clean`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure clean --dry-run  what would be removed
   tenure clean
 
-Removes claims whose holder is proven dead, and the files of locks that nobody holds or waits for.
+Removes claims whose holder is proven dead, and the files of locks that nobody holds or waits for. \
 Fencing tokens go on rising afterwards.")]
 pub(crate) struct CleanArgs {
     /// Only say what would be removed
@@ -485,19 +547,19 @@ pub(crate) struct CleanArgs {
 /// `profiles`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure profiles                  the built-in profiles and those of the nearest tenure.toml
+  tenure profiles                  the built-in ones and those of tenure.toml
   tenure profiles --profile fleet  one of them
   tenure profiles --output json | jq '.data.profiles[] | {name, ttl_ms}'
 
 What the rows of the table say:
   like            the built-in profile that an own one begins as
   judged by       what is looked at to find out whether a holder is alive
-  if unseen       what a process counts as that cannot be looked at (another machine or container)
-  too old         the age, or silence since the last heartbeat, at which a lock is stale
+  if unseen       what a process on another machine (or container) counts as
+  too old         the age, or silence since a heartbeat, that makes it stale
   unreadable      what is done about a record that cannot be read
   left behind     what is done about a stale lock
   held            what is done about a lock that somebody else holds
-  held by you     the answer to asking again under the request id of a detached hold
+  held by you     the answer to asking again under a hold's own request id
   force           what --force does to a lock that is held
   another's       the answer to releasing a lock that somebody else holds
   already free    the answer to releasing a lock that nobody holds
@@ -516,9 +578,9 @@ pub(crate) struct ProfilesArgs {
   tenure audit --event lock_stolen      every takeover
   tenure audit --request-id run-42      what one run did
   tenure audit -f --since 0s            what happens from now on
-  tenure audit -f --output json | jq .  the same for a program, one event per line
+  tenure audit -f --output json | jq .  the same, one JSON object per line
 
-Oldest first. --output json prints one document (data.events); with -f it prints the events
+Oldest first. --output json prints one document (data.events); with -f it prints the events \
 themselves, one JSON object per line. Reads only: without an audit there are no events.")]
 pub(crate) struct AuditArgs {
     /// The name of the lock; all of them if it is left out
@@ -558,6 +620,73 @@ pub(crate) struct FlockArgs {
     /// Everything behind the verb
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
+}
+
+/// `push`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure push                           HEAD to the default branch of origin
+  tenure push --branch main -w 5m       to main; wait 5 minutes for other pushes
+  tenure push --attempts 10 --output json
+
+Pushes HEAD:BRANCH with git. When somebody else's push came first, or the connection broke, it waits \
+(--backoff, then twice, four, eight and sixteen times as long, each a quarter more or less), does \
+`git pull --rebase` and tries again. Any other failure ends at once, in git's own words. A rebase \
+that conflicts is aborted and leaves everything as it was. Nothing is ever forced. Pushes of this \
+machine to one branch come one after the other, by a lock; without --wait they wait for it as long as \
+it takes. Exit code: 0 pushed, 1 not pushed, 4 the lock was not free in time.")]
+pub(crate) struct PushArgs {
+    /// Where to push: a remote of this repository, or a URL
+    #[arg(long, value_name = "NAME", default_value = "origin")]
+    pub(crate) remote: String,
+    /// The branch there [default: the remote's default branch]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) branch: Option<String>,
+    /// How often to try
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) attempts: u32,
+    /// The pause after the first attempt; the later ones double, up to sixteen times as much
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    pub(crate) backoff: String,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// `group-name`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure run --group \"$(tenure group-name)\" --cancel-in-progress -- ./agent
+  tenure group-name --prefix agent               agent-issue-42
+  tenure group-name --event issues --number 42   the facts by hand
+
+  an issue and its comments                 issue-N
+  a pull request, its reviews and comments  pr-N
+  a schedule                                schedule
+  a dispatch                                dispatch-RUNID
+  anything else                             other-RUNID
+
+Without flags the facts come from GITHUB_EVENT_NAME, GITHUB_EVENT_PATH and GITHUB_RUN_ID, which GitHub \
+Actions sets. The event's file is read only where the number is needed and not given.")]
+pub(crate) struct GroupNameArgs {
+    /// The name of the event [env: GITHUB_EVENT_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) event: Option<String>,
+    /// The number of the issue or pull request [default: as the event's file has it]
+    #[arg(long, value_name = "N")]
+    pub(crate) number: Option<u64>,
+    /// The id of the run [env: GITHUB_RUN_ID]
+    #[arg(long, value_name = "ID")]
+    pub(crate) run_id: Option<String>,
+    /// The event as a JSON file [env: GITHUB_EVENT_PATH]
+    #[arg(long, value_name = "FILE", conflicts_with = "number")]
+    pub(crate) event_file: Option<PathBuf>,
+    /// What stands before the name, with a hyphen between them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prefix: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Global flags that take a value and may stand before the verb.
@@ -630,9 +759,12 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "check" => one::<CheckArgs>("tenure check", words).map(Verb::Check),
         "list" => one::<ListArgs>("tenure list", words).map(Verb::List),
         "wait" => one::<WaitArgs>("tenure wait", words).map(Verb::Wait),
+        "fence" => one::<FenceArgs>("tenure fence", words).map(Verb::Fence),
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
+        "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
+        "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
         // `flock` stands first or not at all, so the whole tree refuses it here.
         _ => return None,
     })
@@ -833,6 +965,13 @@ mod tests {
             "tenure check x --request-id r",
             "tenure list --dir d",
             "tenure wait x -w forever",
+            "tenure fence check",
+            "tenure fence check 5 --name x --dir d",
+            "tenure fence --guard f check 5 -v",
+            "tenure fence check 5 --name x --guard f",
+            "tenure fence",
+            "tenure fence frob",
+            "tenure fence check 5 6",
             "tenure clean --dry-run",
             "tenure profiles",
             "tenure profiles --profile fleet --output json",
@@ -850,6 +989,16 @@ mod tests {
             "tenure run -E 256 x -- true",
             "tenure run -q -v x -- true",
             "tenure run --yes x -- true",
+            "tenure push",
+            "tenure push --remote r --branch b --attempts 7 --backoff 20ms -w 3 -E 9 --dir d",
+            "tenure push -n --output json",
+            "tenure push --attempts 0",
+            "tenure push x",
+            "tenure group-name",
+            "tenure group-name --event issues --number 4 --run-id r --prefix p",
+            "tenure group-name --event-file f --output yaml",
+            "tenure group-name --event-file f --number 4",
+            "tenure group-name --number x",
             "tenure list x",
             "tenure profiles x",
         ] {
@@ -910,6 +1059,30 @@ mod tests {
                 parse(&words(line)).is_err(),
                 "{line}: our flags mean nothing to it"
             );
+        }
+    }
+
+    #[test]
+    fn what_stands_below_the_flags_fits_a_narrow_terminal() {
+        let mut tree = Tree::command();
+        tree.build();
+        let verbs = tree
+            .get_subcommands()
+            .filter(|verb| verb.get_name() != "flock");
+        for command in verbs.chain([&tree]) {
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let (of, mut prose) = (command.get_name(), false);
+            for line in help.lines() {
+                if line.starts_with("  ") {
+                    assert!(line.chars().count() <= 80, "{of}: too wide: {line}");
+                } else {
+                    // Lines that are broken here are broken once more by the terminal.
+                    let is_new = !prose || line.is_empty();
+                    assert!(is_new, "{of}: a paragraph is one line: {line}");
+                }
+                prose = !line.is_empty() && !line.starts_with("  ") && !line.ends_with(':');
+            }
         }
     }
 

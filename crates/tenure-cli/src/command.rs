@@ -6,10 +6,13 @@ mod audit;
 mod cancel;
 pub(crate) mod check;
 mod clean;
+mod fence;
 mod flock;
 pub(crate) mod force_release;
+mod group_name;
 mod heartbeat;
 mod profiles;
+mod push;
 pub(crate) mod release;
 pub(crate) mod result;
 pub(crate) mod run;
@@ -71,10 +74,13 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
             named(&args.common, &mut args.name).map(|_| heartbeat::heartbeat(&args))
         }
         Verb::Wait(mut args) => named(&args.common, &mut args.name).map(|_| wait::wait(&args)),
+        Verb::Fence(args) => Ok(fence::fence(&args)),
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
         Verb::Flock(args) => Ok(flock::flock(&args)),
+        Verb::Push(args) => Ok(push::push(&args)),
+        Verb::GroupName(args) => Ok(group_name::group_name(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }
@@ -272,10 +278,10 @@ impl Session {
             limits,
             &mut attendance,
         );
-        let wanted_back = attendance.superseded_by.take();
+        let wanted_back = attendance.wanted_back.take();
         drop(attendance);
-        if let (Err(_), Some(by)) = (&acquired, wanted_back) {
-            return Err(superseded(name, &by));
+        if let (Err(_), Some(wanted)) = (&acquired, wanted_back) {
+            return Err(superseded(&wanted.name, &wanted.by));
         }
         if let Ok(Some(warning)) = self.store.warning() {
             surface.warn(warning);
@@ -356,7 +362,10 @@ impl Session {
     ) -> Result<(), Failure> {
         let (acting, now) = (trail::acting(None)?, self.clock.now());
         let occasion = occasion(name, &acting, &now);
-        let holds = cleaned.swept.iter().filter(|claim| claim.token.is_some());
+        let holds = cleaned
+            .swept
+            .iter()
+            .filter(|claim| claim.token.is_some() && !run::ends_without_release(claim));
         for claim in holds {
             self.trail
                 .removed(surface, occasion, Some(claim), &cleaned.record);
@@ -447,7 +456,18 @@ impl Session {
                     .into_failure(refusal.reason, waited, retry_after_ms);
                 let mut failure = self.face.refused(failure, &view, refusal.reason);
                 if let Some(ticket) = kept {
+                    let kept_ms = u64::try_from(ticket::GRACE.as_millis()).unwrap_or(u64::MAX);
                     failure.context.insert("ticket".into(), ticket.into());
+                    failure
+                        .context
+                        .insert("ticket_kept_ms".into(), kept_ms.into());
+                    // Other profiles' answers are documents or sentences of their own.
+                    if self.store.profile().record().is_none()
+                        && let Some(text) = &mut failure.text
+                    {
+                        text.push_str("\n        ");
+                        text.push_str(&ticket::how_to_come_back(ticket));
+                    }
                 }
                 failure
             }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tenure::audit::AuditError;
 use tenure::config::ConfigError;
+use tenure::fence::GuardError;
 use tenure::process::OwnerError;
 use tenure::profile::ProfileError;
 use tenure::store::StoreError;
@@ -184,6 +185,19 @@ impl From<AuditError> for Failure {
             }
             AuditError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
             _ => (Exit::StoreUnavailable, "AUDIT_UNAVAILABLE"),
+        };
+        Self::new(exit, code, error.to_string())
+    }
+}
+
+impl From<GuardError> for Failure {
+    fn from(error: GuardError) -> Self {
+        let (exit, code) = match &error {
+            GuardError::Permission { .. } => (Exit::Permission, "PERMISSION_DENIED"),
+            GuardError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
+            GuardError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
+            GuardError::Unreadable { .. } => (Exit::StoreUnavailable, "GUARD_UNREADABLE"),
+            _ => (Exit::StoreUnavailable, "GUARD_UNAVAILABLE"),
         };
         Self::new(exit, code, error.to_string())
     }

@@ -6,6 +6,9 @@
 //! the same instants and come to the same youngest. A note names the ticket that waits, and counts
 //! only while that claim does, so what somebody left behind who was killed deceives nobody.
 //!
+//! A hold has room for one note. Of several waits at once under one hold the first is noted, and the
+//! next one as soon as that is over.
+//!
 //! Only native locks take part, and only those that a process inherited or takes itself: no folder
 //! is searched.
 
@@ -46,10 +49,7 @@ impl<'a> Nesting<'a> {
 
     /// Whether this wait is the youngest of a circle.
     pub(crate) fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
-        if self.noted != Some(waiting.ticket) {
-            self.note(Some(waiting.ticket));
-            self.noted = Some(waiting.ticket);
-        }
+        self.note(waiting.ticket);
         let Some(own) = waiting.entry.claim(waiting.ticket) else {
             return false;
         };
@@ -100,20 +100,23 @@ impl<'a> Nesting<'a> {
             return false;
         };
         let folder = Path::new(&note.place);
-        let Some(reading) = self.read(folder, &note.name) else {
+        let Some(waiter) = self.waiter(note) else {
             return false;
         };
-        let waiter = reading.entry().and_then(|entry| entry.claim(note.ticket));
-        let Some(waiter) = waiter.filter(|claim| claim.token.is_none() && claim.is_in_line())
-        else {
-            return false;
-        };
-        let wait = wait_of(waiter, folder, &note.name);
-        if !self.is_live(&reading, waiter) || path.contains(&wait) {
+        let wait = wait_of(&waiter, folder, &note.name);
+        if path.contains(&wait) {
             return false;
         }
         path.push(wait);
         self.is_stuck(folder, &note.name, waiter.mode, path)
+    }
+
+    /// The claim that a note names, if it waits.
+    fn waiter(&self, note: &WaitingFor) -> Option<Claim> {
+        let reading = self.read(Path::new(&note.place), &note.name)?;
+        let claim = reading.entry()?.claim(note.ticket)?;
+        let waits = claim.token.is_none() && claim.is_in_line() && self.is_live(&reading, claim);
+        waits.then(|| claim.clone())
     }
 
     fn is_live(&self, reading: &Reading, claim: &Claim) -> bool {
@@ -142,27 +145,52 @@ impl<'a> Nesting<'a> {
             .allow_network(self.session.place.allow_network)
     }
 
-    /// Writes down in every hold what is waited for. A hold that cannot be written is one circle
-    /// that nobody sees; the wait goes on.
-    fn note(&self, ticket: Option<u64>) {
-        let note = ticket.map(|ticket| WaitingFor {
+    /// Writes down in every hold what is waited for, unless somebody else's wait stands there. A
+    /// hold that cannot be written is one circle that nobody sees; the wait goes on.
+    fn note(&mut self, ticket: u64) {
+        let own = self.own_note(ticket);
+        for hold in &self.holds {
+            let is_taken = self
+                .noted_in(hold)
+                .is_some_and(|note| note == own || self.waiter(&note).is_some());
+            if !is_taken {
+                self.write(hold, Some(&own));
+            }
+        }
+        self.noted = Some(ticket);
+    }
+
+    fn own_note(&self, ticket: u64) -> WaitingFor {
+        WaitingFor {
             place: self.session.place.folder.display().to_string(),
             name: self.name.as_str().to_owned(),
             ticket,
-        });
-        for hold in &self.holds {
-            if let Ok(name) = LockName::new(&*hold.name) {
-                let store = self.store(Path::new(&hold.folder));
-                let _ = store.note_waiting(&name, hold.token, note.as_ref());
-            }
+        }
+    }
+
+    fn noted_in(&self, hold: &Hold) -> Option<WaitingFor> {
+        let reading = self.read(Path::new(&hold.folder), &hold.name)?;
+        let mut granted = reading.entry()?.granted();
+        let held = granted.find(|claim| claim.token == Some(hold.token))?;
+        held.waiting_for.clone()
+    }
+
+    fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
+        if let Ok(name) = LockName::new(&*hold.name) {
+            let store = self.store(Path::new(&hold.folder));
+            let _ = store.note_waiting(&name, hold.token, note);
         }
     }
 }
 
 impl Drop for Nesting<'_> {
     fn drop(&mut self) {
-        if self.noted.is_some() {
-            self.note(None);
+        let Some(ticket) = self.noted else { return };
+        let own = self.own_note(ticket);
+        for hold in &self.holds {
+            if self.noted_in(hold).as_ref() == Some(&own) {
+                self.write(hold, None);
+            }
         }
     }
 }

@@ -303,13 +303,24 @@ pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
     request_id(&id)
 }
 
-/// How long to wait: what was typed, else the environment, else the project, else `otherwise` or
-/// the profile.
+/// How long to wait: what was typed, else the environment, else the project, else the profile.
 pub(crate) fn wait(
     patience: &Patience,
     defaults: &LockDefaults,
     policy: &Policy,
-    otherwise: Option<Wait>,
+) -> Result<Wait, Failure> {
+    let otherwise = match policy.held_unforced {
+        HeldUnforced::WaitMs(millis) => Wait::For(Duration::from_millis(millis)),
+        HeldUnforced::Refuse => Wait::No,
+    };
+    wait_or(patience, defaults, otherwise)
+}
+
+/// The same where the verb itself knows what to do if nobody says anything.
+pub(crate) fn wait_or(
+    patience: &Patience,
+    defaults: &LockDefaults,
+    otherwise: Wait,
 ) -> Result<Wait, Failure> {
     if patience.nonblock {
         return Ok(Wait::No);
@@ -321,10 +332,7 @@ pub(crate) fn wait(
         .or_else(|| variable("TENURE_WAIT").map(|text| ("TENURE_WAIT", text)))
         .or_else(|| defaults.wait.clone().map(|text| ("wait", text)));
     let Some((source, text)) = given else {
-        return Ok(otherwise.unwrap_or(match policy.held_unforced {
-            HeldUnforced::WaitMs(millis) => Wait::For(Duration::from_millis(millis)),
-            HeldUnforced::Refuse => Wait::No,
-        }));
+        return Ok(otherwise);
     };
     if text == "forever" {
         return Ok(Wait::Forever);

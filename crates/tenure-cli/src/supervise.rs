@@ -17,6 +17,8 @@
 //! - A rollback is watched over like the command before it, and what was asked of the command
 //!   counts for it too: after a first signal a second SIGTERM changes nothing, and a second SIGINT
 //!   ends us at once. A request for the lock waits until the rollback is over.
+//! - Work that is nearly always over in a moment, and leaves disorder behind when it is cut short, can
+//!   be given that moment before it is asked to end.
 //! - A lost lock ends the command, unless the caller wants to be warned only.
 //! - A limit on the time that the work may take is one on the work: what undoes it has none.
 
@@ -107,6 +109,8 @@ pub(crate) struct Terms {
     pub(crate) term_after: Duration,
     /// When SIGKILL follows.
     pub(crate) grace: Duration,
+    /// How long nothing is sent to work that is to end.
+    pub(crate) patience: Duration,
     /// How long the work may take.
     pub(crate) max_runtime: Option<Duration>,
     /// Whether the work is everything that descends from the command, in any case.
@@ -272,12 +276,17 @@ impl Supervision {
     }
 
     fn end_with(&mut self, verdict: Verdict, first: i32, now: Duration) -> Vec<Action> {
-        let mut steps = Vec::with_capacity(2);
+        let mut steps = Vec::with_capacity(3);
+        let patience = self.terms.patience;
+        let at_once = patience.is_zero();
+        if !at_once {
+            steps.push((patience, first));
+        }
         if first != libc::SIGTERM && first != libc::SIGKILL {
-            steps.push((self.terms.term_after, libc::SIGTERM));
+            steps.push((patience + self.terms.term_after, libc::SIGTERM));
         }
         if first != libc::SIGKILL {
-            steps.push((self.terms.grace, libc::SIGKILL));
+            steps.push((patience + self.terms.grace, libc::SIGKILL));
         }
         self.ending = Some(Ending {
             verdict,
@@ -285,7 +294,11 @@ impl Supervision {
             steps,
         });
         // A stopped command cannot answer, and would be killed without having been asked.
-        vec![Action::Ask(first), Action::Continue]
+        if at_once {
+            vec![Action::Ask(first), Action::Continue]
+        } else {
+            vec![Action::Continue]
+        }
     }
 
     fn verdict(&self, end: End) -> Verdict {
@@ -309,6 +322,7 @@ mod tests {
         signal: libc::SIGINT,
         term_after: Duration::from_millis(7_500),
         grace: GRACE,
+        patience: Duration::ZERO,
         max_runtime: None,
         wait_all: false,
         on_lost: OnLost::Terminate,
@@ -361,6 +375,28 @@ mod tests {
             supervision.on(Event::RestEnded, at(10.2)),
             [Action::Finish(Verdict::Superseded { by: by() })]
         );
+    }
+
+    #[test]
+    fn a_patient_end_asks_nobody_who_is_over_in_time() {
+        let patience = Duration::from_secs(1);
+        let mut supervision = Supervision::new(Terms { patience, ..TERMS });
+        assert_eq!(
+            supervision.on(signal(libc::SIGINT), at(5.0)),
+            [Action::Continue]
+        );
+        assert_eq!(supervision.on(Event::Time, at(5.9)), []);
+        for (seconds, number) in [
+            (6.0, libc::SIGINT),
+            (13.5, libc::SIGTERM),
+            (16.0, libc::SIGKILL),
+        ] {
+            assert_eq!(supervision.next_time(), Some(at(seconds)));
+            assert_eq!(
+                supervision.on(Event::Time, at(seconds)),
+                [Action::Ask(number)]
+            );
+        }
     }
 
     #[test]

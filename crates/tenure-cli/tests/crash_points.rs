@@ -1168,6 +1168,57 @@ mod crash_points {
         all_is_quiet(&site).expect("nothing is left behind");
     }
 
+    /// The program becomes its command, so there is nobody who could be killed beside it: up to
+    /// that call each death frees the lock at once, and so does the command's own end.
+    #[test]
+    fn run_that_becomes_its_command() {
+        for tool in ["strace", "flock", "bash"] {
+            need(tool);
+        }
+        let words = [
+            "run", NAME, "--wait", "10s", "--exec", "--", "bash", "-c", "true",
+        ];
+        for before in [Before::Nothing, Before::Dead] {
+            let prepared = before.prepare().expect("a state to begin with");
+            let run = |injection: &Injection| {
+                let site = prepared.site.copy();
+                let command = site.tenure_under(injection.strace(), words);
+                let answer = Process::start(command).answer().expect("an answer");
+                (site, answer)
+            };
+            let file = prepared.site.path("trace");
+            let (_, answer) = run(&Injection::Trace(file.clone()));
+            assert!(answer.is(0), "{before:?}: {answer}");
+            let trace = std::fs::read_to_string(&file).expect("a trace");
+            // The first one starts the program, the second makes it the command.
+            let end = trace
+                .match_indices("\nexecve(")
+                .next()
+                .expect("it becomes its command")
+                .0;
+            let mut found = points(&trace[..end], "/locks");
+            found.push(Point {
+                call: "execve".to_owned(),
+                nth: 1,
+                phase: Phase::Middle,
+                shown: trace[end..].trim_start().chars().take(110).collect(),
+            });
+            let mut struck = 0;
+            for point in &found {
+                let (site, answer) = run(&Injection::Kill(point.clone()));
+                struck += usize::from(was_killed(answer.status));
+                let standing = site.check().expect("an answer");
+                assert!(
+                    standing.is_free(),
+                    "{before:?}, killed at {point:?}: not free: {standing:?}"
+                );
+                next(&site, prepared.token)
+                    .unwrap_or_else(|fault| panic!("{before:?}, killed at {point:?}: {fault}"));
+            }
+            assert_eq!(struck, found.len(), "{before:?}: every point was reached");
+        }
+    }
+
     /// A write that was cut off at any byte. The file may not grow beyond a limit, so the kernel
     /// writes what fits and ends the process by a signal as it asks for the rest.
     #[test]
@@ -1177,7 +1228,7 @@ mod crash_points {
         }
         let began = instant();
         let (mut tried, mut struck) = (0, 0);
-        for before in [Before::Nothing, Before::Free, Before::Dead] {
+        for before in [Before::Nothing, Before::Dead] {
             let prepared = before.prepare().expect("a state to begin with");
             // Each byte of a frame and the first words of a body, and then some.
             let slot = (0..64).chain((64..2048).step_by(97));

@@ -17,17 +17,21 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 
-const VERBS: [&str; 10] = [
+const VERBS: [&str; 14] = [
     "run",
     "acquire",
     "release",
+    "cancel",
     "heartbeat",
     "check",
     "list",
     "wait",
+    "fence",
     "clean",
     "profiles",
     "audit",
+    "push",
+    "group-name",
 ];
 
 fn folder() -> PathBuf {
@@ -273,6 +277,48 @@ fn success_of_every_verb() {
 }
 
 #[test]
+fn every_answer_about_a_token() {
+    let scene = Scene::new();
+    let held = acquire(&scene, &["x", "--owner", "none"]);
+    let token = held["data"]["token"].to_string();
+    let words = ["fence", "check", &token, "--name", "x"];
+    let good = document(&scene, &words, 0);
+    assert_eq!(good["data"]["token"], held["data"]["token"], "{good}");
+    let lost = document(&scene, &["fence", "check", "5", "--name", "x"], 80);
+    has_code(&lost, "LOCK_LOST");
+    assert_eq!(lost["error"]["context"]["token"], 5, "{lost}");
+    let holder = &lost["error"]["context"]["holder"];
+    assert_eq!(holder["token"], held["data"]["token"], "who has it: {lost}");
+    std::fs::write(scene.locks().join("torn.tenure"), "no record\n").unwrap();
+    has_code(
+        &document(&scene, &["fence", "check", "5", "--name", "torn"], 12),
+        "STORE_UNAVAILABLE",
+    );
+
+    let mark = scene.path("mark");
+    let mark = mark.to_str().unwrap();
+    let ask =
+        |token: &str, code| document(&scene, &["fence", "check", token, "--guard", mark], code);
+    assert_eq!(
+        ask("5", 0)["data"],
+        json!({"guard": mark, "token": 5, "before": null, "recorded": true})
+    );
+    assert_eq!(ask("5", 0)["data"]["recorded"], false);
+    assert_eq!(ask("7", 0)["data"]["before"], 5);
+    let fenced = ask("5", 80);
+    has_code(&fenced, "FENCED");
+    assert_eq!(
+        fenced["error"]["context"],
+        json!({"guard": mark, "token": 5, "mark": 7})
+    );
+    std::fs::write(mark, "").unwrap();
+    has_code(&ask("9", 12), "GUARD_UNREADABLE");
+    let nowhere = scene.path("nowhere/mark");
+    let words = ["fence", "check", "5", "--guard", nowhere.to_str().unwrap()];
+    has_code(&document(&scene, &words, 12), "GUARD_UNAVAILABLE");
+}
+
+#[test]
 fn every_standing_of_a_lock() {
     let scene = Scene::new();
     let _ = scene
@@ -494,6 +540,7 @@ fn other_refusals() {
         document(&scene, &["wait", "torn"], 4),
         document(&scene, &["release", "torn"], 4),
         document(&scene, &["heartbeat", "torn"], 4),
+        document(&scene, &["cancel", "torn"], 4),
         run_document(&scene, &["torn"], &["true"], 4),
     ] {
         has_code(&document, "LOCK_UNREADABLE");
@@ -565,11 +612,55 @@ fn every_event_of_the_audit() {
 }
 
 #[test]
+fn a_group_and_a_push() {
+    let scene = Scene::new();
+    let group = ["group-name", "--event", "issues", "--number", "7"];
+    let named = document(&scene, &group, 0);
+    assert_eq!(named["data"], json!({ "group": "issue-7" }));
+    let nameless = document(&scene, &["group-name"], 2);
+    has_code(&nameless, "BAD_ARGUMENTS");
+
+    let repositories = scene.shell(&format!(
+        "cd '{}' && git init -q --bare -b main b && git clone -q b c && cd c && \
+         git config user.name t && git config user.email t@localhost && \
+         git commit -q --allow-empty -m 1",
+        scene.root().display()
+    ));
+    assert_eq!(repositories.code(), 0, "{}", repositories.said());
+    let push = |words: &[&str], code| {
+        let words = ["push", "--backoff", "5ms", "--output", "json"]
+            .iter()
+            .chain(words);
+        let mut command = scene.tenure(words);
+        judged("push", answer(command.current_dir(scene.path("c"))), code)
+    };
+    has_code(&push(&[], 5), "NO_DEFAULT_BRANCH");
+    let pushed = push(&["--branch", "main"], 0);
+    assert_eq!(pushed["data"]["already"], false, "{pushed:#}");
+    assert_eq!(push(&[], 0)["data"]["already"], true);
+    has_code(&push(&["--remote", "nope"], 1), "PUSH_FAILED");
+    has_code(&push(&["--attempts", "0"], 2), "BAD_ARGUMENTS");
+    std::fs::write(scene.path("b/refs/heads/new.lock"), "").unwrap();
+    let exhausted = push(&["--branch", "new", "--attempts", "2"], 1);
+    has_code(&exhausted, "PUSH_EXHAUSTED");
+    assert_eq!(exhausted["error"]["retryable"], true, "{exhausted:#}");
+    assert_eq!(
+        exhausted["error"]["message"],
+        "Failed to push after 2 attempts"
+    );
+    assert_eq!(
+        exhausted["warnings"].as_array().map(Vec::len),
+        Some(1),
+        "the attempt before the last one: {exhausted:#}"
+    );
+}
+
+#[test]
 fn places_and_commands_that_cannot_be_used() {
     let scene = Scene::new();
     let file = scene.write("file", "");
     let file = file.to_str().unwrap();
-    for verb in ["check", "acquire", "release", "heartbeat", "wait"] {
+    for verb in ["check", "acquire", "release", "heartbeat", "wait", "cancel"] {
         let document = document(&scene, &[verb, "x", "--dir", file], 12);
         has_code(&document, "STORE_UNAVAILABLE");
     }
@@ -621,9 +712,36 @@ fn bad_arguments_are_answered_with_one_document() {
         &["acquire", "x", "--owner", "nobody"],
         &["release", "x", "--request-id", "a b"],
         &["heartbeat"],
+        &["cancel"],
+        &["cancel", "x", "--group", "g"],
+        &["cancel", "--group", "a/b"],
+        &["run", "--group", "g", "--queue", "none", "--", "true"],
+        &[
+            "run",
+            "--group",
+            "g",
+            "--queue",
+            "max",
+            "--cancel-in-progress",
+            "--",
+            "true",
+        ],
+        &["run", "x", "--slots", "0", "--", "true"],
+        &["run", "x", "-l", "x", "--", "true"],
+        &["run", "x", "-n", "--ticket", "auto", "--", "true"],
+        &["acquire", "x", "--shared", "--slots", "2"],
+        &["acquire", "x", "--ticket", "soon"],
         &["check", "x", "y"],
         &["list", "x"],
         &["wait", ".."],
+        &["fence"],
+        &["fence", "frobnicate"],
+        &["fence", "check"],
+        &["fence", "check", "5"],
+        &["fence", "check", "5", "--name", "x", "--guard", "x"],
+        &["fence", "check", "0", "--name", "x"],
+        &["fence", "check", "9007199254740992", "--guard", "x"],
+        &["fence", "check", "+5", "--guard", "x"],
         &["clean", "--nonsense"],
         &["profiles", "x"],
         &["profiles", "--profile", "nightly"],
@@ -796,6 +914,140 @@ fn a_run_that_was_displaced_or_lost_its_lock_says_so() {
     has_code(&judged("run", holder.finish(), 80), "LOCK_LOST");
 }
 
+/// `cancel` for every kind of holder, and for none.
+#[test]
+fn whoever_is_asked_to_stop_is_named() {
+    let scene = Scene::new();
+    has_code(&document(&scene, &["cancel", "x"], 5), "NO_HOLDER");
+    let _ = acquire(
+        &scene,
+        &["x", "--shared", "--owner", "none", "--request-id", "r"],
+    );
+    let holder = scene.hold("x", ["--shared", "--output", "json", "--request-id", "s"]);
+    let both = document(&scene, &["cancel", "x", "--request-id", "me"], 0);
+    assert_eq!(both["meta"]["request_id"], "me", "{both}");
+    let asked = both["data"]["asked"].as_array().unwrap();
+    let facts: Vec<_> = asked
+        .iter()
+        .map(|one| (one["request_id"].as_str().unwrap(), &one["supervised"]))
+        .collect();
+    assert_eq!(facts, [("r", &json!(false)), ("s", &json!(true))], "{both}");
+    assert!(asked.iter().all(|one| one["asked_by"] == "me"), "{both}");
+    let ended = judged("run", holder.finish(), 79);
+    has_code(&ended, "SUPERSEDED");
+    assert_eq!(ended["error"]["context"]["superseded_by"], "me", "{ended}");
+    assert_eq!(ended["error"]["context"]["name"], "x", "{ended}");
+    let again = document(&scene, &["cancel", "x", "--request-id", "late"], 0);
+    assert_eq!(again["data"]["asked"][0]["asked_by"], "me", "who was first");
+}
+
+/// A member of a group that gives up its place while it waits.
+#[test]
+fn a_waiting_run_that_was_superseded_says_by_whom() {
+    let scene = Scene::new();
+    let _ = acquire(&scene, &["g", "--owner", "none"]);
+    let start = |id: &str| {
+        let words = [
+            "run",
+            "--output",
+            "json",
+            "--group",
+            "G",
+            "--request-id",
+            id,
+        ];
+        let mut command = scene.tenure(words.iter().chain(&["--", "true"]));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Started::new(&mut command)
+    };
+    let old = start("old");
+    scene.until_queued("g", 1);
+    let new = start("new");
+    let document = judged("run", old.finish(), 79);
+    has_code(&document, "SUPERSEDED");
+    assert_eq!(document["error"]["context"]["superseded_by"], "new");
+    assert_eq!(document["error"]["context"]["name"], "g", "the group");
+    new.signal(Signal::TERM);
+    is_cancelled(&judged("run", new.finish(), 143), "SIGTERM", "acquire");
+}
+
+/// Tickets, slots, shared holders and waiting claims in what `check` and `list` answer.
+#[test]
+fn several_holders_and_kept_places_keep_to_the_schema() {
+    let scene = Scene::new();
+    for (name, flags) in [
+        ("shared", ["--shared", "-q"]),
+        ("slots", ["--slots=2", "-q"]),
+    ] {
+        for id in ["a", "b"] {
+            let words = [
+                name,
+                flags[0],
+                flags[1],
+                "--owner",
+                "none",
+                "--request-id",
+                id,
+            ];
+            let _ = acquire(&scene, &words);
+        }
+        let words = [name, "-w", "100ms", "--ticket", "auto"];
+        let refused = run_document(&scene, &words, &["true"], 4);
+        has_code(&refused, "LOCK_HELD");
+        let ticket = refused["error"]["context"]["ticket"].as_u64().unwrap();
+        let facts = document(&scene, &["check", name], 4);
+        let facts = &facts["error"]["context"];
+        assert_eq!(facts["queue"][0]["ticket"], ticket, "{facts}");
+        assert_eq!(facts["queue"][0]["away"], true, "{facts}");
+        assert_eq!(facts["other_holders"][0]["request_id"], "b", "{facts}");
+        let slots = if name == "slots" {
+            json!(2)
+        } else {
+            Value::Null
+        };
+        assert_eq!(facts["holder"]["slots"], slots, "{facts}");
+    }
+    let _ = document(&scene, &["list"], 0);
+    let words = ["shared", "-w", "100ms", "--ticket", "1"];
+    has_code(
+        &run_document(&scene, &words, &["true"], 5),
+        "TICKET_NOT_FOUND",
+    );
+    let words = ["acquire", "shared", "-w", "100ms", "--ticket", "1"];
+    has_code(&document(&scene, &words, 5), "TICKET_NOT_FOUND");
+}
+
+/// A circle of waits, and a reentrant run whose hold is gone.
+#[test]
+fn waits_that_would_never_end_say_so() {
+    let scene = Scene::new();
+    let b = Gate::new(&scene, "b");
+    let held = scene.hold_with("b", ["-w", "25s"], &b, "");
+    // It has a, and b has to have been taken before; then b's command wants a.
+    let a = scene.path("a");
+    let inner = format!("touch '{}'; tenure run b -w 25s -- true", a.display());
+    let mut outer = scene.tenure(["run", "a", "-q", "--", "sh", "-c", &inner]);
+    let outer = Started::new(outer.stdout(Stdio::null()).stderr(Stdio::null()));
+    eventually("a to be held", || a.exists());
+    scene.until_queued("b", 1);
+    let entry = |name: &str| {
+        let token = scene.check(name)["holder"]["token"].as_u64().unwrap();
+        format!("{token}={}/{name}", scene.locks().display())
+    };
+    let mut command = scene.tenure(["run", "a", "-w", "25s", "--output", "json", "--", "true"]);
+    let answer = answer(command.env("TENURE_HELD", entry("b")));
+    has_code(&judged("run", answer, 81), "DEADLOCK");
+    let mut command = scene.tenure(["acquire", "a", "-w", "25s", "--output", "json"]);
+    let answer = support::answer(command.env("TENURE_HELD", entry("b")));
+    has_code(&judged("acquire", answer, 81), "DEADLOCK");
+    let words = ["run", "c", "--reentrant", "--output", "json", "--", "true"];
+    let gone = format!("7={}/c", scene.locks().display());
+    let answer = support::answer(scene.tenure(words).env("TENURE_HELD", gone));
+    has_code(&judged("run", answer, 80), "LOCK_LOST");
+    let _ = held.open().expect(0, "b's holder");
+    let _ = outer.finish().expect(0, "a's holder, who got b");
+}
+
 #[test]
 fn a_run_that_took_too_long_says_so() {
     let scene = Scene::new();
@@ -876,6 +1128,8 @@ fn yaml_carries_the_same_document() {
         &["acquire", "x", "-n"],
         &["wait", "x", "-n"],
         &["profiles"],
+        &["fence", "check", "5", "--name", "x"],
+        &["fence", "check", "5", "--name", "123"],
         &["acquire", "x", "--wait", "soon"],
     ] {
         let call = |format: &str| scene.run(words.iter().chain(&["--output", format]));

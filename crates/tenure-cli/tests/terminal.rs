@@ -767,6 +767,74 @@ fn terminal_the_shell_has_it_back_when_tenure_is_killed() {
     terminal.scene.until_free("x");
 }
 
+/// A clone in the terminal's folder, with a commit that somebody else's came before. The rebase
+/// stands still in its middle as long as the folder `still` is there.
+fn behind_another(terminal: &Terminal) {
+    let script = "git init -q --bare -b main b && git clone -q b other && cd other && \
+                  git config user.name t && git config user.email t@localhost && \
+                  echo 1 >README && git add README && git commit -q -m 1 && \
+                  git push -q origin HEAD:main && cd .. && git clone -q b mine && cd mine && \
+                  git config user.name t && git config user.email t@localhost && \
+                  echo 2 >mine && git add mine && git commit -q -m 2 && cd ../other && \
+                  echo 3 >theirs && git add theirs && git commit -q -m 3 && \
+                  git push -q origin HEAD:main && mkdir ../still && cd ../mine && \
+                  printf '#!/bin/sh\\necho >../entered; while [ -d ../still ]; do sleep 0.01; done\\n' \
+                  >.git/hooks/prepare-commit-msg && chmod +x .git/hooks/prepare-commit-msg";
+    let root = terminal.scene.root().display();
+    let made = terminal.scene.shell(&format!("cd '{root}' && {script}"));
+    assert_eq!(made.code(), 0, "{}", made.said());
+    let inside = terminal.command("cd mine");
+    assert_eq!(inside, 0, "there is a clone");
+}
+
+#[test]
+fn terminal_ctrl_c_in_the_middle_of_a_pushs_rebase_leaves_none_behind() {
+    let terminal = Terminal::new();
+    behind_another(&terminal);
+    let clone = terminal.scene.path("mine");
+    terminal.line("tenure push --backoff 20ms");
+    let entered = terminal.scene.path("entered");
+    eventually("the rebase to be in its middle", || entered.exists());
+    assert!(clone.join(".git/rebase-merge").exists(), "it is");
+    terminal.key("C-c");
+    let code = terminal.status("the prompt after Ctrl-C");
+    assert_eq!(code, 130, "it was interrupted");
+    assert!(!clone.join(".git/rebase-merge").exists(), "it was aborted");
+    assert_eq!(
+        terminal.command("git diff --quiet HEAD"),
+        0,
+        "nothing differs"
+    );
+    let is_head =
+        "test $(git log -1 --format=%s) = 2 && test $(git symbolic-ref HEAD) = refs/heads/main";
+    assert_eq!(terminal.command(is_head), 0, "HEAD is where it was");
+    std::fs::remove_dir(terminal.scene.path("still")).expect("the gate");
+    assert_eq!(
+        terminal.command("tenure push --backoff 20ms"),
+        0,
+        "it lands"
+    );
+}
+
+#[test]
+fn terminal_ctrl_z_stops_the_pause_of_a_push_and_ctrl_c_ends_it() {
+    let terminal = Terminal::new();
+    behind_another(&terminal);
+    terminal.line("tenure push --backoff 1h");
+    terminal.until("the pause", |screen| {
+        screen.contains("Push attempt 1/5 failed.")
+    });
+    terminal.key("C-z");
+    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.line("fg");
+    terminal.until("the job to be back", |screen| {
+        screen.matches("tenure push --backoff 1h").count() > 2
+    });
+    terminal.key("C-c");
+    let code = terminal.status("the prompt after Ctrl-C");
+    assert_eq!(code, 130, "it was interrupted");
+}
+
 #[test]
 fn terminal_that_is_closed_ends_the_run_and_frees_the_lock() {
     let terminal = Terminal::new();

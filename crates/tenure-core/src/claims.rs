@@ -271,6 +271,13 @@ pub enum Advance {
     Gone,
 }
 
+/// Whether a claim that queues asks those who hold to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AsksHolders {
+    No,
+    Yes,
+}
+
 impl Entry {
     /// Draws the next number: above every earlier one and, as long as the clock is sane, above
     /// every number that was drawn on a record that got lost.
@@ -375,7 +382,12 @@ impl Entry {
         };
         let mode = request.terms.mode;
         let (nearest, near) = match self.in_the_way(own, mode, request.force, &mut asking) {
-            Before::Nobody => return self.admit(own, request, None, &mut asking),
+            Before::Nobody => {
+                if request.terms.queueing == Queueing::Single {
+                    self.forget_away(own, &mut asking);
+                }
+                return self.admit(own, request, None, &mut asking);
+            }
             Before::Stale(refusal) => return Entering::Refused(refusal),
             Before::Live(nearest, near) => (nearest, near),
         };
@@ -395,83 +407,113 @@ impl Entry {
             )
         };
         // Force is aimed at a hold. Who only waits holds nothing that could be taken from it.
-        let unforced = decided(Force::No);
+        let waits = decided(Force::No) == Decision::Wait;
         let decision = match decided(if holder.granted {
             request.force
         } else {
             Force::No
         }) {
-            // Somebody who waits in between goes first, and whoever would not wait for that
-            // must not end the hold either.
-            Decision::Override if unforced != Decision::Wait && !self.is_last(holder.ticket) => {
+            // Somebody who waits in between goes first, another hold may be one that force cannot
+            // end, and whoever would not wait for that must not end any hold either.
+            Decision::Override if !waits && !self.is_cleared_by(own, &request, &mut asking) => {
                 Decision::Refuse(Reason::Held)
             }
             other => other,
         };
+        let counts = own.is_none() && request.terms.queueing == Queueing::Max;
         match decision {
             Decision::Refuse(reason) => self.refuse(reason, &holder),
-            Decision::Override => {
+            _ if counts && self.pending(&mut asking) >= PENDING_MAX => {
+                self.refuse(Reason::QueueFull, &holder)
+            }
+            Decision::AskToStop if !waits => {
+                self.ask_holders(request.holder.request_id.as_str(), &mut asking);
+                self.refuse(Reason::Held, &holder)
+            }
+            Decision::Override | Decision::AskToStop => {
                 self.override_holds(request.force, request.patience, &mut asking);
                 match self.in_the_way(own, mode, request.force, &mut asking) {
+                    Before::Live(..) if !waits => self.refuse(Reason::Held, &holder),
+                    Before::Live(behind, _) => {
+                        self.line_up(own, request, behind, AsksHolders::Yes, &mut asking)
+                    }
                     Before::Nobody => self.admit(own, request, None, &mut asking),
-                    Before::Live(behind, _) => self.admit(own, request, Some(behind), &mut asking),
                     Before::Stale(refusal) => Entering::Refused(refusal),
-                }
-            }
-            Decision::AskToStop => {
-                let by = request.holder.request_id.as_str();
-                let (evidence, events) = (&mut *asking.evidence, &mut *asking.events);
-                self.ask_holders(policy, by, now, evidence, events);
-                if unforced == Decision::Wait {
-                    self.line_up(own, request, nearest, &holder, &mut asking)
-                } else {
-                    self.refuse(Reason::Held, &holder)
                 }
             }
             // The rest cannot come out for a live claim of somebody else; waiting is always safe.
             Decision::Wait | Decision::Grant | Decision::TakeOver | Decision::Yours => {
-                self.line_up(own, request, nearest, &holder, &mut asking)
+                let asks = if request.terms.cancel_in_progress {
+                    AsksHolders::Yes
+                } else {
+                    AsksHolders::No
+                };
+                self.line_up(own, request, nearest, asks, &mut asking)
             }
         }
     }
 
-    /// Queues a claim, as its terms say.
+    /// Queues a claim, as its terms say. It may hold at once if nobody but those who waited for a
+    /// place that it takes was in its way.
     fn line_up<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
         request: Request,
         mut behind: Predecessor,
-        holder: &Live,
+        asks: AsksHolders,
         asking: &mut Asking<'_, E>,
     ) -> Entering {
-        let (policy, now) = (asking.policy, asking.now);
+        let (mode, force) = (request.terms.mode, request.force);
         let by = request.holder.request_id.as_str();
-        match request.terms.queueing {
-            Queueing::Fifo => {}
-            Queueing::Max => {
-                let waiting = |entry: &Self, evidence: &mut E| entry.pending(policy, now, evidence);
-                if own.is_none() && waiting(self, asking.evidence) >= PENDING_MAX {
-                    return self.refuse(Reason::QueueFull, holder);
-                }
-            }
-            Queueing::Single => {
-                let (evidence, events) = (&mut *asking.evidence, &mut *asking.events);
-                self.displace(policy, own, by, now, evidence, events);
-            }
-        }
-        if request.terms.cancel_in_progress {
-            let (evidence, events) = (&mut *asking.evidence, &mut *asking.events);
-            self.ask_holders(policy, by, now, evidence, events);
-        }
-        if request.terms.queueing == Queueing::Single {
-            // Whoever was in the way may have been displaced.
-            match self.in_the_way(own, request.terms.mode, request.force, asking) {
+        let takes_place = match request.terms.queueing {
+            Queueing::Fifo | Queueing::Max => false,
+            Queueing::Single => true,
+        };
+        if takes_place {
+            self.displace(own, by, asking);
+            match self.in_the_way(own, mode, force, asking) {
                 Before::Nobody => return self.admit(own, request, None, asking),
                 Before::Stale(refusal) => return Entering::Refused(refusal),
                 Before::Live(now_behind, _) => behind = now_behind,
             }
         }
+        match asks {
+            AsksHolders::No => {}
+            AsksHolders::Yes => {
+                self.ask_holders(by, asking);
+                // Those to sleep behind are recognised by what their records say now.
+                match self.in_the_way(own, mode, force, asking) {
+                    Before::Nobody => return self.admit(own, request, None, asking),
+                    Before::Stale(refusal) => return Entering::Refused(refusal),
+                    Before::Live(now_behind, _) => behind = now_behind,
+                }
+            }
+        }
         self.admit(own, request, Some(behind), asking)
+    }
+
+    /// Whether force ends whatever is in the way of a claim that came at the place `own`, or comes
+    /// at the end.
+    fn is_cleared_by<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        own: Option<u64>,
+        request: &Request,
+        asking: &mut Asking<'_, E>,
+    ) -> bool {
+        let comes_first = |claim: &&Claim| own.is_none_or(|own| claim.ticket < own);
+        let others = self.claims.iter();
+        let others = others.filter(|claim| claim.token.is_some() || comes_first(claim));
+        others
+            .filter(|claim| Some(claim.ticket) != own)
+            .all(|claim| match asking.weigh(claim) {
+                Weight::Live(standing) if claim.token.is_some() => {
+                    let (force, patience) = (request.force, request.patience);
+                    let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+                    decision == Decision::Override
+                }
+                Weight::Live(_) => false,
+                Weight::Aside | Weight::Gone(_) | Weight::Left(_) => true,
+            })
     }
 
     /// Ends every hold that force may end.
@@ -500,11 +542,6 @@ impl Entry {
             standing: holder.standing,
             blocker: self.claim(holder.ticket).cloned().map(Box::new),
         })
-    }
-
-    /// Whether nobody stands behind this ticket.
-    fn is_last(&self, ticket: u64) -> bool {
-        self.claims.last().is_some_and(|last| last.ticket == ticket)
     }
 
     /// A waiter has woken up and looks whether it holds.

@@ -17,6 +17,8 @@
 extern crate alloc;
 
 mod attempt;
+mod backoff;
+mod ci_event;
 mod claims;
 mod decision;
 mod event;
@@ -34,6 +36,8 @@ mod time;
 mod turn;
 
 pub use attempt::{Attempt, Effect, Input, Outcome};
+pub use backoff::pause_ms;
+pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};
 pub use claims::{
     Advance, Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal,
     Request, Terms,

@@ -13,6 +13,7 @@ use crate::holder::Process;
 use crate::policy::Policy;
 use crate::standing::{Evidence, Liveness, StaleReason, Standing, judge};
 use crate::time::{Now, Stamp};
+use crate::turn::Asking;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -33,7 +34,7 @@ impl Away {
     }
 }
 
-/// By what a kept place is found again.
+/// By what a kept place is found again, for a claim of the mode that waited there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// Its ticket. Where no place is kept under it, the request fails.
@@ -70,6 +71,12 @@ impl Claim {
     /// Whether it holds, or waits for its turn.
     pub fn is_in_line(&self) -> bool {
         self.token.is_some() || (self.away.is_none() && self.cancel.is_none())
+    }
+
+    /// Whether it waits in vain: its caller has died, or its place has lapsed. Whoever comes next
+    /// removes it.
+    pub fn is_gone(&self, policy: &Policy, evidence: Evidence, now: &Now) -> bool {
+        matches!(self.weigh(policy, evidence, now), Weight::Gone(_))
     }
 
     /// What it is to whoever stands behind it.
@@ -135,7 +142,9 @@ impl Entry {
         }
     }
 
-    /// Finds the place that was kept for a request. One that has lapsed is gone.
+    /// Finds the place that was kept for a request. One that has lapsed is gone, and one that was
+    /// kept for a claim of another mode is another one's: whoever sleeps behind a place sleeps on
+    /// what its mode lets end the wait.
     pub(crate) fn kept_place(
         &self,
         policy: &Policy,
@@ -146,6 +155,7 @@ impl Entry {
         let mut away = self.claims.iter().filter(|claim| {
             claim.away.is_some()
                 && claim.token.is_none()
+                && claim.mode == request.terms.mode
                 && claim.weigh(policy, evidence(claim), now) == Weight::Aside
         });
         let Some(kept) = request.terms.kept else {
@@ -164,39 +174,56 @@ impl Entry {
         }
     }
 
-    /// Asks every claim that waits in a queue of one to give up its place to `by`. Those who are
-    /// away lose it at once.
-    pub(crate) fn displace(
+    /// The places that a claim takes which waits in a queue of one: those before it, or before the
+    /// end, whose claims give way to newer ones.
+    fn yielding(&self, own: Option<u64>) -> Vec<u64> {
+        let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
+        waiting
+            .filter(|claim| claim.queueing.yields())
+            .filter(|claim| own.is_none_or(|own| claim.ticket < own))
+            .map(|claim| claim.ticket)
+            .collect()
+    }
+
+    /// Asks every claim before `own` that yields to newer ones to give up its place to `by`. Those
+    /// who are away lose it at once.
+    pub(crate) fn displace<E: FnMut(&Claim) -> Evidence>(
         &mut self,
-        policy: &Policy,
         own: Option<u64>,
         by: &str,
-        now: &Now,
-        evidence: &mut impl FnMut(&Claim) -> Evidence,
-        events: &mut Vec<Event>,
+        asking: &mut Asking<'_, E>,
     ) {
-        let tickets: Vec<u64> = (self.claims.iter())
-            .filter(|claim| claim.token.is_none() && claim.queueing.yields())
-            .filter(|claim| Some(claim.ticket) != own)
-            .map(|claim| claim.ticket)
-            .collect();
-        for ticket in tickets {
+        for ticket in self.yielding(own) {
             let Some(claim) = self.claim(ticket) else {
                 continue;
             };
-            match claim.weigh(policy, evidence(claim), now) {
-                Weight::Live(_) => {
-                    let displaced = Box::new(claim.clone());
-                    self.ask_to_stop(ticket, by.into(), now);
-                    events.push(Event::Displaced { claim: displaced });
-                }
+            if let Weight::Live(_) = asking.weigh(claim) {
+                let claim = Box::new(claim.clone());
+                self.ask_to_stop(ticket, by.into(), asking.now);
+                asking.events.push(Event::Displaced { claim });
+            }
+        }
+        self.forget_away(own, asking);
+    }
+
+    /// Takes the places away that are kept before `own` for claims which yield to newer ones.
+    pub(crate) fn forget_away<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        asking: &mut Asking<'_, E>,
+    ) {
+        for ticket in self.yielding(own) {
+            let Some(claim) = self.claim(ticket) else {
+                continue;
+            };
+            match asking.weigh(claim) {
                 Weight::Aside if claim.away.is_some() => {
                     if let Some(claim) = self.remove(ticket) {
                         let claim = Box::new(claim);
-                        events.push(Event::Displaced { claim });
+                        asking.events.push(Event::Displaced { claim });
                     }
                 }
-                Weight::Aside => {}
+                Weight::Live(_) | Weight::Aside => {}
                 Weight::Gone(_) | Weight::Left(_) => {
                     self.remove(ticket);
                 }
@@ -205,35 +232,30 @@ impl Entry {
     }
 
     /// How many live claims wait.
-    pub(crate) fn pending(
+    pub(crate) fn pending<E: FnMut(&Claim) -> Evidence>(
         &self,
-        policy: &Policy,
-        now: &Now,
-        evidence: &mut impl FnMut(&Claim) -> Evidence,
+        asking: &mut Asking<'_, E>,
     ) -> usize {
         let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
         waiting
-            .filter(|claim| matches!(claim.weigh(policy, evidence(claim), now), Weight::Live(_)))
+            .filter(|claim| matches!(asking.weigh(claim), Weight::Live(_)))
             .count()
     }
 
     /// Asks everybody who holds and is alive to stop.
-    pub(crate) fn ask_holders(
+    pub(crate) fn ask_holders<E: FnMut(&Claim) -> Evidence>(
         &mut self,
-        policy: &Policy,
         by: &str,
-        now: &Now,
-        evidence: &mut impl FnMut(&Claim) -> Evidence,
-        events: &mut Vec<Event>,
+        asking: &mut Asking<'_, E>,
     ) {
         let asked: Vec<u64> = (self.granted())
             .filter(|claim| claim.cancel.is_none())
-            .filter(|claim| matches!(claim.weigh(policy, evidence(claim), now), Weight::Live(_)))
+            .filter(|claim| matches!(asking.weigh(claim), Weight::Live(_)))
             .map(|claim| claim.ticket)
             .collect();
         for ticket in asked {
-            self.ask_to_stop(ticket, by.into(), now);
-            events.push(Event::CancelRequested { ticket });
+            self.ask_to_stop(ticket, by.into(), asking.now);
+            asking.events.push(Event::CancelRequested { ticket });
         }
     }
 
@@ -245,10 +267,16 @@ impl Entry {
         now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
     ) -> Vec<Claim> {
-        self.ask_holders(policy, by, now, &mut evidence, &mut Vec::new());
+        let mut asking = Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            events: &mut Vec::new(),
+        };
+        self.ask_holders(by, &mut asking);
         (self.granted())
             .filter(|claim| claim.cancel.is_some())
-            .filter(|claim| matches!(claim.weigh(policy, evidence(claim), now), Weight::Live(_)))
+            .filter(|claim| matches!(asking.weigh(claim), Weight::Live(_)))
             .cloned()
             .collect()
     }

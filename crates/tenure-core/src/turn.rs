@@ -182,6 +182,12 @@ impl Entry {
             let ticket = near.ticket;
             return Before::Live(Predecessor::Turn { ticket }, near);
         }
+        // The end of the only one is seen better than that of any one of several.
+        if let [_] = present.as_slice()
+            && let Some((near, _)) = present.pop()
+        {
+            return Before::Live(self.sleep_behind(&near, asking.policy), near);
+        }
         let holders = present
             .iter()
             .filter_map(|(live, _)| self.claim(live.ticket).cloned())

@@ -22,9 +22,10 @@ mod scenario;
 mod world;
 
 use explore::explore;
-use scenario::{Closes, Defect, Scenario, Script};
+use scenario::{Closes, Defect, Place, Scenario, Script};
+use std::num::NonZeroU32;
 use std::time::Instant;
-use tenure_core::{Force, Patience, Policy};
+use tenure_core::{Force, Mode, Patience, Policy, Queueing};
 
 const RUN: Script = Script::RUN;
 const DETACHED: Script = Script::DETACHED;
@@ -75,6 +76,49 @@ const CLOSES_ANYTIME: Script = Script {
 const CLEANS: Script = Script {
     rounds: 2,
     ..Script::CLEAN
+};
+
+const SHARED: Script = Script {
+    mode: Mode::Shared,
+    ..RUN
+};
+const TWO: Script = Script {
+    mode: Mode::Slots(NonZeroU32::MIN.saturating_add(1)),
+    ..RUN
+};
+const THREE: Script = Script {
+    mode: Mode::Slots(NonZeroU32::MIN.saturating_add(2)),
+    ..RUN
+};
+const ENDLESS_SHARED: Script = Script {
+    endless: true,
+    ..SHARED
+};
+const ENDLESS_TWO: Script = Script {
+    endless: true,
+    ..TWO
+};
+const SINGLE: Script = Script {
+    queueing: Queueing::Single,
+    ..RUN
+};
+/// What `run --group --cancel-in-progress` does.
+const NEWEST: Script = Script {
+    cancels: true,
+    ..SINGLE
+};
+const ENDLESS_NEWEST: Script = Script {
+    endless: true,
+    ..NEWEST
+};
+/// Comes back to its place after its patience was over.
+const COMES_BACK: Script = Script {
+    place: Place::Kept,
+    ..GIVES_UP
+};
+const NEVER_COMES_BACK: Script = Script {
+    place: Place::Abandoned,
+    ..GIVES_UP
 };
 
 /// Longer than every ttl and every limit but sprint's.
@@ -309,6 +353,168 @@ fn fleet_remembers_the_force_of_who_waits() {
     holds(&scenario.policy(Policy::FLEET).clock(AN_HOUR));
 }
 
+// Those who hold beside each other. An endless holder shows that nobody relies on its end who does
+// not have to: whoever could hold beside it has to come to its turn.
+
+#[test]
+fn readers_hold_together_and_a_writer_alone() {
+    holds(
+        &Scenario::native("readers and a writer, two crashes", &[SHARED, SHARED, RUN]).crashes(2),
+    );
+    let readers = Script {
+        rounds: 2,
+        ..SHARED
+    };
+    holds(
+        &Scenario::native("readers twice, a writer, a crash", &[readers, SHARED, RUN]).crashes(1),
+    );
+    let gives_up = Script {
+        gives_up: true,
+        ..RUN
+    };
+    let scripts = [ENDLESS_SHARED, gives_up, SHARED];
+    holds(&Scenario::native("an endless reader, a writer gives up, a crash", &scripts).crashes(1));
+    let scripts = [ENDLESS_SHARED, SHARED, SHARED];
+    holds(&Scenario::native("beside an endless reader, a crash", &scripts).crashes(1));
+}
+
+#[test]
+fn slots_are_filled_in_order_and_never_overfilled() {
+    holds(&Scenario::native("two slots, three runs, two crashes", &[TWO; 3]).crashes(2));
+    holds(&Scenario::native("two slots, four runs", &[TWO; 4]));
+    let scripts = [ENDLESS_TWO, TWO, TWO];
+    holds(&Scenario::native("beside an endless slot, two crashes", &scripts).crashes(2));
+    let gives_up = Script {
+        gives_up: true,
+        ..TWO
+    };
+    let scripts = [ENDLESS_TWO, ENDLESS_TWO, gives_up, TWO];
+    holds(&Scenario::native("endless slots", &scripts));
+    let detached = Script {
+        mode: TWO.mode,
+        ..MORTAL
+    };
+    let scripts = [detached, TWO, gives_up];
+    holds(&Scenario::native("a detached slot, a crash", &scripts).crashes(1));
+}
+
+#[test]
+fn modes_may_be_mixed() {
+    holds(
+        &Scenario::native("slots, shared, exclusive, two crashes", &[TWO, SHARED, RUN]).crashes(2),
+    );
+    holds(&Scenario::native("two kinds of slots, a crash", &[TWO, THREE, THREE]).crashes(1));
+    let scripts = [ENDLESS_TWO, THREE, SHARED];
+    holds(&Scenario::native("beside an endless slot, mixed, a crash", &scripts).crashes(1));
+    let gives_up = Script {
+        gives_up: true,
+        ..RUN
+    };
+    let scripts = [ENDLESS_SHARED, gives_up, THREE];
+    holds(&Scenario::native("beside an endless reader, mixed, a crash", &scripts).crashes(1));
+}
+
+// Queues of one.
+
+#[test]
+fn the_newest_takes_the_place_of_who_waits() {
+    let scripts = [SINGLE, SINGLE, SINGLE];
+    holds(&Scenario::native("one waits, two crashes", &scripts).crashes(2));
+    let scripts = [ENDLESS, SINGLE, SINGLE, SINGLE];
+    holds(&Scenario::native(
+        "one waits behind an endless one",
+        &scripts,
+    ));
+    let scripts = [ENDLESS, RUN, SINGLE, SINGLE];
+    holds(&Scenario::native(
+        "one waits in a queue of several",
+        &scripts,
+    ));
+    let slots = Script {
+        mode: TWO.mode,
+        ..SINGLE
+    };
+    holds(&Scenario::native(
+        "one waits for two slots",
+        &[ENDLESS_TWO, slots, slots, TWO],
+    ));
+}
+
+#[test]
+fn the_newest_ends_who_holds() {
+    let scripts = [ENDLESS_NEWEST, NEWEST, NEWEST];
+    holds(&Scenario::native("the newest cancels, a crash", &scripts).crashes(1));
+    let scripts = [ENDLESS, NEWEST, NEWEST, NEWEST];
+    holds(&Scenario::native("three cancel an endless one", &scripts));
+}
+
+// Places that are kept.
+
+#[test]
+fn a_kept_place_blocks_nobody_and_comes_first_when_its_claim_is_back() {
+    let scripts = [RUN, COMES_BACK, RUN];
+    holds(&Scenario::native("comes back, two crashes", &scripts).crashes(2));
+    let scripts = [ENDLESS, COMES_BACK, GIVES_UP];
+    holds(&Scenario::native(
+        "comes back behind an endless one",
+        &scripts,
+    ));
+    let scripts = [COMES_BACK, COMES_BACK, RUN];
+    holds(&Scenario::native("two come back, a crash", &scripts).crashes(1));
+    let scripts = [RUN, NEVER_COMES_BACK, RUN];
+    holds(&Scenario::native("never comes back, two crashes", &scripts).crashes(2));
+}
+
+#[test]
+fn a_kept_place_lapses_with_its_grace() {
+    let lapses: &[(u64, u64)] = &[(0, 0), (3_600_000_000, 0)];
+    let scripts = [RUN, COMES_BACK, RUN];
+    let scenario = Scenario::native("comes back early or late, a crash", &scripts);
+    holds(&scenario.crashes(1).clock(lapses));
+    let scripts = [RUN, NEVER_COMES_BACK, NEVER_COMES_BACK];
+    holds(&Scenario::native("places that lapse", &scripts).clock(lapses));
+}
+
+#[test]
+fn a_kept_place_among_slots_and_in_a_queue_of_one() {
+    let slots = Script {
+        mode: TWO.mode,
+        ..COMES_BACK
+    };
+    holds(&Scenario::native("comes back to slots, a crash", &[TWO, TWO, slots]).crashes(1));
+    let scripts = [ENDLESS_TWO, TWO, slots];
+    holds(&Scenario::native("comes back beside an endless slot, a crash", &scripts).crashes(1));
+    let scripts = [RUN, slots, RUN];
+    holds(&Scenario::native("comes back to slots, one alone holds, a crash", &scripts).crashes(1));
+    holds(&Scenario::native(
+        "comes back to slots, filled meanwhile",
+        &[TWO, TWO, slots, TWO],
+    ));
+    let shared = Script {
+        mode: Mode::Shared,
+        ..COMES_BACK
+    };
+    holds(&Scenario::native("comes back to readers, a crash", &[RUN, shared, SHARED]).crashes(1));
+    let scripts = [RUN, shared, RUN];
+    holds(&Scenario::native("a reader comes back, a writer holds, a crash", &scripts).crashes(1));
+    holds(
+        &Scenario::native(
+            "a writer comes back, a crash",
+            &[SHARED, COMES_BACK, SHARED],
+        )
+        .crashes(1),
+    );
+    let single = Script {
+        queueing: Queueing::Single,
+        ..COMES_BACK
+    };
+    holds(&Scenario::native("a queue of one, kept, a crash", &[RUN, single, SINGLE]).crashes(1));
+    holds(&Scenario::native(
+        "the newest, kept",
+        &[ENDLESS_NEWEST, single, NEWEST],
+    ));
+}
+
 // The explorer can fail: each of these changes to the protocol is a defect, and it is found.
 
 struct Seeded {
@@ -426,6 +632,87 @@ const SEEDED: &[Seeded] = &[
     },
 ];
 
+const SEEDED_IN_TERMS: &[Seeded] = &[
+    // Whoever is woken looks first, sees the one before still waiting, and is sent to sleep on a
+    // byte that nobody has.
+    Seeded {
+        defect: Defect::GivesItsTurnBeforeLooking,
+        scripts: &[TWO; 4],
+        crashes: 0,
+        invariant: "nobody is sent to sleep behind what has ended",
+    },
+    // The second one could hold beside the first, and sleeps until that ends.
+    Seeded {
+        defect: Defect::KeepsItsTurn,
+        scripts: &[TWO, TWO, ENDLESS_TWO, TWO],
+        crashes: 0,
+        invariant: "nobody waits behind nobody",
+    },
+    Seeded {
+        defect: Defect::CountsWhoWasDisplaced,
+        scripts: &[RUN, SINGLE, SINGLE],
+        crashes: 0,
+        invariant: "nobody is sent to sleep who could hold",
+    },
+    Seeded {
+        defect: Defect::CountsWhoIsAway,
+        scripts: &[RUN, NEVER_COMES_BACK, RUN],
+        crashes: 0,
+        invariant: "nobody is sent to sleep behind what has ended",
+    },
+    // One was granted behind the place while its caller was away.
+    Seeded {
+        defect: Defect::OverlooksHoldersBehind,
+        scripts: &[RUN, COMES_BACK, RUN],
+        crashes: 0,
+        invariant: "one holder at a time",
+    },
+    Seeded {
+        defect: Defect::OverlooksHoldersBehind,
+        scripts: &[
+            TWO,
+            TWO,
+            Script {
+                mode: TWO.mode,
+                ..COMES_BACK
+            },
+            TWO,
+        ],
+        crashes: 0,
+        invariant: "no more holders than each of them tolerates",
+    },
+    Seeded {
+        defect: Defect::NeverDisplaces,
+        scripts: &[RUN, SINGLE, SINGLE],
+        crashes: 0,
+        invariant: "one waits in a queue of one",
+    },
+    // It sleeps on, behind somebody who does not end, and its place is not its own any more.
+    Seeded {
+        defect: Defect::SleepsThroughRequestsToStop,
+        scripts: &[ENDLESS, SINGLE, SINGLE],
+        crashes: 0,
+        invariant: "who was asked to stop leaves",
+    },
+    // Whoever sleeps behind the place is not told that nobody is there any more.
+    Seeded {
+        defect: Defect::KeepsItsPlaceWithItsBeaconLit,
+        scripts: &[RUN, NEVER_COMES_BACK, RUN],
+        crashes: 0,
+        invariant: "nobody waits behind nobody",
+    },
+];
+
+#[test]
+fn every_defect_that_is_seeded_in_what_terms_add_is_found() {
+    for seeded in SEEDED_IN_TERMS {
+        let scenario = Scenario::native("with a defect", seeded.scripts);
+        let scenario = scenario.crashes(seeded.crashes).defect(seeded.defect);
+        println!("{:?}", seeded.defect);
+        breaks(&scenario, seeded.invariant);
+    }
+}
+
 #[test]
 fn every_seeded_defect_is_found() {
     for seeded in SEEDED {
@@ -446,6 +733,13 @@ fn every_seeded_defect_is_found() {
             seeded.defect
         );
     }
+}
+
+/// Whoever wakes up as the turn is let go has to wait for the guard, and so finds the grant.
+#[test]
+fn a_turn_may_be_let_go_before_the_write_as_long_as_the_guard_is_kept() {
+    let scenario = Scenario::native("turns let go early, a crash", &[ENDLESS_TWO, TWO, TWO]);
+    holds(&scenario.crashes(1).defect(Defect::GivesItsTurnBeforeCommit));
 }
 
 /// Two orders that look dangerous and are not, as long as the guard is kept throughout: nobody

@@ -5,12 +5,13 @@
 #![allow(missing_docs, clippy::expect_used)]
 
 use proptest::prelude::*;
+use std::num::NonZeroU32;
 use tenure_core::{
-    Advance, Attempt, Beacon, Claim, Death, Effect, Entering, Entry, Event, Evidence, Force,
-    History, Holder, Host, Input, Kind, Lease, Left, Liveness, Now, Outcome, Ownership, Patience,
-    Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Refusal,
-    ReleaseByOther, Released, Renewal, Request, RequestId, StaleReason, Stamp, Standing, Takeover,
-    judge, retry_after_ms,
+    Advance, Attempt, Away, Beacon, Cancel, Claim, Death, Effect, Entering, Entry, Event, Evidence,
+    Force, History, Holder, Host, Input, Kept, Kind, Lease, Left, Liveness, Mode, Now, Outcome,
+    Ownership, PENDING_MAX, Patience, Policy, Predecessor, Process, Queueing, RETRY_CEILING_MS,
+    RETRY_FLOOR_MS, Reason, Refusal, ReleaseByOther, Released, Renewal, Request, RequestId,
+    StaleReason, Stamp, Standing, Takeover, Terms, WaitingFor, judge, retry_after_ms,
 };
 
 /// The largest number that every JSON reader keeps exactly.
@@ -35,6 +36,9 @@ enum Operation {
         kind: Kind,
         force: Force,
         patience: Patience,
+        terms: Terms,
+        /// The place in the list that it wants back.
+        kept: Option<u8>,
     },
     /// The operations on a claim name it by its place in the list, or name one that is not there.
     Advance(u8),
@@ -43,6 +47,9 @@ enum Operation {
     Ask(u8),
     Name(u8),
     Release(u8),
+    Park(u8, u64),
+    Note(u8),
+    Cancel,
     Sweep,
     Raise(u64),
 }
@@ -69,6 +76,28 @@ fn patience() -> impl Strategy<Value = Patience> {
         Just(Patience::AtOnce),
         Just(Patience::Queue)
     ]
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        3 => Just(Mode::Exclusive),
+        2 => Just(Mode::Shared),
+        3 => (1_u32..4).prop_map(|slots| NonZeroU32::new(slots).map_or(Mode::Shared, Mode::Slots)),
+    ]
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let queueing = prop_oneof![
+        2 => Just(Queueing::Fifo),
+        1 => Just(Queueing::Single),
+        1 => Just(Queueing::Max),
+    ];
+    (mode(), queueing, any::<bool>()).prop_map(|(mode, queueing, cancel_in_progress)| Terms {
+        mode,
+        queueing,
+        cancel_in_progress,
+        ..Terms::default()
+    })
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
@@ -121,15 +150,21 @@ fn now() -> impl Strategy<Value = Now> {
 fn operation() -> impl Strategy<Value = Operation> {
     let place = || 0_u8..6;
     prop_oneof![
-        4 => (0_u8..4, kind(), force(), patience()).prop_map(|(who, kind, force, patience)| {
-            Operation::Enter { who, kind, force, patience }
-        }),
+        6 => (0_u8..4, kind(), force(), patience(), terms(), proptest::option::weighted(0.3, place()))
+            .prop_map(|(who, kind, force, patience, terms, kept)| {
+                Operation::Enter { who, kind, force, patience, terms, kept }
+            }),
         4 => place().prop_map(Operation::Advance),
         2 => place().prop_map(Operation::Leave),
         1 => place().prop_map(Operation::Renew),
         1 => place().prop_map(Operation::Ask),
         1 => place().prop_map(Operation::Name),
         1 => (0_u8..4).prop_map(Operation::Release),
+        2 => (place(), prop_oneof![Just(u64::MAX), 0_u64..1_000]).prop_map(|(place, grace)| {
+            Operation::Park(place, grace)
+        }),
+        1 => place().prop_map(Operation::Note),
+        1 => Just(Operation::Cancel),
         1 => Just(Operation::Sweep),
         1 => (0_u64..EXACT_MAX / 2).prop_map(Operation::Raise),
     ]
@@ -174,7 +209,7 @@ fn request(who: u8, kind: Kind, force: Force, patience: Patience) -> Request {
         ttl_ms: 30_000,
         force,
         patience,
-        terms: tenure_core::Terms::default(),
+        terms: Terms::default(),
     }
 }
 
@@ -207,14 +242,28 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
             kind,
             force,
             patience,
+            mut terms,
+            kept,
         } => {
-            let request = request(who, kind, force, patience);
+            terms.kept = kept.map(|place| Kept::Ticket(ticket_at(entry, place)));
+            // A place is found for its own mode only; mostly, that is what is asked for.
+            let place = kept.and_then(|place| entry.claims.get(usize::from(place)));
+            if let Some(place) = place.filter(|_| who > 0) {
+                terms.mode = place.mode;
+            }
+            let request = Request {
+                terms,
+                ..request(who, kind, force, patience)
+            };
+            let last = entry.last;
+            // Who comes back to its place has its old ticket.
+            let is_new = |ticket: u64| (ticket > last).then_some(ticket);
             match entry.enter(policy, request, now, seen, &mut events) {
                 Entering::Granted { ticket, token } => {
-                    drawn.ticket = Some(ticket);
+                    drawn.ticket = is_new(ticket);
                     drawn.token = Some(token);
                 }
-                Entering::Queued { ticket, .. } => drawn.ticket = Some(ticket),
+                Entering::Queued { ticket, .. } => drawn.ticket = is_new(ticket),
                 Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => {}
             }
         }
@@ -246,12 +295,35 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
             let owner = request_id(who);
             let _released = entry.release(policy, |claim| owned_by(claim, &owner), now);
         }
+        Operation::Park(place, grace_ms) => {
+            let owner = Process {
+                pid: 8,
+                started: None,
+            };
+            let _kept = entry.park(ticket_at(entry, place), Some(owner), grace_ms, now);
+        }
+        Operation::Note(place) => {
+            let claim = entry.claims.get(usize::from(place));
+            let token = claim.and_then(|claim| claim.token).unwrap_or(u64::MAX);
+            let _noted = entry.note_waiting(token, Some(&waiting_for()));
+        }
+        Operation::Cancel => {
+            let _asked = entry.cancel(policy, "somebody", now, seen);
+        }
         Operation::Sweep => {
             let _swept = entry.sweep(policy, now, seen);
         }
         Operation::Raise(floor) => entry.raise(floor),
     }
     drawn
+}
+
+fn waiting_for() -> WaitingFor {
+    WaitingFor {
+        place: "/elsewhere".into(),
+        name: "other".into(),
+        ticket: 1,
+    }
 }
 
 fn owned_by(claim: &Claim, owner: &RequestId) -> Ownership {
@@ -299,8 +371,8 @@ fn entry() -> impl Strategy<Value = Entry> {
                     renewed: now.stamp(),
                 },
                 force: Force::No,
-                mode: tenure_core::Mode::Exclusive,
-                queueing: tenure_core::Queueing::Fifo,
+                mode: Mode::Exclusive,
+                queueing: Queueing::Fifo,
                 grace_ms: 0,
                 cancel: None,
                 away: None,
@@ -322,8 +394,211 @@ fn queue() -> impl Strategy<Value = Entry> {
     })
 }
 
+/// The same with claims of any terms, some of whose callers are away, and some of which were asked
+/// to stop. Those who hold may be too many; nobody here looks at that.
+fn entry_of_terms() -> impl Strategy<Value = Entry> {
+    let claim = (
+        terms(),
+        any::<bool>(),
+        proptest::option::weighted(0.3, 0_u64..2),
+    );
+    let claims = proptest::collection::vec(claim, 6);
+    (entry(), claims).prop_map(|(mut entry, claims)| {
+        for (claim, (terms, asked, away)) in entry.claims.iter_mut().zip(claims) {
+            (claim.mode, claim.queueing) = (terms.mode, terms.queueing);
+            let at = claim.entered;
+            claim.cancel = asked.then(|| Cancel {
+                by: "somebody".into(),
+                at,
+            });
+            claim.away = away
+                .filter(|_| claim.token.is_none() && !asked)
+                .map(|grace| Away {
+                    since: at,
+                    grace_ms: grace * u64::MAX,
+                });
+        }
+        entry
+    })
+}
+
+/// Whether a list could have come about: those who hold tolerate each other.
+fn tolerate_each_other(entry: &Entry) -> bool {
+    let least = entry.granted().map(|claim| claim.mode.capacity()).min();
+    least.is_none_or(|least| entry.granted().count() <= least)
+}
+
+/// Sees each claim the same way however often it is asked about: by its place in the list as it was.
+fn seen_by_place<'a>(
+    before: &'a Entry,
+    seen: &'a [Evidence],
+) -> impl FnMut(&Claim) -> Evidence + 'a {
+    move |claim| seen[before.position(claim.ticket).unwrap_or(0) % seen.len()]
+}
+
 proptest! {
     #![proptest_config(config())]
+
+    /// Whatever anybody sees of the others, and whoever comes back, is overridden or displaced.
+    #[test]
+    fn those_who_hold_tolerate_each_other(policy in policy(), steps in steps()) {
+        let mut entry = Entry::default();
+        for step in &steps {
+            apply(&mut entry, &policy, step);
+            prop_assert!(tolerate_each_other(&entry), "after {:?}: {entry:#?}", step.operation);
+        }
+    }
+
+    /// To keep a place is to stand aside: nobody else's claim changes, whoever could hold still
+    /// can, and a hold, or a claim that was asked to stop, is no place.
+    #[test]
+    fn a_kept_place_is_in_nobodys_way(
+        entry in entry_of_terms(),
+        seen in proptest::collection::vec(evidence(), 6),
+        now in now(),
+        place in 0_u8..6,
+    ) {
+        let ticket = ticket_at(&entry, place);
+        let mut parked = entry.clone();
+        let kept = parked.park(ticket, None, 1_000, &now);
+        let may = entry.claim(ticket).is_some_and(|c| c.token.is_none() && c.cancel.is_none());
+        prop_assert_eq!(kept, may);
+        for claim in &entry.claims {
+            let after = parked.claim(claim.ticket);
+            if claim.ticket == ticket && kept {
+                prop_assert!(after.is_some_and(|after| !after.is_in_line()));
+                continue;
+            }
+            prop_assert_eq!(after, Some(claim));
+            let grants = |entry: &Entry| {
+                let mut trial = entry.clone();
+                let seen = seen_by_place(entry, &seen);
+                let answer =
+                    trial.advance(&Policy::NATIVE, claim.ticket, &now, seen, &mut Vec::new());
+                matches!(answer, Advance::Granted { .. })
+            };
+            prop_assert!(!grants(&entry) || grants(&parked), "{} lost its chance", claim.ticket);
+        }
+        prop_assert_eq!((entry.last, entry.history), (parked.last, parked.history));
+    }
+
+    /// Whoever comes in takes nothing from anybody alive but the place of one who waits and yields,
+    /// and asks nobody else to stop but those who hold, if it says so.
+    #[test]
+    fn who_enters_touches_nobody_but_those_who_yield(
+        before in entry_of_terms(),
+        terms in terms(),
+        kind in kind(),
+        now in now(),
+        kept in proptest::option::of(0_u8..6),
+    ) {
+        let mut after = before.clone();
+        let lit = |_: &Claim| Evidence {
+            beacon: Beacon::Lit,
+            process: Liveness::Alive,
+            command: Liveness::NotRecorded,
+        };
+        let own = kept.map(|place| ticket_at(&before, place));
+        let terms = Terms { kept: own.map(Kept::Ticket), ..terms };
+        let request = Request { terms, ..request(9, kind, Force::No, Patience::Queue) };
+        let mut events = Vec::new();
+        let entering = after.enter(&Policy::NATIVE, request, &now, lit, &mut events);
+        let returned = own.filter(|_| entering != Entering::NotKept);
+        for claim in &before.claims {
+            if Some(claim.ticket) == returned {
+                continue;
+            }
+            let older = returned.is_none_or(|own| claim.ticket < own);
+            let yields = claim.token.is_none() && claim.queueing.yields() && older
+                && terms.queueing == Queueing::Single;
+            let lapsed = claim.away.is_some_and(|away| away.is_over(Some(BOOT), &now));
+            let told = events.iter().any(|event| match event {
+                Event::Displaced { claim: displaced } => displaced.ticket == claim.ticket,
+                _ => false,
+            });
+            match after.claim(claim.ticket) {
+                None => prop_assert!(
+                    lapsed || (yields && claim.away.is_some() && told),
+                    "{} is gone", claim.ticket
+                ),
+                Some(same) if same == claim => prop_assert!(!told, "told for nothing"),
+                Some(changed) => {
+                    let asked = Claim { cancel: changed.cancel.clone(), ..claim.clone() };
+                    prop_assert_eq!(&asked, changed, "it was asked to stop, and nothing else");
+                    prop_assert!(claim.cancel.is_none(), "and not twice");
+                    let holds = claim.token.is_some();
+                    prop_assert!(told && yields || holds && terms.cancel_in_progress);
+                }
+            }
+        }
+        if terms.queueing == Queueing::Single && matches!(entering, Entering::Queued { .. }) {
+            let ticket = after.claims.iter().find(|c| c.holder.request_id == request_id(9));
+            let ticket = ticket.map_or(u64::MAX, |claim| claim.ticket);
+            let waits = |c: &&Claim| c.token.is_none() && c.is_in_line() && c.ticket < ticket;
+            let others = after.claims.iter().filter(waits).filter(|c| c.queueing.yields());
+            prop_assert_eq!(others.count(), 0, "it waits alone among those who yield");
+        }
+    }
+
+    /// Asking to stop reaches all who hold and are alive, and changes nothing else.
+    #[test]
+    fn asking_to_stop_changes_holders_alone(
+        policy in policy(),
+        entry in entry_of_terms(),
+        seen in proptest::collection::vec(evidence(), 6),
+        now in now(),
+    ) {
+        let mut after = entry.clone();
+        let asked = after.cancel(&policy, "somebody", &now, seen_by_place(&entry, &seen));
+        let mut look = seen_by_place(&entry, &seen);
+        prop_assert_eq!(entry.claims.len(), after.claims.len());
+        for (claim, changed) in entry.claims.iter().zip(&after.claims) {
+            let standing = judge(&policy, claim, &look(claim), &now);
+            let alive = claim.token.is_some() && matches!(standing, Standing::Held(_));
+            prop_assert_eq!(asked.contains(changed), alive, "whom it names");
+            let same = Claim { cancel: claim.cancel.clone(), ..changed.clone() };
+            prop_assert_eq!(&same, claim, "nothing but a request to stop");
+            let expected = claim.cancel.is_some() || alive;
+            prop_assert_eq!(changed.cancel.is_some(), expected, "{}", claim.ticket);
+        }
+    }
+
+    #[test]
+    fn a_note_of_waiting_touches_one_hold(entry in entry_of_terms(), token in 0_u64..14) {
+        let mut after = entry.clone();
+        let noted = after.note_waiting(token, Some(&waiting_for()));
+        for (claim, changed) in entry.claims.iter().zip(&after.claims) {
+            let meant = claim.token == Some(token);
+            prop_assert_eq!(changed.waiting_for.is_some(), meant);
+            prop_assert!(!meant || noted);
+        }
+        prop_assert_eq!(noted, entry.granted().any(|claim| claim.token == Some(token)));
+    }
+
+    /// As below, among several who hold: force that cannot end all of them ends none for nothing.
+    #[test]
+    fn who_never_waits_is_never_queued_among_several(
+        policy in policy(),
+        entry in entry_of_terms(),
+        seen in proptest::collection::vec(evidence(), 6),
+        force in force(),
+        terms in terms(),
+        now in now(),
+    ) {
+        prop_assume!(tolerate_each_other(&entry));
+        let mut after = entry.clone();
+        let mut events = Vec::new();
+        let request = Request { terms, ..request(9, Kind::Kernel, force, Patience::AtOnce) };
+        let seen = seen_by_place(&entry, &seen);
+        let entering = after.enter(&policy, request, &now, seen, &mut events);
+        prop_assert!(!matches!(entering, Entering::Queued { .. }), "queued: {entering:?}");
+        let broke = events.iter().any(|event| matches!(
+            event,
+            Event::Stolen { why: Takeover::Active, .. }
+        ));
+        let refused = matches!(entering, Entering::Refused(_));
+        prop_assert!(!(broke && refused), "a live hold was broken for nothing");
+    }
 
     #[test]
     fn numbers_only_rise(policy in policy(), steps in steps()) {
@@ -357,16 +632,21 @@ proptest! {
         }
     }
 
+    /// A grant reckons with all who stand in line before it and all who hold: an exclusive one
+    /// leaves nobody there, the others no more than each of them tolerates.
     #[test]
-    fn a_grant_leaves_nobody_in_front(policy in policy(), steps in steps()) {
+    fn a_grant_leaves_nobody_in_front_who_would_mind(policy in policy(), steps in steps()) {
         let mut entry = Entry::default();
         for step in &steps {
             let drawn = apply(&mut entry, &policy, step);
-            if let Some(token) = drawn.token {
-                let mut before = entry.claims.iter();
-                let before = before.by_ref().take_while(|claim| claim.token != Some(token));
-                let in_line = before.filter(|claim| claim.is_in_line()).count();
-                prop_assert_eq!(in_line, 0, "whoever is granted stands before all in line");
+            let granted = drawn.token.and_then(|t| entry.granted().find(|c| c.token == Some(t)));
+            if let Some(granted) = granted {
+                let counts = |claim: &&Claim| {
+                    claim.token.is_some() || (claim.ticket < granted.ticket && claim.is_in_line())
+                };
+                let reckoned: Vec<&Claim> = entry.claims.iter().filter(counts).collect();
+                let least = reckoned.iter().map(|claim| claim.mode.capacity()).min();
+                prop_assert!(Some(reckoned.len()) <= least, "{:?}: {entry:#?}", step.operation);
             }
         }
     }
@@ -402,7 +682,8 @@ proptest! {
             }
             let before = entry.clone();
             apply(&mut entry, &Policy::NATIVE, &step);
-            for claim in &before.claims {
+            // A place that is kept is no claim of somebody who is there.
+            for claim in before.claims.iter().filter(|claim| claim.away.is_none()) {
                 let by_its_owner = match step.operation {
                     Operation::Leave(place) => ticket_at(&before, place) == claim.ticket,
                     Operation::Release(who) => claim.holder.request_id == request_id(who),
@@ -729,6 +1010,208 @@ proptest! {
             );
         }
     }
+}
+
+/// Some claims, told in one line each: who enters how, and what is seen of everybody.
+struct Story {
+    entry: Entry,
+    now: Now,
+    events: Vec<Event>,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self {
+            entry: Entry::default(),
+            now: Now::default(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Detached holds live by their owner, the others by their beacon.
+    fn enter(
+        &mut self,
+        who: u8,
+        kind: Kind,
+        force: Force,
+        patience: Patience,
+        terms: Terms,
+    ) -> Entering {
+        let alive = |claim: &Claim| Evidence {
+            beacon: match (claim.kind, claim.token) {
+                (Kind::Detached, Some(_)) => Beacon::None,
+                _ => Beacon::Lit,
+            },
+            process: Liveness::Alive,
+            command: Liveness::NotRecorded,
+        };
+        let request = Request {
+            terms,
+            ..request(who, kind, force, patience)
+        };
+        self.events.clear();
+        let entry = &mut self.entry;
+        entry.enter(&Policy::NATIVE, request, &self.now, alive, &mut self.events)
+    }
+
+    fn granted(&mut self, who: u8, kind: Kind, terms: Terms) -> u64 {
+        match self.enter(who, kind, Force::No, Patience::Queue, terms) {
+            Entering::Granted { ticket, .. } => ticket,
+            other => unreachable!("expected a grant, saw {other:?}"),
+        }
+    }
+
+    fn queued(&mut self, who: u8, terms: Terms) -> u64 {
+        match self.enter(who, Kind::Kernel, Force::No, Patience::Queue, terms) {
+            Entering::Queued { ticket, .. } => ticket,
+            other => unreachable!("expected a place in the queue, saw {other:?}"),
+        }
+    }
+
+    fn away(&mut self, who: u8, terms: Terms) -> u64 {
+        let ticket = self.queued(who, terms);
+        assert!(self.entry.park(ticket, None, 1_000, &self.now), "it waits");
+        ticket
+    }
+
+    fn stolen(&self) -> usize {
+        let stolen = |event: &&Event| matches!(event, Event::Stolen { .. });
+        self.events.iter().filter(stolen).count()
+    }
+}
+
+const SHARED: Terms = Terms {
+    mode: Mode::Shared,
+    queueing: Queueing::Fifo,
+    cancel_in_progress: false,
+    grace_ms: 0,
+    kept: None,
+};
+const PLAIN: Terms = Terms {
+    mode: Mode::Exclusive,
+    ..SHARED
+};
+const SINGLE: Terms = Terms {
+    queueing: Queueing::Single,
+    ..PLAIN
+};
+const MAX: Terms = Terms {
+    queueing: Queueing::Max,
+    ..PLAIN
+};
+
+#[test]
+fn a_kept_place_behind_the_holder_does_not_hinder_an_override() {
+    let mut story = Story::new();
+    story.granted(0, Kind::Detached, PLAIN);
+    story.away(1, PLAIN);
+    let forced = story.enter(2, Kind::Kernel, Force::Confirmed, Patience::AtOnce, PLAIN);
+    assert!(matches!(forced, Entering::Granted { .. }), "{forced:?}");
+    assert_eq!(story.stolen(), 1, "{:?}", story.events);
+}
+
+#[test]
+fn force_ends_none_of_several_holds_for_a_caller_who_would_not_wait_for_the_rest() {
+    for first in [Kind::Detached, Kind::Kernel] {
+        let second = match first {
+            Kind::Detached => Kind::Kernel,
+            _ => Kind::Detached,
+        };
+        let mut story = Story::new();
+        let holders = [
+            story.granted(0, first, SHARED),
+            story.granted(1, second, SHARED),
+        ];
+        let forced = story.enter(2, Kind::Kernel, Force::Confirmed, Patience::AtOnce, PLAIN);
+        assert!(matches!(forced, Entering::Refused(_)), "{forced:?}");
+        assert!(
+            holders
+                .iter()
+                .all(|ticket| story.entry.claim(*ticket).is_some()),
+            "{first:?} first: {:?}",
+            story.events
+        );
+    }
+}
+
+#[test]
+fn force_ends_what_it_may_and_asks_the_rest_whichever_of_them_came_first() {
+    for first in [Kind::Detached, Kind::Kernel] {
+        let second = match first {
+            Kind::Detached => Kind::Kernel,
+            _ => Kind::Detached,
+        };
+        let mut story = Story::new();
+        story.granted(0, first, SHARED);
+        story.granted(1, second, SHARED);
+        let forced = story.enter(2, Kind::Kernel, Force::Confirmed, Patience::Queue, PLAIN);
+        let left: Vec<(Kind, bool)> = (story.entry.granted())
+            .map(|claim| (claim.kind, claim.cancel.is_some()))
+            .collect();
+        assert_eq!(left, [(Kind::Kernel, true)], "{first:?} first");
+        let run = story.entry.granted().next().map_or(0, |claim| claim.ticket);
+        assert!(
+            matches!(forced, Entering::Queued { behind: Predecessor::Beacon { ticket }, .. } if ticket == run),
+            "{first:?} first: {forced:?}"
+        );
+    }
+}
+
+#[test]
+fn the_newest_takes_a_kept_place_also_when_it_need_not_wait() {
+    let mut story = Story::new();
+    let holder = story.granted(0, Kind::Kernel, PLAIN);
+    let away = story.away(1, SINGLE);
+    let patient = story.away(2, PLAIN);
+    story.entry.leave(holder, &story.now.clone());
+    story.granted(3, Kind::Kernel, SINGLE);
+    assert_eq!(story.entry.claim(away), None, "a newer one came");
+    assert!(
+        story.entry.claim(patient).is_some(),
+        "it gives way to nobody"
+    );
+    assert!(
+        story
+            .events
+            .iter()
+            .any(|event| { matches!(event, Event::Displaced { claim } if claim.ticket == away) }),
+        "{:?}",
+        story.events
+    );
+}
+
+#[test]
+fn who_comes_back_displaces_nobody_that_came_later() {
+    let mut story = Story::new();
+    story.granted(0, Kind::Kernel, PLAIN);
+    let away = story.away(1, SINGLE);
+    let later = story.queued(2, MAX);
+    let kept = Some(Kept::Ticket(away));
+    assert_eq!(story.queued(3, Terms { kept, ..SINGLE }), away);
+    assert!(!story.entry.is_cancelled(later), "it is the newer one");
+    let newest = story.queued(4, SINGLE);
+    let asked = [away, later, newest].map(|ticket| story.entry.is_cancelled(ticket));
+    assert_eq!(asked, [true, true, false], "until somebody newer comes");
+}
+
+#[test]
+fn a_queue_that_counts_refuses_one_more_and_asks_nobody_to_stop_for_it() {
+    let mut story = Story::new();
+    let holder = story.granted(0, Kind::Kernel, PLAIN);
+    for _ in 0..PENDING_MAX {
+        story.queued(1, MAX);
+    }
+    for force in [Force::No, Force::Asked] {
+        let before = story.entry.clone();
+        let entering = story.enter(2, Kind::Kernel, force, Patience::Queue, MAX);
+        assert!(
+            matches!(&entering, Entering::Refused(refusal) if refusal.reason == Reason::QueueFull),
+            "{entering:?}"
+        );
+        assert_eq!(story.entry, before, "{force:?}: nothing changed");
+    }
+    assert!(!story.entry.is_cancelled(holder));
+    story.queued(3, PLAIN);
 }
 
 /// Cancelling the one that runs and replacing the one that waits are two requests at once.

@@ -54,8 +54,10 @@ impl From<Wait> for Limits {
 /// What a caller sees while it waits.
 #[derive(Debug)]
 pub struct Waiting<'a> {
-    /// The list.
+    /// The list; of a long one, perhaps not all.
     pub entry: &'a Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
     /// The caller's own ticket.
     pub ticket: u64,
     /// The instant at which this was seen.
@@ -63,13 +65,12 @@ pub struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// How many claims stand before the caller's, the holders included. Those who stand there for
-    /// nothing are not counted.
+    /// How many wait before the caller. Those who hold do not wait, and those who stand in line
+    /// for nothing are not counted.
     pub fn before(&self) -> usize {
-        let before = |claim: &&Claim| claim.token.is_some() || claim.ticket < self.ticket;
-        let others = self.entry.claims.iter();
-        let others = others.filter(|claim| claim.ticket != self.ticket && claim.is_in_line());
-        others.filter(before).count()
+        let waiting = self.entry.claims.iter();
+        let waiting = waiting.filter(|claim| claim.token.is_none() && claim.is_in_line());
+        waiting.filter(|claim| claim.ticket < self.ticket).count() + self.unread
     }
 
     /// The claim at the front.
@@ -193,6 +194,7 @@ pub fn acquire<S: Store>(
         displaced: Vec::new(),
         seat: None,
         entry: Entry::default(),
+        unread: 0,
         events: Vec::new(),
     };
     let request = Request {
@@ -233,6 +235,7 @@ struct Run<'a, S: Store> {
     displaced: Vec<RequestId>,
     seat: Option<S::Seat>,
     entry: Entry,
+    unread: usize,
     events: Vec<Event>,
 }
 
@@ -254,6 +257,7 @@ impl<S: Store> Run<'_, S> {
                     request.terms.kept = None;
                     self.seat = entered.seat;
                     self.entry = entered.entry;
+                    self.unread = entered.unread;
                     self.note_displaced(&entered.events);
                     self.events.extend(entered.events);
                     if let tenure_core::Entering::Queued { ticket: own, .. } = &entered.entering {
@@ -266,6 +270,7 @@ impl<S: Store> Run<'_, S> {
                         let now = self.clock.now();
                         let waiting = Waiting {
                             entry: &self.entry,
+                            unread: self.unread,
                             ticket,
                             now: &now,
                         };
@@ -302,6 +307,7 @@ impl<S: Store> Run<'_, S> {
                     Some(seat) => {
                         let advanced = self.store.advance(seat, &self.clock.now())?;
                         self.entry = advanced.entry;
+                        self.unread = 0;
                         self.events.extend(advanced.events);
                         Input::Advanced(advanced.advance)
                     }
@@ -419,12 +425,12 @@ fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
     if !request.terms.cancel_in_progress {
         return None;
     }
-    let claim = entry.front().filter(|claim| claim.token.is_some())?;
-    let cancel = claim.cancel.as_ref()?;
-    let boot = claim.holder.host.boot_id.as_deref();
-    let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
-    let grace = Duration::from_millis(claim.grace_ms);
-    (grace * 2 + PAUSE_SLACK)
-        .checked_sub(asked)
-        .filter(|rest| !rest.is_zero())
+    let rests = entry.granted().filter_map(|claim| {
+        let cancel = claim.cancel.as_ref()?;
+        let boot = claim.holder.host.boot_id.as_deref();
+        let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
+        let grace = Duration::from_millis(claim.grace_ms);
+        (grace * 2 + PAUSE_SLACK).checked_sub(asked)
+    });
+    rests.max().filter(|rest| !rest.is_zero())
 }

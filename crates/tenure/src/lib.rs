@@ -13,7 +13,6 @@
 //!   it ended. Hand the fencing token to the resource.
 //! - Deleting a lock's file by hand while it is held lets another caller in. The holder notices
 //!   and is told, but not before it happened.
-//!
 //! - A guard cannot stop the work under it. It says that the lock was asked for or is lost; the work
 //!   has to look.
 //!
@@ -25,6 +24,7 @@
 //!   beside a clap-derived command. [`envelope`] is the document that it answers with.
 //! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
 //!   blocking or async.
+//! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
 //! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
 //!   which is a thin user of this crate.
 
@@ -35,6 +35,7 @@ pub mod config;
 pub mod duration;
 pub mod engine;
 pub mod envelope;
+pub mod fence;
 #[cfg(feature = "framework")]
 pub mod framework;
 pub mod guard;

@@ -14,6 +14,10 @@
 //!   which a live claimant looks dead.
 //! - **Dropping a seat without leaving is dying**: its beacon goes out, its claim is swept by the
 //!   next who asks, and whoever waits behind it wakes up.
+//! - **Whoever could hold is woken**, and so is whoever was asked to stop while it sleeps, also when
+//!   the one who brought that about dies right after its change.
+//! - **A place that is kept has one seat at a time.** Coming back to it gives a new one, of which an
+//!   older seat takes nothing when it is dropped.
 //! - **An error means: not done, or not known.** It never means *free*.
 //!
 //! [`conformance`] holds every store to this; a store of your own can run it too.
@@ -90,14 +94,25 @@ impl Reading {
 
     /// What one of its claims amounts to under `policy`.
     pub fn standing_of(&self, policy: &Policy, claim: &Claim, now: &Now) -> Standing {
-        let Content::Whole { entry, evidence } = &self.content else {
-            return Standing::Unknown;
-        };
-        let index = entry.position(claim.ticket);
-        match index.and_then(|index| evidence.get(index)) {
-            Some(evidence) => judge(policy, claim, evidence, now),
+        match self.evidence_of(claim) {
+            Some(evidence) => judge(policy, claim, &evidence, now),
             None => Standing::Unknown,
         }
+    }
+
+    /// Whether one of its claims waits in vain, because its caller has died or its place has
+    /// lapsed.
+    pub fn is_gone(&self, policy: &Policy, claim: &Claim, now: &Now) -> bool {
+        let evidence = self.evidence_of(claim);
+        evidence.is_some_and(|evidence| claim.is_gone(policy, evidence, now))
+    }
+
+    fn evidence_of(&self, claim: &Claim) -> Option<Evidence> {
+        let Content::Whole { entry, evidence } = &self.content else {
+            return None;
+        };
+        let index = entry.position(claim.ticket)?;
+        evidence.get(index).copied()
     }
 
     /// The claims, if they could be read.
@@ -114,8 +129,11 @@ impl Reading {
 pub struct Entered<Seat> {
     /// What happened.
     pub entering: Entering,
-    /// The list afterwards, for messages and hints.
+    /// The list afterwards, for messages and hints. Of a long one in which the caller waits, perhaps
+    /// not all.
     pub entry: Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
     /// What an audit would record.
     pub events: Vec<Event>,
     /// The caller's place, if it got one.

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::core::{
-    Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Now,
-    Ownership, Patience, Policy, Predecessor, Process, Released, Renewal, Request, RequestId,
-    WaitingFor,
+    Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Mode, Now,
+    Ownership, Patience, Policy, Predecessor, Process, Queueing, Released, Renewal, Request,
+    RequestId, WaitingFor,
 };
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
@@ -191,30 +191,49 @@ fn the_file_store_keeps_every_promise() {
 enum Defect {
     None,
     AskingAgainQueues,
+    AskingToStopReachesNobody,
     CleaningForgetsTheLastNumber,
+    DisplacedOnesSleepOn,
     DroppingIsNotDying,
     DryRunsRemove,
     ForceNeedsNoYes,
     ImpatientOnesQueue,
+    KeptPlacesAreAtTheEnd,
+    KeptPlacesBlock,
+    KeptPlacesNeverLapse,
     LookingSaysHeld,
     NamesAreForgotten,
+    NobodyIsDisplaced,
     NobodyIsWoken,
+    NotesAreLost,
+    ReadersOvertake,
     ReadingCreates,
     ReleasesAskForNothing,
     RenewingCreates,
     RequestsToStopReachEverybody,
+    SharedOnesHoldAlone,
+    SlotsWakeEverybody,
+    TurnsPassUnnoticed,
     WaitersAreGrantedAtOnce,
 }
 
 /// Each defect, and the promise that such a store breaks.
-const DEFECTS: [(Defect, &str); 14] = [
+const DEFECTS: [(Defect, &str); 25] = [
     (
         Defect::AskingAgainQueues,
         "asking_again_under_the_same_request_id_finds_the_own_hold",
     ),
     (
+        Defect::AskingToStopReachesNobody,
+        "asking_to_stop_reaches_every_holder_and_nobody_else",
+    ),
+    (
         Defect::CleaningForgetsTheLastNumber,
         "tokens_rise_over_cleaning_and_a_clock_that_went_back",
+    ),
+    (
+        Defect::DisplacedOnesSleepOn,
+        "the_newest_displaces_who_waits_in_a_queue_of_one",
     ),
     (
         Defect::DroppingIsNotDying,
@@ -233,11 +252,35 @@ const DEFECTS: [(Defect, &str); 14] = [
         "asking_at_once_refuses_and_writes_nothing",
     ),
     (
+        Defect::KeptPlacesAreAtTheEnd,
+        "a_kept_place_blocks_nobody_and_goes_before_later_ones",
+    ),
+    (
+        Defect::KeptPlacesBlock,
+        "a_kept_place_blocks_nobody_and_goes_before_later_ones",
+    ),
+    (
+        Defect::KeptPlacesNeverLapse,
+        "a_kept_place_lapses_with_its_grace_and_its_owner",
+    ),
+    (
         Defect::LookingSaysHeld,
         "a_hold_is_renewed_by_its_seat_and_never_created_by_it",
     ),
     (Defect::NamesAreForgotten, "names_shows_every_lock_once"),
+    (
+        Defect::NobodyIsDisplaced,
+        "the_newest_displaces_who_waits_in_a_queue_of_one",
+    ),
     (Defect::NobodyIsWoken, "a_waiter_sleeps_until_the_release"),
+    (
+        Defect::NotesAreLost,
+        "a_note_of_waiting_stands_with_its_hold_and_goes_with_it",
+    ),
+    (
+        Defect::ReadersOvertake,
+        "readers_that_come_later_wait_for_the_writer",
+    ),
     (
         Defect::ReadingCreates,
         "reading_an_absent_lock_finds_it_free_and_creates_nothing",
@@ -250,6 +293,18 @@ const DEFECTS: [(Defect, &str); 14] = [
     (
         Defect::RequestsToStopReachEverybody,
         "a_request_to_stop_reaches_its_target_and_nobody_else",
+    ),
+    (
+        Defect::SharedOnesHoldAlone,
+        "shared_claims_hold_beside_each_other_and_an_exclusive_one_alone",
+    ),
+    (
+        Defect::SlotsWakeEverybody,
+        "a_free_slot_wakes_the_first_waiter_and_nobody_else",
+    ),
+    (
+        Defect::TurnsPassUnnoticed,
+        "a_free_slot_wakes_the_first_waiter_and_nobody_else",
     ),
     (Defect::WaitersAreGrantedAtOnce, "two_never_hold_at_once"),
 ];
@@ -347,6 +402,16 @@ impl Store for Defective {
         if self.has(Defect::ForceNeedsNoYes) && request.force == Force::Asked {
             request.force = Force::Confirmed;
         }
+        if self.has(Defect::SharedOnesHoldAlone) {
+            request.terms.mode = Mode::Exclusive;
+        }
+        if self.has(Defect::NobodyIsDisplaced) {
+            request.terms.queueing = Queueing::Fifo;
+        }
+        if self.has(Defect::KeptPlacesAreAtTheEnd) {
+            request.terms.kept = None;
+        }
+        let reads = request.terms.mode == Mode::Shared;
         if self.has(Defect::AskingAgainQueues) {
             // Every request becomes somebody else's.
             let id = format!("{}-{}", request.holder.request_id, now.wall_us);
@@ -354,7 +419,8 @@ impl Store for Defective {
         }
         let mut entered = self.inner().enter(name, request, now)?;
         if let Entering::Queued { ticket, .. } = entered.entering
-            && self.has(Defect::WaitersAreGrantedAtOnce)
+            && (self.has(Defect::WaitersAreGrantedAtOnce)
+                || (self.has(Defect::ReadersOvertake) && reads))
         {
             let token = ticket + 1;
             entered.entering = Entering::Granted { ticket, token };
@@ -363,6 +429,7 @@ impl Store for Defective {
         Ok(Entered {
             entering: entered.entering,
             entry: entered.entry,
+            unread: entered.unread,
             events: entered.events,
             seat: entered.seat.map(|seat| Place {
                 seat: Some(seat),
@@ -378,12 +445,27 @@ impl Store for Defective {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        if self.has(Defect::NobodyIsWoken) {
+        let oversleep = || {
             let rest = until.map(|until| until.saturating_duration_since(instant()));
             std::thread::sleep(rest.unwrap_or_default());
-            return Ok(Wake::Expired);
+            Ok(Wake::Expired)
+        };
+        let turn = matches!(behind, Predecessor::Turn { .. });
+        if self.has(Defect::NobodyIsWoken) || (turn && self.has(Defect::TurnsPassUnnoticed)) {
+            return oversleep();
         }
-        self.inner().sleep(seat.seat(), behind, now, until)
+        if turn && self.has(Defect::SlotsWakeEverybody) {
+            return Ok(Wake::Ready);
+        }
+        let wake = self.inner().sleep(seat.seat(), behind, now, until)?;
+        if self.has(Defect::DisplacedOnesSleepOn) {
+            let reading = self.inner().read(seat.seat().name())?;
+            let entry = reading.entry().cloned().unwrap_or_default();
+            if entry.is_cancelled(seat.seat().ticket()) {
+                return oversleep();
+            }
+        }
+        Ok(wake)
     }
 
     fn advance(&self, seat: &Place, now: &Now) -> Result<Advanced, StoreError> {
@@ -432,10 +514,23 @@ impl Store for Defective {
         grace_ms: u64,
         now: &Now,
     ) -> Result<bool, StoreError> {
+        if self.has(Defect::KeptPlacesBlock) {
+            let entry = self.inner().read(seat.seat().name())?.entry().cloned();
+            let claim = entry.and_then(|entry| entry.claim(seat.seat().ticket()).cloned());
+            return Ok(claim.is_some_and(|claim| claim.token.is_none()));
+        }
+        let grace_ms = if self.has(Defect::KeptPlacesNeverLapse) {
+            u64::MAX
+        } else {
+            grace_ms
+        };
         self.inner().park(seat.seat(), owner, grace_ms, now)
     }
 
     fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+        if self.has(Defect::AskingToStopReachesNobody) {
+            return Ok(Vec::new());
+        }
         self.inner().cancel(name, by, now)
     }
 
@@ -445,6 +540,9 @@ impl Store for Defective {
         token: u64,
         waiting_for: Option<&WaitingFor>,
     ) -> Result<bool, StoreError> {
+        if self.has(Defect::NotesAreLost) {
+            return self.inner().note_waiting(name, token, None);
+        }
         self.inner().note_waiting(name, token, waiting_for)
     }
 

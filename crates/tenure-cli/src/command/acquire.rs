@@ -30,8 +30,11 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         let request_id = session.face.request_id(claiming.request_id.as_deref())?;
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
-        let wait = request::wait(&claiming.patience, &defaults, &policy, None)?;
+        let wait = request::wait(&claiming.patience, &defaults, &policy)?;
         let ticket = ticket::of(claiming.ticket.as_deref())?;
+        if ticket.keep.is_some() {
+            ticket::refuse_unless_waiting(wait)?;
+        }
         let profile = session.store.profile();
         let mode = group::mode(claiming.shared, claiming.slots, profile)?;
         let ttl_ms = session.ttl(claiming, &defaults)?;

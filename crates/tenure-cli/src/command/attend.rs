@@ -14,10 +14,17 @@ use tenure::engine::{Observer, Wait, Waiting};
 /// How often locks that are held already, and circles of waits, are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// A lock that the caller is asked for, and the request that asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WantedBack {
+    pub(crate) name: LockName,
+    pub(crate) by: String,
+}
+
 /// The locks that a caller has already while it waits for the next one.
 pub(crate) trait Tend {
-    /// Renews them, and says who wants one of them back.
-    fn tend(&mut self) -> Option<String>;
+    /// Renews them, and says which of them is wanted back, and by whom.
+    fn tend(&mut self) -> Option<WantedBack>;
 
     /// What they are.
     fn holds(&self) -> Vec<Hold>;
@@ -27,7 +34,7 @@ pub(crate) trait Tend {
 pub(crate) struct NoLocks;
 
 impl Tend for NoLocks {
-    fn tend(&mut self) -> Option<String> {
+    fn tend(&mut self) -> Option<WantedBack> {
         None
     }
 
@@ -43,8 +50,8 @@ pub(crate) struct Attendance<'a> {
     tend: &'a mut dyn Tend,
     /// There are locks to look after.
     tends: bool,
-    /// Who wants a lock back that the caller has already.
-    pub(crate) superseded_by: Option<String>,
+    /// A lock that the caller has already and is asked for.
+    pub(crate) wanted_back: Option<WantedBack>,
 }
 
 impl<'a> Attendance<'a> {
@@ -64,7 +71,7 @@ impl<'a> Attendance<'a> {
             nesting: Nesting::of(session, name, all),
             tend,
             tends,
-            superseded_by: None,
+            wanted_back: None,
         }
     }
 }
@@ -81,9 +88,9 @@ impl Observer for Attendance<'_> {
 
     fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
         if self.tends {
-            self.superseded_by = self.tend.tend();
+            self.wanted_back = self.tend.tend();
         }
         let nesting = self.nesting.as_mut();
-        self.superseded_by.is_some() || nesting.is_some_and(|nesting| nesting.gives_way(waiting))
+        self.wanted_back.is_some() || nesting.is_some_and(|nesting| nesting.gives_way(waiting))
     }
 }

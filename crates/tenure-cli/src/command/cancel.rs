@@ -1,6 +1,6 @@
 //! `cancel`: asks whoever holds a lock to stop.
 
-use super::run::group;
+use super::run::{ends_without_release, group};
 use super::{Session, finish};
 use crate::args::CancelArgs;
 use crate::exit::Exit;
@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{Claim, Kind};
+use tenure::core::{Claim, Kind, Life, Standing};
 use tenure::profile::known_as;
-use tenure::store::Store;
+use tenure::store::{Reading, Store};
 
 #[cold]
 #[inline(never)]
@@ -27,7 +27,8 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
             Some(group) => group,
             None => session.name(args.name.as_deref())?,
         };
-        let by = session.face.request_id(args.request_id.as_deref())?;
+        let shown = session.shown(args.request_id.clone());
+        let by = request::request_id_or_new(shown.as_deref())?;
         surface.set_request_id(by.as_str());
         let now = session.clock.now();
         let asked = session
@@ -41,16 +42,34 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
                 format!("nobody holds {name}, so there is nobody to ask"),
             ));
         }
-        let lines: Vec<String> = asked.iter().map(line).collect();
+        // A record of another program has no room for a request, and nobody would read it.
+        let deaf = |claim: &Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
+        if let Some(claim) = asked.iter().find(|claim| deaf(claim)) {
+            return Err(Failure::new(
+                Exit::Precondition,
+                "CANNOT_ASK",
+                format!(
+                    "{name} is held by {}, by a record of another program, which cannot be asked \
+                     to stop",
+                    who(claim)
+                ),
+            ));
+        }
+        let reading = session.reading(&name).ok();
+        let asked: Vec<_> = asked
+            .iter()
+            .map(|claim| (claim, Answering::of(claim, reading.as_ref(), &session)))
+            .collect();
+        let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
         let text = format!("asked the holder of {name} to stop: {}", lines.join("; "));
         let holders: Vec<_> = asked
             .iter()
-            .map(|claim| {
+            .map(|(claim, how)| {
                 json!({
                     "request_id": known_as(&claim.holder),
                     "pid": claim.holder.process.map(|process| process.pid),
                     "token": claim.token,
-                    "supervised": claim.kind == Kind::Kernel,
+                    "supervised": *how == Answering::Supervised,
                     "asked_by": claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
                 })
             })
@@ -59,14 +78,51 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
     })
 }
 
-fn line(claim: &Claim) -> String {
-    let who = match claim.holder.process {
+/// How a holder answers to being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answering {
+    /// Its supervisor ends the command.
+    Supervised,
+    /// Its supervisor is dead; nobody ends its command, which is waited for.
+    Orphaned,
+    /// It became its command.
+    Exec,
+    /// It looks by itself, if it does.
+    Detached,
+}
+
+impl Answering {
+    fn of(claim: &Claim, reading: Option<&Reading>, session: &Session) -> Self {
+        let policy = session.store.policy();
+        let now = session.clock.now();
+        let standing = reading.map(|reading| reading.standing_of(policy, claim, &now));
+        match claim.kind {
+            Kind::Detached | Kind::Foreign | Kind::Sealed => Self::Detached,
+            Kind::Kernel if ends_without_release(claim) => Self::Exec,
+            Kind::Kernel if standing == Some(Standing::Held(Life::Orphaned)) => Self::Orphaned,
+            Kind::Kernel => Self::Supervised,
+        }
+    }
+}
+
+fn who(claim: &Claim) -> String {
+    match claim.holder.process {
         Some(process) => format!("PID {}", process.pid),
         None => format!("request {}", known_as(&claim.holder)),
-    };
-    match claim.kind {
-        Kind::Kernel => format!("{who} ends its command"),
-        Kind::Detached | Kind::Foreign | Kind::Sealed => {
+    }
+}
+
+fn line(claim: &Claim, how: Answering) -> String {
+    let who = who(claim);
+    match how {
+        Answering::Supervised => format!("{who} ends its command"),
+        Answering::Orphaned => {
+            format!("{who} is dead, and the lock is free when its command ends by itself")
+        }
+        Answering::Exec => {
+            format!("{who} has become its command, and nobody is there to end that")
+        }
+        Answering::Detached => {
             format!("{who} has no supervisor; `check` and `heartbeat` tell it")
         }
     }

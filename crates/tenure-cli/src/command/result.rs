@@ -19,7 +19,7 @@ pub(crate) struct RunResult {
 }
 
 impl RunResult {
-    fn of(succeeded: bool, step: Option<&str>) -> Self {
+    pub(super) fn of(succeeded: bool, step: Option<&str>) -> Self {
         if succeeded {
             Self {
                 result: "success",

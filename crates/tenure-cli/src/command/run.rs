@@ -3,12 +3,12 @@
 mod exec;
 pub(crate) mod group;
 mod hooks;
-mod plan;
-mod taking;
-mod terms;
+pub(super) mod plan;
+pub(super) mod taking;
+pub(super) mod terms;
 mod told;
 
-pub(crate) use exec::is_ordinary_end;
+pub(crate) use exec::{ends_without_release, is_ordinary_end};
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
@@ -26,14 +26,14 @@ use hooks::Hook;
 use plan::Planning;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
 use tenure::core::{Left, LockName, Policy, RequestId};
 use tenure::store::{Store, StoreError};
-use told::Told;
+pub(super) use told::Told;
 
 pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
@@ -82,26 +82,30 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let hooks = Hooks {
         args,
         grace: terms.grace,
+        folder: &session.place.folder,
+        main: &plan.main,
+        id: &plan.id,
         group: plan.group.as_ref(),
     };
-    let holds = match taking::take_all(plan.targets, plan.wait, plan.keep, surface) {
+    let mut holds = match taking::take_all(plan.targets, plan.wait, plan.keep, surface) {
         Ok(holds) => holds,
-        Err((holds, failure)) => {
-            hooks.superseded_before_the_start(&failure, &holds, surface);
+        Err((mut holds, failure)) => {
+            hooks.superseded_before_the_start(&failure, &mut holds, surface);
             release_all(&holds, surface, &RunResult::of_nothing(args));
             return Err(failure);
         }
     };
+    let told = Told::of_holds(&holds, &plan.main, plan.outer.as_ref(), plan.group.as_ref());
+    if let Err(failure) = hooks.supersedes(&told, &mut holds, surface) {
+        hooks.superseded_before_the_start(&failure, &mut holds, surface);
+        release_all(&holds, surface, &RunResult::of_nothing(args));
+        return Err(failure);
+    }
     // A signal that came in time means that the command never starts.
     if signals::stop_asked().is_some() {
         release_all(&holds, surface, &RunResult::of_nothing(args));
         return Err(cancelled("acquire"));
     }
-    let told = match plan.outer {
-        Some(token) if holds.is_empty() => Told::of_outer_hold(&session, &plan.main, token),
-        _ => Told::of_holds(&holds, &plan.main, plan.group.as_ref()),
-    };
-    hooks.supersedes(&told, &holds, surface);
     if args.exec {
         let error = exec::replace_self(prepare(args, program, &told), signals, &holds);
         release_all(&holds, surface, &RunResult::of_nothing(args));
@@ -111,8 +115,10 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         ));
     }
     let verdict = under_locks(args, program, &told, terms, signals, &holds, surface);
+    let mut asked_for = None;
     if let Ok(Verdict::Superseded { by }) = &verdict {
-        hooks.superseded(&told, by, surface);
+        asked_for = taking::asked_for(&holds);
+        hooks.superseded(&told, by, "1", &mut holds, surface);
     }
     let result = RunResult::of_run(&verdict, args);
     let was_ours = release_all(&holds, surface, &result);
@@ -121,7 +127,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     {
         return Err(lost_unseen(&plan.main, *end));
     }
-    answer(verdict, &plan.main, args)
+    answer(verdict, asked_for.as_ref().unwrap_or(&plan.main), args)
 }
 
 /// Runs the command under the locks, and what undoes it if it failed.
@@ -166,70 +172,81 @@ fn under_locks(
 struct Hooks<'a> {
     args: &'a RunArgs,
     grace: Duration,
+    folder: &'a Path,
+    main: &'a LockName,
+    id: &'a str,
     group: Option<&'a LockName>,
 }
 
 impl Hooks<'_> {
-    /// Others give up their place.
-    fn supersedes(&self, told: &Told, holds: &[Hold<'_>], surface: &mut Surface) {
+    /// Others give up their place. An error, if somebody asked for this run's meanwhile.
+    fn supersedes(
+        &self,
+        told: &Told,
+        holds: &mut [Hold<'_>],
+        surface: &mut Surface,
+    ) -> Result<(), Failure> {
         let Some(program) = self.args.on_supersede.as_deref() else {
-            return;
+            return Ok(());
         };
         let displaced: Vec<&str> = holds
             .iter()
             .flat_map(|hold| &hold.displaced)
             .map(RequestId::as_str)
             .collect();
-        if displaced.is_empty() {
-            return;
+        if displaced.is_empty() || signals::stop_asked().is_some() {
+            return Ok(());
         }
+        let facts = [("TENURE_SUPERSEDES", displaced.join(" ").into())];
         let hook = Hook {
             flag: "--on-supersede",
             program,
             grace: self.grace,
+            yields: true,
         };
-        hook.run(
-            told,
-            &[("TENURE_SUPERSEDES", displaced.join(" ").into())],
-            surface,
-        );
+        hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
+        taking::refuse_asked_for(holds)
     }
 
-    /// This run gives up its place, and its command has ended.
-    fn superseded(&self, told: &Told, by: &str, surface: &mut Surface) {
-        self.on_superseded(told, by, "1", surface);
-    }
-
-    /// The same before the command has started.
+    /// This run gives up its place before its command has started.
     fn superseded_before_the_start(
         &self,
         failure: &Failure,
-        holds: &[Hold<'_>],
+        holds: &mut [Hold<'_>],
         surface: &mut Surface,
     ) {
         let by = failure.context.get("superseded_by");
         if let Some(by) = by.and_then(serde_json::Value::as_str)
             && failure.exit == Exit::Superseded
         {
-            let told = Told::of_waiter(holds, self.group);
-            self.on_superseded(&told, by, "0", surface);
+            let told = Told::of_waiter(self.folder, self.main, self.id, self.group);
+            self.superseded(&told, by, "0", holds, surface);
         }
     }
 
-    fn on_superseded(&self, told: &Told, by: &str, started: &str, surface: &mut Surface) {
+    /// This run gives up its place, and its command has ended or never started.
+    fn superseded(
+        &self,
+        told: &Told,
+        by: &str,
+        started: &str,
+        holds: &mut [Hold<'_>],
+        surface: &mut Surface,
+    ) {
         let Some(program) = self.args.on_superseded.as_deref() else {
             return;
-        };
-        let hook = Hook {
-            flag: "--on-superseded",
-            program,
-            grace: self.grace,
         };
         let facts = [
             ("TENURE_SUPERSEDED_BY", by.into()),
             ("TENURE_STARTED", started.into()),
         ];
-        hook.run(told, &facts, surface);
+        let hook = Hook {
+            flag: "--on-superseded",
+            program,
+            grace: self.grace,
+            yields: false,
+        };
+        hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
     }
 }
 
@@ -365,7 +382,7 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
 }
 
 /// Gives the locks back, the last one first. False if one of them was somebody else's by then.
-fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
+pub(super) fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
     let mut were_ours = true;
     for hold in holds.iter().rev() {
         were_ours &= release(hold, surface, result);
@@ -451,7 +468,7 @@ fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
     }
 }
 
-fn not_started(command: &[OsString], error: SpawnError) -> Failure {
+pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
     match error {
         SpawnError::Command(error) => not_runnable(command, &error),
         SpawnError::Beacon(source) => StoreError::Io {

@@ -1,9 +1,9 @@
 //! `--ticket`: by what a caller's place in line is found again, and for whom it is kept.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, human};
 use std::time::Duration;
 use tenure::core::Kept;
-use tenure::engine::Keep;
+use tenure::engine::{Keep, Wait};
 use tenure::process::choose_owner;
 
 /// How long a place is kept for a caller who is away: longer than an agent thinks between two
@@ -17,6 +17,25 @@ pub(crate) struct Ticket {
     pub(crate) kept: Option<Kept>,
     /// What becomes of its place when the wait is over.
     pub(crate) keep: Option<Keep>,
+}
+
+/// Refuses a ticket that could never be given: only who has waited has a place to keep.
+pub(crate) fn refuse_unless_waiting(wait: Wait) -> Result<(), Failure> {
+    match wait {
+        Wait::For(_) | Wait::Forever => Ok(()),
+        Wait::No => Err(Failure::bad_arguments(
+            "--ticket keeps the place of a caller who has waited, and this call does not wait; \
+             give it a little, as with --wait 1s",
+        )),
+    }
+}
+
+/// What a refused caller reads about its place.
+pub(crate) fn how_to_come_back(ticket: u64) -> String {
+    format!(
+        "its place in line is kept for {}: come back with --ticket {ticket}",
+        human(GRACE)
+    )
 }
 
 /// Reads the flag.

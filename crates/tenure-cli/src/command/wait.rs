@@ -3,7 +3,7 @@
 use super::{Session, cancelled, collect_signals, finish};
 use crate::args::WaitArgs;
 use crate::exit::Exit;
-use crate::render::lock::{LockView, age};
+use crate::render::lock::LockView;
 use crate::render::say;
 use crate::request;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
         let name = session.name(Some(name.as_str()))?;
         let policy = *session.store.policy();
         let defaults = session.place.defaults(&name);
-        let limit = request::wait(&args.patience, &defaults, &policy, None)?;
+        let limit = request::wait(&args.patience, &defaults, &policy)?;
         session.refuse_nesting(&name)?;
         let began = instant();
         let deadline = match limit {
@@ -69,11 +69,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             if !told && !surface.is_quiet() {
                 told = true;
                 if let Some(holder) = &view.holder {
-                    say(&format!(
-                        "{name} is held by {} since {} ago; waiting",
-                        holder.who(),
-                        age(holder.age_ms)
-                    ));
+                    say(&format!("{name} is held by {}; waiting", holder.sentence()));
                 }
             }
             let until = [deadline, instant().checked_add(NAP)]

@@ -250,6 +250,11 @@ fn planned(args: &RunArgs) -> Result<Plan, Failure> {
     };
     let Some(lock) = lock else {
         metadata(&args.claiming)?;
+        if args.group.is_some() || !args.lock.is_empty() {
+            return Err(Failure::bad_arguments(
+                "this intent takes no lock, so --group and --lock have no place beside it",
+            ));
+        }
         return Ok(Plan::Unlocked {
             id: Fleet.request_id(args.claiming.request_id.as_deref())?,
             warning: match intent.mode {

@@ -111,6 +111,16 @@ impl LockView {
     ) -> Self {
         let (standing, claim) = reading.standing(policy, now);
         let entry = reading.entry();
+        // Of several holders the caller itself is the one that it asks about.
+        let own = entry
+            .into_iter()
+            .flat_map(Entry::granted)
+            .find_map(|claim| {
+                let standing = reading.standing_of(policy, claim, now);
+                (matches!(standing, Standing::Held(_)) && mine(claim)).then_some((standing, claim))
+            });
+        let (standing, claim) =
+            own.map_or((standing, claim), |(standing, own)| (standing, Some(own)));
         let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
         view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
         if let Content::Unreadable { why, .. } = &reading.content {
@@ -118,7 +128,8 @@ impl LockView {
         }
         if let Some(entry) = entry {
             let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
-            view.fill(entry, standing, claim, standing_of, policy, now);
+            let is_gone = |claim: &Claim| reading.is_gone(policy, claim, now);
+            view.fill(entry, (standing, claim), standing_of, is_gone, policy, now);
         }
         view
     }
@@ -135,10 +146,10 @@ impl LockView {
         let mut view = Self::bare(name.as_str(), refusal.standing, policy, place);
         view.fill(
             entry,
-            refusal.standing,
-            refusal.blocker.as_deref(),
+            (refusal.standing, refusal.blocker.as_deref()),
             // Nobody has looked at the others.
             |_| Standing::Held(Life::Supervised),
+            |_| false,
             policy,
             now,
         );
@@ -180,9 +191,9 @@ impl LockView {
     fn fill(
         &mut self,
         entry: &Entry,
-        standing: Standing,
-        claim: Option<&Claim>,
+        (standing, claim): (Standing, Option<&Claim>),
         standing_of: impl Fn(&Claim) -> Standing,
+        is_gone: impl Fn(&Claim) -> bool,
         policy: &Policy,
         now: &Now,
     ) {
@@ -203,7 +214,7 @@ impl LockView {
             .iter()
             .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
             // Who was asked to stop waits for nothing any more.
-            .filter(|waiting| waiting.cancel.is_none())
+            .filter(|waiting| waiting.cancel.is_none() && !is_gone(waiting))
             .enumerate()
             .map(|(index, waiting)| queued(index + 1, waiting, now))
             .collect();

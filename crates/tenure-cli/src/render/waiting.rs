@@ -109,8 +109,8 @@ impl<'a> Progress<'a> {
             None => format!("{} is about to be free", self.name),
         };
         let place = match waiting.before() {
-            0 | 1 => "next in line".to_owned(),
-            before => format!("place {before} in line"),
+            0 => "next in line".to_owned(),
+            before => format!("place {} in line", before + 1),
         };
         let limit = match self.limit {
             Some(limit) => {

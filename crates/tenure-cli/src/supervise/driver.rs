@@ -103,6 +103,11 @@ impl Course {
         }
     }
 
+    /// The renewals, to go on with under another course.
+    pub(crate) fn into_heartbeats(self) -> impl Iterator<Item = Heartbeats> {
+        self.holds.into_iter().map(|hold| hold.heartbeats)
+    }
+
     /// Whether any of the locks is not to be relied on any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.holds.iter().any(|hold| hold.lost)

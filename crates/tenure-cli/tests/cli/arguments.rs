@@ -310,9 +310,12 @@ fn help_is_an_answer_and_not_a_failure() {
         "check",
         "list",
         "wait",
+        "fence",
         "clean",
         "profiles",
         "audit",
+        "push",
+        "group-name",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

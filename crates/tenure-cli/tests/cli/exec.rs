@@ -96,6 +96,9 @@ fn a_takeover_is_not_recorded_where_there_was_none() {
             .run(["run", "x", "--exec", "--audit-dir", audit, "--", "true"])
             .expect(0, "it ran");
     }
+    let _ = scene
+        .run(["clean", "--audit-dir", audit])
+        .expect(0, "the last one's claim is removed");
     let answer = scene
         .run(["audit", "x", "--audit-dir", audit])
         .expect(0, "the audit");

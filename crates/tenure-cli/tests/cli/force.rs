@@ -116,7 +116,10 @@ fn several_forcing_callers_do_not_end_up_inside_together() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
     scene.write("inside", "");
-    let line = "[ -s inside ] && echo overlap; echo in >inside; sleep 0.05; : >inside";
+    // A caller that comes late asks one of the others to stop in the middle of its work, which then
+    // leaves its number behind; so whether that process still runs is what counts.
+    let line = "p=$(cat inside); [ -n \"$p\" ] && kill -0 \"$p\" 2>/dev/null && echo overlap; \
+                echo $$ >inside; sleep 0.05; : >inside";
     let callers: Vec<_> = (0..4)
         .map(|_| {
             let mut command = scene.tenure(["run", "x", "-q", "--force", "--wait", "20s", "--"]);

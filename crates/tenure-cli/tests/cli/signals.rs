@@ -1,7 +1,8 @@
 //! Signals to tenure while it waits and while its command runs, and the death of the supervisor.
 
 use crate::support::{
-    Gate, Scene, Started, answer, eventually, is_alive, says_overlap, state, throughout, timed,
+    Gate, Scene, Started, answer, eventually, has_stopped, is_alive, says_overlap, state,
+    throughout, timed,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -195,9 +196,9 @@ fn a_stop_and_a_continue_reach_the_command() {
     let holder = scene.hold("x", ["-q"]);
     let command = holder.command;
     holder.signal(Signal::TSTP);
-    eventually("the command to stop", || state(command) == Some('T'));
+    eventually("the command to stop", || has_stopped(command));
     holder.signal(Signal::CONT);
-    eventually("the command to go on", || state(command) != Some('T'));
+    eventually("the command to go on", || !has_stopped(command));
     let _ = holder.open().expect(0, "it ends well");
     assert!(scene.is_free("x"), "the lock is free");
 }

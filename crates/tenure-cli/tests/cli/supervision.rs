@@ -2,8 +2,8 @@
 //! waited for and who is left alone; and the limits that a caller sets.
 
 use crate::support::{
-    Answer, Gate, Held, Scene, Started, children, eventually, is_alive, read_number, says_overlap,
-    send, state, throughout, timed,
+    Answer, Gate, Held, Scene, Started, children, eventually, has_stopped, is_alive, read_number,
+    says_overlap, send, throughout, timed,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
@@ -660,10 +660,7 @@ fn stop(supervisor: u32, command: u32) {
     send(supervisor, Signal::STOP);
     kill_process_group(group, Signal::STOP).unwrap();
     for pid in [supervisor, command] {
-        // A shell whose child was stopped before it became another program waits for it (`D`).
-        eventually("everybody to stand still", || {
-            matches!(state(pid), Some('T' | 'D'))
-        });
+        eventually("everybody to stand still", || has_stopped(pid));
     }
 }
 

@@ -515,6 +515,21 @@ pub(crate) fn state(number: u32) -> Option<char> {
     rest.trim_start().chars().next()
 }
 
+/// Whether a process was stopped. A shell whose child was stopped before it became another program
+/// waits for that child in the kernel (`D`), and its own stop is pending.
+pub(crate) fn has_stopped(number: u32) -> bool {
+    let child_has = || {
+        children(number)
+            .into_iter()
+            .any(|it| state(it) == Some('T'))
+    };
+    match state(number) {
+        Some('T') => true,
+        Some('D') => child_has(),
+        _ => false,
+    }
+}
+
 /// A line of shell that says `overlap` if a process is still at work. One that has ended and was
 /// not collected yet is not.
 pub(crate) fn says_overlap(number: u32) -> String {

@@ -113,7 +113,7 @@ fn history(origin: &[Option<(usize, Step)>], mut state: usize) -> Vec<Step> {
     steps
 }
 
-/// A state on, or behind, a cycle. Without one every history is finite, so that what holds in
+/// A state on a cycle. Without one every history is finite, so that what holds in
 /// every last state is what every history comes to, however unfair the scheduler.
 fn in_a_cycle(states: usize, edges: &[(usize, usize)]) -> Option<usize> {
     let mut incoming = vec![0_usize; states];
@@ -137,5 +137,15 @@ fn in_a_cycle(states: usize, edges: &[(usize, usize)]) -> Option<usize> {
             }
         }
     }
-    (done < states).then(|| (0..states).find(|state| incoming[*state] > 0))?
+    // What is left is on a cycle or behind one, and so is one before it. Going back long enough ends
+    // on a cycle.
+    let mut state = (0..states).find(|state| incoming[*state] > 0)?;
+    let mut before = vec![None; states];
+    for (from, to) in edges.iter().filter(|(from, _)| incoming[*from] > 0) {
+        before[*to] = Some(*from);
+    }
+    for _ in done..states {
+        state = before[state].unwrap_or(state);
+    }
+    Some(state)
 }

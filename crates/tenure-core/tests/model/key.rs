@@ -115,8 +115,9 @@ impl Writer {
 
     fn bits(&mut self, bytes: &[Byte], who: usize) {
         for byte in bytes {
-            let own = [byte.keepers, byte.commands, byte.wakers].map(|set| (set >> who) & 1);
-            self.byte(own[0] | own[1] << 1 | own[2] << 2);
+            let sets = [byte.keepers, byte.commands, byte.wakers, byte.turns];
+            let own = sets.map(|set| (set >> who) & 1);
+            self.byte(own[0] | own[1] << 1 | own[2] << 2 | own[3] << 3);
         }
     }
 
@@ -132,10 +133,15 @@ impl Writer {
             person.renewed,
             person.inside,
             person.exempt,
+            person.parked,
+            person.returned,
+            person.returning,
         ];
         self.byte(person.command as u8);
-        let set = flags.iter().fold(0, |set, flag| set << 1 | u8::from(*flag));
-        self.byte(set);
+        let set = flags
+            .iter()
+            .fold(0, |set: u16, flag| set << 1 | u16::from(*flag));
+        self.out.extend(set.to_le_bytes());
         self.maybe(person.ticket);
         self.maybe(person.token);
         self.byte(match &person.giving_up {
@@ -175,6 +181,11 @@ impl Writer {
             At::Exit => self.byte(12),
             At::Holding => self.byte(13),
             At::Done => self.byte(14),
+            At::GiveTurn(token) => {
+                self.byte(16);
+                self.number(*token);
+            }
+            At::Away => self.byte(17),
         }
     }
 
@@ -235,6 +246,7 @@ impl Writer {
             }) => self.byte(10 + u8::from(*cancel_requested)),
             Answer::Named(there) => self.byte(12 + u8::from(*there)),
             Answer::Nothing => self.byte(14),
+            Answer::Parked(done) => self.byte(16 + u8::from(*done)),
         }
         self.byte(u8::try_from(plan.exempt.len()).expect("a handful of claims"));
         for ticket in &plan.exempt {
@@ -262,6 +274,9 @@ impl Writer {
         let away = u8::from(claim.away.is_some());
         self.out
             .extend([name, round, named | kind << 1 | asked << 2 | away << 3]);
+        // The wall clock alone: places are kept in scenarios without ages.
+        let since = claim.away.map_or(0, |away| away.since.wall_ms);
+        self.out.extend(since.to_le_bytes());
         self.stamp(claim.entered);
         self.stamp(claim.since.unwrap_or_default());
         self.stamp(claim.lease.renewed);

@@ -1,6 +1,6 @@
 //! What is explored: who takes part, under which row, and what may go wrong.
 
-use tenure_core::{Force, Patience, Policy};
+use tenure_core::{Force, Mode, Patience, Policy, Queueing};
 
 /// What a contender is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,17 @@ pub(crate) enum Closes {
     Anytime,
 }
 
+/// What becomes of its place when a contender has lost its patience.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It leaves the list.
+    Left,
+    /// It is kept, and its contender comes back to it, once in each round.
+    Kept,
+    /// It is kept, and nobody ever comes back to it.
+    Abandoned,
+}
+
 /// What one contender does, and what may befall it.
 #[expect(
     clippy::struct_excessive_bools,
@@ -43,6 +54,11 @@ pub(crate) struct Script {
     pub(crate) closes: Closes,
     /// The owner of a detached hold may die at any time.
     pub(crate) mortal_owner: bool,
+    pub(crate) mode: Mode,
+    pub(crate) queueing: Queueing,
+    /// Asks whoever holds to stop when it has to wait.
+    pub(crate) cancels: bool,
+    pub(crate) place: Place,
 }
 
 impl Script {
@@ -56,6 +72,10 @@ impl Script {
         renews: false,
         closes: Closes::Never,
         mortal_owner: false,
+        mode: Mode::Exclusive,
+        queueing: Queueing::Fifo,
+        cancels: false,
+        place: Place::Left,
     };
     pub(crate) const DETACHED: Self = Self {
         job: Job::Detached,
@@ -84,7 +104,7 @@ pub(crate) enum Defect {
     LooksWithoutTheGuard,
     /// A renewal writes back what it read before it had the guard.
     RenewsWithoutTheGuard,
-    /// The byte on which a waiter woke up stays locked by it.
+    /// The byte on which a waiter woke up was locked by it as an owner does, and stays so.
     KeepsThePredecessorsByte,
     /// Leaving takes the first claim out, whosever it is.
     LeavesWithoutATicket,
@@ -106,6 +126,25 @@ pub(crate) enum Defect {
     UnlocksBeforeCommit,
     /// A process that cannot be seen is reported as dead.
     ReportsWaitersAsDead,
+    /// A waiter lets go of its turn's byte between the decision and the write, both under the
+    /// guard.
+    GivesItsTurnBeforeCommit,
+    /// A waiter lets go of its turn's byte as it wakes up, before it has looked.
+    GivesItsTurnBeforeLooking,
+    /// A holder keeps its turn's byte until it leaves.
+    KeepsItsTurn,
+    /// A waiter that was asked to stop still stands in everybody's way.
+    CountsWhoWasDisplaced,
+    /// A claim whose caller is away stands in everybody's way.
+    CountsWhoIsAway,
+    /// Whoever comes back to its place does not see who was granted behind it.
+    OverlooksHoldersBehind,
+    /// Whoever waits in a queue of one leaves the one before it there.
+    NeverDisplaces,
+    /// A waiter is not woken by a request to stop.
+    SleepsThroughRequestsToStop,
+    /// A place is kept with the write alone: its beacon goes on being lit.
+    KeepsItsPlaceWithItsBeaconLit,
 }
 
 /// One configuration to explore.

@@ -3,8 +3,8 @@
 
 use super::transitions::admits;
 use super::{At, Command, Purpose, Step, World};
-use crate::scenario::{Closes, Defect, Job, Scenario};
-use tenure_core::{Attempt, Effect, Input, Predecessor};
+use crate::scenario::{Closes, Defect, Job, Place, Scenario};
+use tenure_core::{Advance, Attempt, Effect, Input, Predecessor};
 
 impl World {
     /// Every state that one step leads to.
@@ -82,6 +82,16 @@ impl Successors<'_> {
                 );
             }
         }
+        if matches!(person.at, At::Away) && script.place == Place::Kept {
+            self.step(who, "comes back to its place", true, |world| {
+                let person = &mut world.people[who];
+                person.alive = true;
+                person.ticket = None;
+                person.returned = true;
+                person.returning = true;
+                person.at = At::Guard(Purpose::Enter);
+            });
+        }
         if script.job == Job::Detached {
             if script.mortal_owner
                 && person.owner_alive
@@ -132,8 +142,10 @@ impl Successors<'_> {
                     world.decide(scenario, who, purpose);
                 });
             }
+            // Whoever slept on the byte of a kept place has it for an instant; the store tries again.
+            At::Light(_) if person.returned && self.world.is_taken_by_others(who) => {}
             At::Light(plan) => self.step(who, "lights its beacon", true, |world| {
-                world.light(who);
+                world.light(who, plan);
                 world.people[who].at = if scenario.has(Defect::LightsAfterCommit) {
                     At::Unlock(plan.clone())
                 } else if scenario.has(Defect::LightsAfterUnlock) {
@@ -180,33 +192,51 @@ impl Successors<'_> {
                     let bit = 1u8 << who;
                     world.let_go_everywhere(|byte| byte.wakers &= !bit);
                 }
+                if scenario.has(Defect::GivesItsTurnBeforeLooking) {
+                    world.give_turn(who);
+                }
                 world.feed(scenario, who, Input::Woken);
             }),
+            At::GiveTurn(token) => {
+                let token = *token;
+                self.step(who, "lets go of its turn", true, |world| {
+                    world.give_turn(who);
+                    world.feed(scenario, who, Input::Advanced(Advance::Granted { token }));
+                });
+            }
             At::Section => self.section(who),
             At::Working => self.working(who),
-            At::PutOut => self.step(who, "puts its beacon out", true, |world| {
-                let gave_up = world.people[who].giving_up.is_some();
-                if !(gave_up && scenario.has(Defect::GivesUpWithItsBeaconLit)) {
-                    world.put_out(who);
-                }
-                if gave_up {
-                    world.feed(scenario, who, Input::Left);
-                } else if scenario.has(Defect::PutsOutBeforeLeaving)
-                    || scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList)
-                {
-                    world.people[who].at = At::Guard(Purpose::Release);
-                } else {
-                    world.end_round(scenario, who);
-                }
-            }),
+            At::PutOut => self.put_out(who),
             At::Exit => self.step(who, "exits, its owner lives on", true, |world| {
                 let bit = 1u8 << who;
                 world.let_go_everywhere(|byte| byte.keepers &= !bit);
                 world.people[who].alive = false;
                 world.people[who].at = At::Holding;
             }),
-            At::Deaf | At::Holding | At::Done => {}
+            At::Deaf | At::Holding | At::Away | At::Done => {}
         }
+    }
+
+    fn put_out(&mut self, who: usize) {
+        let scenario = self.scenario;
+        self.step(who, "puts its beacon out", true, |world| {
+            let person = &world.people[who];
+            let gave_up = person.giving_up.is_some();
+            let stays_lit = (gave_up && scenario.has(Defect::GivesUpWithItsBeaconLit))
+                || (person.parked && scenario.has(Defect::KeepsItsPlaceWithItsBeaconLit));
+            if !stays_lit {
+                world.put_out(who);
+            }
+            if gave_up {
+                world.feed(scenario, who, Input::Left);
+            } else if scenario.has(Defect::PutsOutBeforeLeaving)
+                || scenario.has(Defect::PutsOutBeforeLeavingAndWakesWithAStaleList)
+            {
+                world.people[who].at = At::Guard(Purpose::Release);
+            } else {
+                world.end_round(scenario, who);
+            }
+        });
     }
 
     fn guard(&mut self, who: usize, purpose: Purpose) {
@@ -230,16 +260,27 @@ impl Successors<'_> {
         if world.wakes(scenario, &world.disk, behind) {
             if let Predecessor::Beacon { ticket } = behind {
                 self.step(who, "is handed the byte before it", true, |world| {
-                    world.keep(*ticket, |byte| byte.wakers |= 1u8 << who);
+                    let bit = 1u8 << who;
+                    world.keep(*ticket, |byte| {
+                        if scenario.has(Defect::KeepsThePredecessorsByte) {
+                            byte.keepers |= bit;
+                        } else {
+                            byte.wakers |= bit;
+                        }
+                    });
                     world.people[who].at = At::LetGo;
                 });
             } else {
                 self.step(who, "wakes up", true, |world| {
+                    if scenario.has(Defect::GivesItsTurnBeforeLooking) {
+                        world.give_turn(who);
+                    }
                     world.feed(scenario, who, Input::Woken);
                 });
             }
         }
-        if person.ticket.is_some_and(|t| world.disk.is_cancelled(t)) {
+        let hears = !scenario.has(Defect::SleepsThroughRequestsToStop);
+        if hears && person.ticket.is_some_and(|t| world.disk.is_cancelled(t)) {
             self.step(who, "is woken by a request to stop", true, |world| {
                 world.feed(scenario, who, Input::Woken);
             });
@@ -322,6 +363,7 @@ fn decide_label(purpose: Purpose) -> &'static str {
         Purpose::Enter => "reads and decides to enter",
         Purpose::Look => "reads and looks whether it holds",
         Purpose::Leave => "reads and withdraws its claim",
+        Purpose::Park => "reads and keeps its place",
         Purpose::Name => "reads and names its command",
         Purpose::Renew => "reads and renews",
         Purpose::Release => "reads and releases",

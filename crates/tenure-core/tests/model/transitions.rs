@@ -3,14 +3,17 @@
 
 use super::{
     Answer, At, COMMAND, Command, OWNER, Person, Plan, Purpose, SUPERVISOR, World, claimant,
-    process, request_id,
+    process, request_id, stands_aside,
 };
-use crate::scenario::{Defect, Job, Scenario};
+use crate::scenario::{Defect, Job, Place, Scenario};
 use tenure_core::{
     Advance, Attempt, Beacon, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input,
-    Kind, Outcome, Ownership, Patience, Policy, Predecessor, Reason, Renewal, Request, StaleReason,
-    Stamp, Takeover,
+    Kept, Kind, Mode, Outcome, Ownership, Patience, Policy, Predecessor, Queueing, Reason, Renewal,
+    Request, StaleReason, Stamp, Takeover, Terms,
 };
+
+/// How long a place is kept: longer than nothing, shorter than an hour.
+const GRACE_MS: u64 = 60_000;
 
 /// Whether a plan brings a new claim into the list.
 pub(super) fn admits(plan: &Plan) -> bool {
@@ -56,7 +59,17 @@ impl World {
             ttl_ms: scenario.policy.supervised_ttl_ms,
             force: script.force,
             patience: script.patience,
-            terms: tenure_core::Terms::default(),
+            terms: Terms {
+                mode: script.mode,
+                queueing: if scenario.has(Defect::NeverDisplaces) {
+                    Queueing::Fifo
+                } else {
+                    script.queueing
+                },
+                cancel_in_progress: script.cancels,
+                grace_ms: 0,
+                kept: (self.people[who].returning).then(|| Kept::Owner(process(OWNER, who, round))),
+            },
         }
     }
 
@@ -72,7 +85,10 @@ impl World {
             _ => self.disk.clone(),
         };
         let mut events = Vec::new();
-        let answer = self.ask(scenario, who, purpose, &mut entry, &mut events);
+        let own = self.own_ticket(who);
+        let hidden = Self::hide(scenario, purpose, own, &mut entry);
+        let mut answer = self.ask(scenario, who, purpose, &mut entry, &mut events);
+        Self::show_again(scenario, who, hidden, &mut entry);
         for event in &events {
             if let Event::CancelRequested { ticket } = event
                 && entry
@@ -82,8 +98,20 @@ impl World {
                 self.broken = Some("only a holder is asked to stop");
             }
         }
+        self.check_displaced(&events);
         self.check_answer(scenario, who, &entry, &answer);
         Self::normalise(scenario, &mut entry);
+        if let Answer::Entering(Entering::Queued { behind, .. })
+        | Answer::Advance(Advance::Behind(behind)) = &mut answer
+        {
+            Self::normalise_behind(scenario, behind);
+        }
+        if purpose == Purpose::Enter {
+            self.people[who].returning = false;
+        }
+        if scenario.has(Defect::GivesItsTurnBeforeCommit) && granted(&answer).is_some() {
+            self.give_turn(who);
+        }
         let plan = Box::new(Plan {
             purpose,
             // A renewal always differs, even where stamps are no part of a state.
@@ -107,6 +135,62 @@ impl World {
         };
     }
 
+    /// The ticket of a contender's claim, also while it comes back to it.
+    fn own_ticket(&self, who: usize) -> u64 {
+        let mut claims = self.disk.claims.iter();
+        let kept = claims.find(|claim| claim.away.is_some() && claimant(claim).0 == who);
+        let kept = kept.map(|claim| claim.ticket);
+        self.people[who].ticket.or(kept).unwrap_or(0)
+    }
+
+    /// What the core must not see, as a defect has it: the requests to stop of those who wait, that
+    /// a caller is away, or the holds behind a place.
+    fn hide(scenario: &Scenario, purpose: Purpose, own: u64, entry: &mut Entry) -> Vec<Claim> {
+        let asks = matches!(purpose, Purpose::Enter | Purpose::Look);
+        let before = entry.claims.clone();
+        if asks && scenario.has(Defect::CountsWhoWasDisplaced) {
+            let others = entry.claims.iter_mut().filter(|claim| claim.ticket != own);
+            for claim in others.filter(|claim| claim.token.is_none()) {
+                claim.cancel = None;
+            }
+        }
+        if asks && scenario.has(Defect::CountsWhoIsAway) {
+            entry.claims.iter_mut().for_each(|claim| claim.away = None);
+        }
+        if asks && scenario.has(Defect::OverlooksHoldersBehind) && entry.position(own).is_some() {
+            let behind = |claim: &Claim| claim.ticket > own && claim.token.is_some();
+            entry.claims.retain(|claim| !behind(claim));
+        }
+        before
+    }
+
+    /// Puts what was hidden back where the core has not changed it.
+    fn show_again(scenario: &Scenario, who: usize, hidden: Vec<Claim>, entry: &mut Entry) {
+        if scenario.has(Defect::NeverDisplaces) {
+            let single = scenario.scripts[who].queueing;
+            let own = entry.claims.iter_mut().filter(|c| claimant(c).0 == who);
+            own.for_each(|claim| claim.queueing = single);
+        }
+        for before in hidden {
+            match entry.claim_mut(before.ticket) {
+                Some(claim) if claim.token == before.token => {
+                    if claim.cancel.is_none() {
+                        claim.cancel = before.cancel;
+                    }
+                    let returned = claim.holder.process != before.holder.process;
+                    if scenario.has(Defect::CountsWhoIsAway) && !returned {
+                        claim.away = before.away;
+                    }
+                }
+                None if scenario.has(Defect::OverlooksHoldersBehind) && before.token.is_some() => {
+                    let place = entry.claims.partition_point(|c| c.ticket < before.ticket);
+                    entry.claims.insert(place, before);
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+
     /// Asks the core, and nobody else unless a defect says so.
     fn ask(
         &self,
@@ -123,6 +207,10 @@ impl World {
             let mut seen = self.evidence(scenario, claim);
             if scenario.has(Defect::ReportsWaitersAsDead) && claim.token.is_none() {
                 seen.beacon = Beacon::Out;
+            }
+            let aside = self.disk.claim(claim.ticket);
+            if scenario.has(Defect::CountsWhoIsAway) && aside.is_some_and(|c| c.away.is_some()) {
+                seen.beacon = Beacon::Lit;
             }
             seen
         };
@@ -153,6 +241,10 @@ impl World {
                 let _left = entry.leave(ticket, &now);
                 Answer::Nothing
             }
+            Purpose::Park => {
+                let owner = process(OWNER, who, self.people[who].round);
+                Answer::Parked(entry.park(ticket, Some(owner), GRACE_MS, &now))
+            }
             Purpose::Name => {
                 let command = process(COMMAND, who, self.people[who].round);
                 Answer::Named(entry.name_command(ticket, command))
@@ -179,6 +271,17 @@ impl World {
         }
     }
 
+    /// What holds of those who have to give up their places at the moment at which they have to.
+    fn check_displaced(&mut self, events: &[Event]) {
+        for event in events {
+            if let Event::Displaced { claim } = event
+                && (claim.token.is_some() || !claim.queueing.yields() || claim.cancel.is_some())
+            {
+                self.broken = Some("only who waits and yields is displaced, and once");
+            }
+        }
+    }
+
     /// What holds of an answer at the moment at which it is given.
     fn check_answer(&mut self, scenario: &Scenario, who: usize, entry: &Entry, answer: &Answer) {
         match answer {
@@ -186,6 +289,11 @@ impl World {
             | Answer::Advance(Advance::Behind(behind)) => {
                 if self.wakes(scenario, entry, behind) {
                     self.broken = Some("nobody is sent to sleep behind what has ended");
+                }
+                let own = entered(answer).or(self.people[who].ticket).unwrap_or(0);
+                let mode = scenario.scripts[who].mode;
+                if Self::could_hold(entry, own, mode, |claim| self.judged_held(scenario, claim)) {
+                    self.broken = Some("nobody is sent to sleep who could hold");
                 }
                 if scenario.scripts[who].patience == Patience::AtOnce {
                     self.broken = Some("who never waits is never queued");
@@ -214,26 +322,57 @@ impl World {
     /// Takes out of the list what no decision ever looks at, so that fewer states differ.
     fn normalise(scenario: &Scenario, entry: &mut Entry) {
         entry.history = tenure_core::History::default();
-        for cancel in entry
-            .claims
-            .iter_mut()
-            .filter_map(|claim| claim.cancel.as_mut())
-        {
-            cancel.by.clear();
-            cancel.at = Stamp::default();
+        for claim in &mut entry.claims {
+            Self::normalise_claim(scenario, claim);
         }
-        if !scenario.is_timed() {
-            for claim in &mut entry.claims {
-                claim.entered = Stamp::default();
-                claim.since = claim.token.map(|_| Stamp::default());
-                claim.lease.renewed = Stamp::default();
+    }
+
+    fn normalise_behind(scenario: &Scenario, behind: &mut Predecessor) {
+        match behind {
+            Predecessor::Beacon { .. } | Predecessor::Turn { .. } => {}
+            Predecessor::Record(claim) => Self::normalise_claim(scenario, claim),
+            Predecessor::AnyOf(claims) => {
+                for claim in claims {
+                    Self::normalise_claim(scenario, claim);
+                }
             }
         }
     }
 
-    pub(super) fn light(&mut self, who: usize) {
-        let ticket = self.people[who].ticket.expect("a claimant has a ticket");
-        self.keep(ticket, |byte| byte.keepers |= 1u8 << who);
+    fn normalise_claim(scenario: &Scenario, claim: &mut Claim) {
+        if let Some(cancel) = &mut claim.cancel {
+            cancel.by.clear();
+            cancel.at = Stamp::default();
+        }
+        if !scenario.is_timed() {
+            claim.entered = Stamp::default();
+            claim.since = claim.token.map(|_| Stamp::default());
+            claim.lease.renewed = Stamp::default();
+        }
+    }
+
+    /// Whether somebody has the beacon's byte that a contender is about to take.
+    pub(super) fn is_taken_by_others(&self, who: usize) -> bool {
+        let ticket = self.people[who].ticket;
+        let mut bytes = self.bytes.iter();
+        bytes.any(|byte| Some(byte.ticket) == ticket && byte.is_taken())
+    }
+
+    /// Lets go of the byte of a contender's turn.
+    pub(super) fn give_turn(&mut self, who: usize) {
+        let bit = 1u8 << who;
+        self.let_go_everywhere(|byte| byte.turns &= !bit);
+    }
+
+    pub(super) fn light(&mut self, who: usize, plan: &Plan) {
+        let person = &self.people[who];
+        let ticket = person.ticket.expect("a claimant has a ticket");
+        let waits = matches!(plan.answer, Answer::Entering(Entering::Queued { .. }));
+        let has_turn = waits && person.mode != Mode::Exclusive;
+        self.keep(ticket, |byte| {
+            byte.keepers |= 1u8 << who;
+            byte.turns |= u8::from(has_turn) << who;
+        });
     }
 
     /// Writes the list. One atomic step: of a write that is cut short, the old slot is left.
@@ -253,7 +392,8 @@ impl World {
         for claim in &self.disk.claims {
             let gone = plan.entry.claim(claim.ticket).is_none();
             let other = Some(claim.ticket) != self.people[who].ticket;
-            if gone && other && claim.token.is_none() && self.is_alive(claim) {
+            let here = claim.token.is_none() && claim.away.is_none();
+            if gone && other && here && self.is_alive(claim) {
                 self.broken = Some("nobody alive is thrown out of the queue");
             }
         }
@@ -279,10 +419,16 @@ impl World {
             self.broken = Some("tokens rise in the order of the grants");
         }
         self.top = self.top.max(token);
+        // Whoever waits in front may be about to hold as well, and still can.
         let own = self.people[who].ticket;
         for claim in &self.disk.claims {
             let waits = Some(claim.ticket) < own && claim.token.is_none();
-            if waits && self.is_truly_live(scenario, claim) {
+            let live = |claim: &Claim| self.is_truly_live(scenario, claim);
+            if waits
+                && !stands_aside(claim)
+                && live(claim)
+                && !Self::could_hold(&self.disk, claim.ticket, claim.mode, live)
+            {
                 self.broken = Some("who came first goes first");
             }
         }
@@ -301,7 +447,21 @@ impl World {
         }
         match plan.answer {
             Answer::Entering(entering) => self.feed(scenario, who, Input::Entered(entering)),
+            Answer::Advance(Advance::Granted { token })
+                if self.keeps_turn(self.people[who].ticket.unwrap_or(0))
+                    && !scenario.has(Defect::KeepsItsTurn) =>
+            {
+                self.people[who].at = At::GiveTurn(token);
+            }
             Answer::Advance(advance) => self.feed(scenario, who, Input::Advanced(advance)),
+            Answer::Parked(true) => {
+                self.people[who].parked = true;
+                self.people[who].at = At::PutOut;
+            }
+            Answer::Parked(false) => {
+                self.people[who].giving_up = None;
+                self.feed(scenario, who, Input::Woken);
+            }
             Answer::Named(there) => {
                 self.people[who].asked |= !there;
                 self.people[who].at = At::Working;
@@ -333,6 +493,9 @@ impl World {
         // The attempt itself cannot be copied with the state, so it is led there again.
         let (mut attempt, _enter) = Attempt::start();
         let person = &mut self.people[who];
+        if scenario.scripts[who].place != Place::Left && !person.returned {
+            attempt = attempt.keeping_place();
+        }
         if let Some(ticket) = person.ticket {
             let behind = Predecessor::Beacon { ticket: 0 };
             let _sleep = attempt.on(Input::Entered(Entering::Queued { ticket, behind }));
@@ -351,10 +514,15 @@ impl World {
                 self.people[who].at = At::FallAsleep(behind);
             }
             Effect::Look => self.people[who].at = At::Guard(Purpose::Look),
-            Effect::Leave | Effect::Park => {
+            Effect::Leave => {
                 person.giving_up = Some(input);
                 self.people[who].at = At::Guard(Purpose::Leave);
             }
+            Effect::Park => {
+                person.giving_up = Some(input);
+                self.people[who].at = At::Guard(Purpose::Park);
+            }
+            Effect::Finish(Outcome::TimedOut) if person.parked => self.go_away(who),
             Effect::Finish(Outcome::Granted { ticket, token }) => {
                 if person.ticket != Some(ticket) || person.token != Some(token) {
                     self.broken = Some("the attempt reports what was granted");
@@ -373,6 +541,15 @@ impl World {
                 | Outcome::NotKept,
             ) => self.end_round(scenario, who),
         }
+    }
+
+    /// The process has ended and its place is kept.
+    fn go_away(&mut self, who: usize) {
+        let person = &mut self.people[who];
+        person.alive = false;
+        person.parked = false;
+        person.giving_up = None;
+        person.at = At::Away;
     }
 
     pub(super) fn begin_release(&mut self, scenario: &Scenario, who: usize) {
@@ -411,9 +588,13 @@ impl World {
             command: Command::No,
             asked: false,
             renewed: false,
+            parked: false,
+            returned: false,
+            returning: false,
             inside: false,
             exempt: false,
             seen: None,
+            mode: script.mode,
         };
     }
 
@@ -430,7 +611,13 @@ impl World {
         self.let_go_everywhere(|byte| {
             byte.keepers &= !bit;
             byte.wakers &= !bit;
+            byte.turns &= !bit;
         });
+        let own = self.people[who].ticket.and_then(|t| self.disk.claim(t));
+        if own.is_some_and(|claim| claim.away.is_some()) {
+            self.go_away(who);
+            return;
+        }
         let person = &mut self.people[who];
         person.alive = false;
         person.inside = false;

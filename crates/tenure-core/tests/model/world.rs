@@ -13,8 +13,8 @@ mod transitions;
 use crate::scenario::{Defect, Scenario};
 use std::fmt::Write as _;
 use tenure_core::{
-    Advance, Beacon, Claim, Death, Entering, Entry, Evidence, Input, Kind, Liveness, Now,
-    Predecessor, Process, Renewal, RequestId, Standing, UnknownLife, judge,
+    Advance, Beacon, Claim, Death, Entering, Entry, Evidence, Input, Kind, Liveness, Mode, Now,
+    Predecessor, Process, Queueing, Renewal, RequestId, Standing, UnknownLife, judge,
 };
 
 /// What a transition is for.
@@ -23,6 +23,7 @@ enum Purpose {
     Enter,
     Look,
     Leave,
+    Park,
     Name,
     Renew,
     Release,
@@ -37,6 +38,7 @@ enum Answer {
     Advance(Advance),
     Renewal(Renewal),
     Named(bool),
+    Parked(bool),
     Nothing,
 }
 
@@ -66,11 +68,15 @@ enum At {
     /// Asleep, and only a change that comes later would be noticed (a defect).
     Deaf,
     LetGo,
+    /// Granted, and about to let go of the byte of its turn.
+    GiveTurn(u64),
     Section,
     Working,
     PutOut,
     Exit,
     Holding,
+    /// Its place is kept, and nobody of it is there.
+    Away,
     Done,
 }
 
@@ -99,12 +105,20 @@ struct Person {
     /// The supervisor has seen a request to stop, or that the lock is lost.
     asked: bool,
     renewed: bool,
+    /// Its place is kept from now on.
+    parked: bool,
+    /// It has come back to its place once, and leaves it for good the next time.
+    returned: bool,
+    /// It asks for the place that was kept.
+    returning: bool,
     /// It believes that it holds.
     inside: bool,
     /// Its hold was broken as its contract allows.
     exempt: bool,
     /// What it read last; kept only by the defects that go on with it.
     seen: Option<Entry>,
+    /// How it holds.
+    mode: Mode,
 }
 
 /// Who keeps the byte of one ticket locked, one bit for each contender.
@@ -115,8 +129,25 @@ struct Byte {
     keepers: u8,
     /// The claimant's command.
     commands: u8,
-    /// A waiter that the kernel has just handed the byte to.
+    /// Waiters that the kernel has just handed the byte to. They have it shared, so nobody takes
+    /// them for an owner; but nobody can become its owner meanwhile.
     wakers: u8,
+    /// The claimant's process, of the byte of its turn.
+    turns: u8,
+}
+
+impl Byte {
+    fn is_lit(&self) -> bool {
+        self.keepers | self.commands != 0
+    }
+
+    fn is_taken(&self) -> bool {
+        self.is_lit() || self.wakers != 0
+    }
+
+    fn is_free(&self) -> bool {
+        !self.is_taken() && self.turns == 0
+    }
 }
 
 /// A step that leads from one state to another.
@@ -162,6 +193,11 @@ fn claimant(claim: &Claim) -> (usize, u8) {
     ((pid / 100 % 100) as usize, round)
 }
 
+/// Whether a waiting claim stands there for nothing: its caller is away, or was asked to stop.
+fn stands_aside(claim: &Claim) -> bool {
+    claim.away.is_some() || claim.cancel.is_some()
+}
+
 fn request_id(who: usize, round: u8) -> RequestId {
     RequestId::new(format!("r{who}.{round}")).expect("a proper request id")
 }
@@ -179,15 +215,24 @@ impl World {
             command: Command::No,
             asked: false,
             renewed: false,
+            parked: false,
+            returned: false,
+            returning: false,
             inside: false,
             exempt: false,
             seen: None,
+            mode: Mode::Exclusive,
         };
         Self {
             disk: Entry::default(),
             guard: None,
             bytes: Vec::new(),
-            people: vec![person; scenario.scripts.len()],
+            people: (scenario.scripts.iter())
+                .map(|script| Person {
+                    mode: script.mode,
+                    ..person.clone()
+                })
+                .collect(),
             crashes: scenario.crashes,
             reading: 0,
             top: 0,
@@ -233,7 +278,13 @@ impl World {
     }
 
     fn is_lit(&self, ticket: u64) -> bool {
-        self.bytes.iter().any(|byte| byte.ticket == ticket)
+        let mut bytes = self.bytes.iter();
+        bytes.any(|byte| byte.ticket == ticket && byte.is_lit())
+    }
+
+    fn keeps_turn(&self, ticket: u64) -> bool {
+        let mut bytes = self.bytes.iter();
+        bytes.any(|byte| byte.ticket == ticket && byte.turns != 0)
     }
 
     fn keep(&mut self, ticket: u64, change: impl FnOnce(&mut Byte)) {
@@ -244,6 +295,7 @@ impl World {
                 keepers: 0,
                 commands: 0,
                 wakers: 0,
+                turns: 0,
             });
             self.bytes.sort_by_key(|byte| byte.ticket);
             self.bytes
@@ -252,16 +304,14 @@ impl World {
                 .expect("it was pushed just now")
         });
         change(&mut self.bytes[index]);
-        self.bytes
-            .retain(|byte| byte.keepers | byte.commands | byte.wakers != 0);
+        self.bytes.retain(|byte| !byte.is_free());
     }
 
     fn let_go_everywhere(&mut self, change: impl Fn(&mut Byte)) {
         for byte in &mut self.bytes {
             change(byte);
         }
-        self.bytes
-            .retain(|byte| byte.keepers | byte.commands | byte.wakers != 0);
+        self.bytes.retain(|byte| !byte.is_free());
     }
 
     /// Unlocks a byte for everybody who inherited it, as an explicit unlock does.
@@ -271,6 +321,7 @@ impl World {
             self.keep(ticket, |byte| {
                 byte.keepers &= !bit;
                 byte.commands &= !bit;
+                byte.turns &= !bit;
             });
         }
     }
@@ -349,12 +400,7 @@ impl World {
         match behind {
             Predecessor::Beacon { ticket } => !self.is_lit(*ticket),
             Predecessor::Record(claim) => self.has_changed(scenario, entry, claim),
-            Predecessor::Turn { ticket } => {
-                let waits = entry
-                    .claim(*ticket)
-                    .is_some_and(|claim| claim.token.is_none());
-                !waits || !self.is_lit(*ticket)
-            }
+            Predecessor::Turn { ticket } => !self.keeps_turn(*ticket),
             Predecessor::AnyOf(claims) => claims
                 .iter()
                 .any(|claim| self.has_changed(scenario, entry, claim)),
@@ -365,12 +411,33 @@ impl World {
         entry.claim(claim.ticket) != Some(claim) || !self.judged_held(scenario, claim)
     }
 
+    /// Whether a claim of this mode at this place could hold beside those of the list that `counts`:
+    /// all who hold, and all who wait before it. The same rule for every mode, so that it says for
+    /// the quicker way of an exclusive claim as well what it has to come to.
+    fn could_hold(
+        entry: &Entry,
+        ticket: u64,
+        mode: Mode,
+        mut counts: impl FnMut(&Claim) -> bool,
+    ) -> bool {
+        let others = entry.claims.iter().filter(|claim| claim.ticket != ticket);
+        let in_the_way: Vec<usize> = others
+            .filter(|claim| claim.token.is_some() || claim.ticket < ticket)
+            .filter(|claim| claim.token.is_some() || !stands_aside(claim))
+            .filter(|claim| counts(claim))
+            .map(|claim| claim.mode.capacity())
+            .collect();
+        let least = in_the_way.iter().fold(mode.capacity(), |a, b| a.min(*b));
+        in_the_way.len() < least
+    }
+
     /// The name of an invariant that does not hold here.
     pub(crate) fn violation(&self) -> Option<&'static str> {
         if self.broken.is_some() {
             return self.broken;
         }
         let mut believers = 0;
+        let mut least = usize::MAX;
         let mut lost = false;
         for (who, person) in self.people.iter().enumerate() {
             let believes = person.inside || person.command == Command::Running;
@@ -378,17 +445,30 @@ impl World {
                 continue;
             }
             believers += 1;
+            least = least.min(person.mode.capacity());
             let kept =
                 self.disk.claims.iter().any(|claim| {
                     claimant(claim) == (who, person.round) && claim.token == person.token
                 });
             lost |= !kept;
         }
-        if believers > 1 {
-            return Some("one holder at a time");
+        if believers > least {
+            return Some(match least {
+                1 => "one holder at a time",
+                _ => "no more holders than each of them tolerates",
+            });
         }
         if lost {
             return Some("a holder's claim stays in the list");
+        }
+        let single = self.disk.claims.iter().filter(|claim| {
+            claim.token.is_none()
+                && claim.queueing == Queueing::Single
+                && !stands_aside(claim)
+                && self.is_alive(claim)
+        });
+        if single.count() > 1 {
+            return Some("one waits in a queue of one");
         }
         let mut numbers = self.disk.claims.iter().map(|claim| claim.ticket);
         if numbers.any(|n| n > self.disk.last) || self.top > self.disk.last {
@@ -403,7 +483,7 @@ impl World {
             let script = &scenario.scripts[who];
             let waits = match person.at {
                 At::Sleep(_) | At::Deaf => true,
-                At::Done => false,
+                At::Done | At::Away => false,
                 At::Holding => !script.endless,
                 At::Working => !(script.endless && person.command == Command::Running),
                 _ => person.alive,
@@ -411,11 +491,13 @@ impl World {
             if !waits {
                 continue;
             }
+            let own = person.ticket.unwrap_or(0);
+            if self.disk.is_cancelled(own) {
+                return Some("who was asked to stop leaves");
+            }
             let asleep = matches!(person.at, At::Sleep(_) | At::Deaf);
-            let mut before = self.disk.claims.iter();
-            if !before.any(|claim| {
-                asleep && Some(claim.ticket) < person.ticket && self.is_truly_live(scenario, claim)
-            }) {
+            let live = |claim: &Claim| self.is_truly_live(scenario, claim);
+            if !asleep || Self::could_hold(&self.disk, own, script.mode, live) {
                 return Some("nobody waits behind nobody");
             }
         }

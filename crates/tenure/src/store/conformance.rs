@@ -52,6 +52,7 @@
 //! change, and what only one kind of store promises (`tests/file_store.rs` for files).
 
 mod scene;
+mod terms;
 
 use super::{Reading, RenewedOwned, Store, Wake};
 use crate::clock::instant;
@@ -64,6 +65,17 @@ use std::time::Duration;
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Force, Host, Left, Life, LockName, Ownership,
     Patience, Predecessor, Process, Reason, Released, Renewal, Request, Standing, Takeover,
+};
+
+pub use terms::{
+    a_free_slot_wakes_the_first_waiter_and_nobody_else,
+    a_kept_place_blocks_nobody_and_goes_before_later_ones,
+    a_kept_place_lapses_with_its_grace_and_its_owner,
+    a_note_of_waiting_stands_with_its_hold_and_goes_with_it,
+    asking_to_stop_reaches_every_holder_and_nobody_else,
+    readers_that_come_later_wait_for_the_writer,
+    shared_claims_hold_beside_each_other_and_an_exclusive_one_alone,
+    the_newest_displaces_who_waits_in_a_queue_of_one,
 };
 
 /// How long a wait lasts that is meant to expire.
@@ -151,6 +163,14 @@ pub fn promises<H: Harness>() -> Vec<(&'static str, Promise<H>)> {
         names_shows_every_lock_once,
         a_seat_serves_two_threads_at_once,
         two_never_hold_at_once,
+        shared_claims_hold_beside_each_other_and_an_exclusive_one_alone,
+        readers_that_come_later_wait_for_the_writer,
+        a_free_slot_wakes_the_first_waiter_and_nobody_else,
+        the_newest_displaces_who_waits_in_a_queue_of_one,
+        a_kept_place_blocks_nobody_and_goes_before_later_ones,
+        a_kept_place_lapses_with_its_grace_and_its_owner,
+        asking_to_stop_reaches_every_holder_and_nobody_else,
+        a_note_of_waiting_stands_with_its_hold_and_goes_with_it,
     ]
 }
 

@@ -6,6 +6,11 @@
 //! 3. A new claim locks its own *ticket* byte, its beacon. **Then** the list is written.
 //! 4. Let go of the guard.
 //!
+//! Where the grant of a claim lets others go on, as it does among those who hold beside each other,
+//! the claim keeps a second byte for as long as it waits, its *turn*: taken together with the first,
+//! and let go after the write that grants it, or with the first. Whoever stands behind it sleeps
+//! on that.
+//!
 //! A release changes the list first and puts its beacon out afterwards. So whoever stands in the
 //! list has a lit beacon, from before its claim can be seen until after it is gone, and a claim
 //! whose beacon is out belongs to somebody who died.
@@ -19,7 +24,13 @@
 //! - after the write: a whole list with our claim in it and its beacon out. Whoever asks next
 //!   sweeps it; whoever already waits behind it is woken by the kernel as the byte goes out;
 //! - in a release, between the write and the byte: the claim is gone, and the byte goes out
-//!   with us.
+//!   with us;
+//! - between a grant's write and its turn: the turn goes out with us, and whoever slept on it
+//!   finds us dead;
+//! - between the write that keeps a place and its bytes: they go out with us, and the place is
+//!   kept;
+//! - between the touch that tells a waiter that it was displaced and the write that displaces it:
+//!   it wakes up for nothing.
 //!
 //! A detached claim has no beacon once it is granted. Death between its write and its answer
 //! leaves a granted hold that lives as long as its owner does; asking again under the same
@@ -31,6 +42,7 @@
 //! not.
 
 mod bytes;
+mod excerpt;
 mod folder;
 mod guarded;
 mod list;
@@ -48,6 +60,8 @@ use super::{
 use crate::clock::{Clock, SystemClock, instant};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
+use excerpt::{Rest, Want};
+pub(crate) use folder::remote_kind_of;
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
@@ -59,9 +73,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
-    Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, ReleaseByOther, Released,
-    Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, WaitingFor, judge,
-    unreadable,
+    Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, Queueing, ReleaseByOther,
+    Released, Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, WaitingFor,
+    judge, unreadable,
 };
 
 /// How long a guard may be taken before that is an error. A transition takes microseconds; only a
@@ -80,6 +94,10 @@ const SETTLE: Duration = Duration::from_secs(2);
 
 /// How long to wait between two such looks.
 const SETTLE_LOOK: Duration = Duration::from_millis(20);
+
+/// How long to wait between two looks at the bytes of a kept place: those who slept on them when its
+/// claimant went away take them for an instant as they wake up.
+const KEPT_LOOK: Duration = Duration::from_millis(1);
 
 /// How often a change is begun anew because another program changed the record under it. Each time
 /// that program has got on, so this bounds a spin and nobody's patience.
@@ -465,8 +483,12 @@ impl FileStore {
     }
 
     fn settle(&self) -> Result<(), StoreError> {
+        self.pause(SETTLE_LOOK)
+    }
+
+    fn pause(&self, length: Duration) -> Result<(), StoreError> {
         self.sleeper
-            .poll(&[], SETTLE_LOOK, None)
+            .poll(&[], length, None)
             .map(|_| ())
             .map_err(|error| io_fault(&self.path, "reading the record again", error))
     }
@@ -488,7 +510,8 @@ impl FileStore {
                 return Ok(Changed::Done(absent, None));
             };
             // Every early way out closes the file, which lets go of the guard.
-            let (mut loaded, opened) = match self.load_settled(&guarded, opened, now, began)? {
+            let settled = self.load_settled(&guarded, opened, Want::All, now, began)?;
+            let (mut loaded, opened) = match settled {
                 Settled::Loaded(loaded, opened) => (loaded, opened),
                 Settled::Again => continue,
                 Settled::Unreadable(error, opened) => {
@@ -507,6 +530,18 @@ impl FileStore {
         Err(self.contended(&names))
     }
 
+    /// A published record has room for one holder.
+    fn refuse_beside_others(&self, names: &Names, request: &Request) -> Result<(), StoreError> {
+        if self.profile.record().is_none() || request.terms.mode == tenure_core::Mode::Exclusive {
+            return Ok(());
+        }
+        Err(StoreError::Record {
+            place: self.record_path(names).display().to_string(),
+            why: "its format has room for one holder, and this claim would hold beside others"
+                .to_owned(),
+        })
+    }
+
     fn contended(&self, names: &Names) -> StoreError {
         StoreError::Contended {
             place: self.record_path(names).display().to_string(),
@@ -517,10 +552,11 @@ impl FileStore {
         &self,
         guarded: &Guarded<'_>,
         opened: Opened,
+        want: Want,
         now: &Now,
         began: Instant,
     ) -> Result<Settled, StoreError> {
-        match guarded.load(&opened, now) {
+        match guarded.load(&opened, want, now) {
             Ok(loaded) => Ok(Settled::Loaded(Box::new(loaded), opened)),
             Err(LoadError::Store(error)) => Err(error),
             Err(LoadError::Record(found))
@@ -538,6 +574,7 @@ impl FileStore {
     fn change_seat<T>(
         &self,
         seat: &Seat,
+        want: Want,
         now: &Now,
         gone: impl Fn() -> T,
         mut step: impl FnMut(&mut Entry, &Guarded<'_>) -> (T, bool),
@@ -550,7 +587,7 @@ impl FileStore {
             let Some(guarded) = self.guarded_seat(seat)? else {
                 return Ok((gone(), Entry::default(), None));
             };
-            let mut loaded = match guarded.load(&seat.opened, now) {
+            let mut loaded = match guarded.load(&seat.opened, want, now) {
                 Ok(loaded) => loaded,
                 Err(error) => {
                     release(&seat.opened);
@@ -814,45 +851,60 @@ fn somebody_is_lit(opened: &Opened) -> bool {
 /// of the dead from the highest down, and some (inotify) take it milliseconds.
 const BEACON_FD_MIN: i32 = 57;
 
-/// Lights the beacon of a new ticket, on an open file of its own. Called with the guard held.
-fn light(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<Opened, StoreError> {
+/// The bytes of a new place, taken.
+struct Taken {
+    /// The beacon's own open file, where it has one.
+    beacon: Option<Opened>,
+}
+
+/// Takes the bytes of a new place: that of its turn on the open file that its claimant alone has,
+/// and its beacon on one of its own. Called with the guard held. `None` if somebody has one of them.
+fn take_bytes(
+    folder: &Folder,
+    file: &str,
+    opened: &Opened,
+    made: &NewPlace,
+) -> Result<Option<Taken>, StoreError> {
     let failed = |source| StoreError::Io {
         place: folder.path_of(file).display().to_string(),
-        doing: "lighting the beacon of a new claim",
+        doing: "taking the bytes of a new claim",
         source,
     };
+    let take = |opened: &Opened, byte| {
+        bytes::try_lock(fd(opened), byte, Mode::Exclusive).map_err(|errno| failed(errno.into()))
+    };
+    if made.turn && !take(opened, Byte::of_turn(made.ticket))? {
+        return Ok(None);
+    }
+    if !made.beacon {
+        return Ok(Some(Taken { beacon: None }));
+    }
     let beacon = folder
         .open_file(file, Access::Write)?
         .filter(|beacon| beacon.is_same(opened))
         .ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-    let byte = Byte::of_ticket(ticket);
     let beacon = beacon.moved_above(BEACON_FD_MIN);
-    match bytes::try_lock(beacon.fd.as_fd(), byte, Mode::Exclusive) {
-        Ok(true) => Ok(beacon),
-        Ok(false) => Err(failed(std::io::ErrorKind::AddrInUse.into())),
-        Err(errno) => Err(failed(errno.into())),
+    let taken = take(&beacon, Byte::of_ticket(made.ticket))?;
+    Ok(taken.then_some(Taken {
+        beacon: Some(beacon),
+    }))
+}
+
+/// The bytes of a new place are somebody else's, and stay so.
+fn in_use(path: &Path) -> StoreError {
+    StoreError::Io {
+        place: path.display().to_string(),
+        doing: "taking the bytes of a new claim",
+        source: std::io::ErrorKind::AddrInUse.into(),
     }
 }
 
-/// Takes the byte of a new ticket's turn, on the open file that its claimant alone has. Called with
-/// the guard held.
-fn take_turn(folder: &Folder, file: &str, opened: &Opened, ticket: u64) -> Result<(), StoreError> {
-    let taken = bytes::try_lock(fd(opened), Byte::of_turn(ticket), Mode::Exclusive);
-    let source = match taken {
-        Ok(true) => return Ok(()),
-        Ok(false) => std::io::ErrorKind::AddrInUse.into(),
-        Err(errno) => errno.into(),
-    };
-    Err(StoreError::Io {
-        place: folder.path_of(file).display().to_string(),
-        doing: "taking the turn of a new claim",
-        source,
-    })
-}
-
-/// Tells those who wait and were asked to stop: by touching the file, which changes nothing in it.
+/// Tells those who wait and are asked to stop: by touching the file, which changes nothing in it.
 /// Whoever waits for something else is not woken by that. Should it fail, they learn of it when
 /// they look again.
+///
+/// Called with the guard held and before the write, so that death between the two wakes somebody
+/// for nothing rather than nobody.
 fn summon(opened: &Opened) {
     use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
     let now = Timespec {
@@ -919,8 +971,14 @@ impl Store for FileStore {
         now: &Now,
     ) -> Result<Entered<Seat>, StoreError> {
         let names = self.names_of(name);
+        self.refuse_beside_others(&names, &request)?;
         let began = instant();
         let mut overtaken = 0;
+        let mut want = if is_plain(&request) {
+            Want::Ends
+        } else {
+            Want::All
+        };
         while overtaken < OVERTAKEN_MAX {
             let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
                 return Err(StoreError::Io {
@@ -931,13 +989,14 @@ impl Store for FileStore {
             };
             // Every early way out closes the file, which lets go of the guard.
             let (loaded, opened, mut events) =
-                match self.load_for_entering(&guarded, opened, &request, now, began)? {
+                match self.load_for_entering(&guarded, opened, &request, want, now, began)? {
                     Loading::Loaded(loaded, opened, events) => (loaded, opened, events),
                     Loading::Again => continue,
                     Loading::Refused(refusal) => {
                         return Ok(Entered {
                             entering: Entering::Refused(refusal),
                             entry: Entry::default(),
+                            unread: 0,
                             events: Vec::new(),
                             seat: None,
                         });
@@ -946,6 +1005,8 @@ impl Store for FileStore {
             let (kind, force, terms) = (request.kind, request.force, request.terms);
             let mut loaded = *loaded;
             let mut entry = self.to_be_changed(&mut loaded);
+            let (read, last) = (entry.claims.len(), entry.claims.last());
+            let last = last.map(|last| last.ticket);
             let entering = entry.enter(
                 &self.policy,
                 request.clone(),
@@ -959,32 +1020,43 @@ impl Store for FileStore {
                 },
                 &mut events,
             );
+            let unread = loaded.rest.as_ref().map_or(0, Rest::len);
+            let only_appended = events.is_empty() && entry.claims.len() == read + 1;
+            if unread > 0 && !(only_appended && queues_behind(&entering, last)) {
+                want = Want::All;
+                continue;
+            }
             guarded::note_bytes(&mut events, loaded.published.as_ref());
             let place_made = NewPlace::of(&entering, kind, terms.mode);
-            if let Some(made) = place_made.as_ref().filter(|made| made.turn) {
-                take_turn(guarded.folder, &names.list, &opened, made.ticket)?;
-            }
-            let beacon = match place_made.as_ref().filter(|made| made.beacon) {
-                // Before the write: from its first visible instant on, a claim's beacon is lit.
-                Some(made) => Some(light(guarded.folder, &names.list, &opened, made.ticket)?),
+            // Before the write: from its first visible instant on, a claim's bytes are taken.
+            let beacon = match &place_made {
+                Some(made) => match take_bytes(guarded.folder, &names.list, &opened, made)? {
+                    Some(taken) => taken.beacon,
+                    None if terms.kept.is_some() && began.elapsed() < GUARD_PATIENCE => {
+                        drop(opened);
+                        self.pause(KEPT_LOOK)?;
+                        continue;
+                    }
+                    None => return Err(in_use(&guarded.folder.path_of(&names.list))),
+                },
                 None => None,
             };
+            let displaces = |event: &Event| matches!(event, Event::Displaced { .. });
+            if events.iter().any(displaces) {
+                // Before the write as well: whoever is told looks under the guard, after it.
+                summon(&opened);
+            }
             if (place_made.is_some() || !events.is_empty())
                 && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken
             {
                 overtaken += 1;
                 continue;
             }
-            if events
-                .iter()
-                .any(|event| matches!(event, Event::Displaced { .. }))
-            {
-                summon(&opened);
-            }
             release(&opened);
             return Ok(Entered {
                 entering,
                 entry,
+                unread,
                 events,
                 seat: place_made.map(|made| Seat {
                     ticket: made.ticket,
@@ -1016,10 +1088,10 @@ impl Store for FileStore {
             Predecessor::Turn { ticket } => Byte::of_turn(*ticket),
             Predecessor::Record(claim) => {
                 let claims = std::slice::from_ref(&**claim);
-                return self.sleep_on_records(&seat.names, claims, now, until);
+                return self.sleep_on_records(&seat.names, Some(seat.ticket), claims, now, until);
             }
             Predecessor::AnyOf(claims) => {
-                return self.sleep_on_records(&seat.names, claims, now, until);
+                return self.sleep_on_records(&seat.names, Some(seat.ticket), claims, now, until);
             }
         };
         let Summons::Watch(watch) = &seat.summons else {
@@ -1027,10 +1099,17 @@ impl Store for FileStore {
         };
         if watch.get().is_none() {
             let _ = watch.set(self.summons_of(&seat.names)?);
-            // Whoever asked before the watch was there is not told of by it.
-            let look = self.look(&seat.names, now)?;
-            let entry = look.joined.as_ref().ok();
-            if entry.is_none_or(|entry| entry.is_cancelled(seat.ticket)) {
+            // Whoever asked before the watch was there is not told of by it. Under the guard, for
+            // the touch comes before the write.
+            let asked = |entry: &mut Entry| (entry.is_cancelled(seat.ticket), false);
+            let (asked, ..) = self.change_seat(
+                seat,
+                Want::Own(seat.ticket),
+                now,
+                || true,
+                |entry, _| asked(entry),
+            )?;
+            if asked {
                 return Ok(Wake::Ready);
             }
         }
@@ -1046,6 +1125,7 @@ impl Store for FileStore {
         let mut events = Vec::new();
         let (advance, entry, published) = self.change_seat(
             seat,
+            Want::UpTo(seat.ticket),
             now,
             || Advance::Gone,
             |entry, guarded| {
@@ -1080,6 +1160,7 @@ impl Store for FileStore {
         };
         self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             &now,
             || false,
             |entry, _| {
@@ -1093,6 +1174,7 @@ impl Store for FileStore {
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
         self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             now,
             || Renewal::Lost,
             |entry, _| {
@@ -1124,6 +1206,7 @@ impl Store for FileStore {
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
         let left = self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             now,
             || Left::Absent,
             |entry, _| {
@@ -1148,6 +1231,7 @@ impl Store for FileStore {
     ) -> Result<bool, StoreError> {
         let (parked, ..) = self.change_seat(
             seat,
+            Want::Own(seat.ticket),
             now,
             || false,
             |entry, _| {
@@ -1304,7 +1388,7 @@ impl Store for FileStore {
             }
             if claim.token.is_some() {
                 let claims = std::slice::from_ref(claim);
-                return self.sleep_on_records(&names, claims, now, until);
+                return self.sleep_on_records(&names, None, claims, now, until);
             }
         }
         Ok(Wake::Ready)
@@ -1347,7 +1431,8 @@ impl Store for FileStore {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
                 return Ok(nothing());
             };
-            let (loaded, opened) = match self.load_settled(&guarded, opened, now, began)? {
+            let settled = self.load_settled(&guarded, opened, Want::All, now, began)?;
+            let (loaded, opened) = match settled {
                 Settled::Loaded(loaded, opened) => (loaded, opened),
                 Settled::Again => continue,
                 Settled::Unreadable(error, opened) => {
@@ -1405,6 +1490,33 @@ fn bytes_of(error: LoadError) -> Vec<u8> {
     }
 }
 
+/// Whether a claim came to wait directly behind this one. It has nothing to do with those before
+/// that then.
+fn queues_behind(entering: &Entering, last: Option<u64>) -> bool {
+    match entering {
+        Entering::Queued {
+            behind: Predecessor::Beacon { ticket },
+            ..
+        } => Some(*ticket) == last,
+        Entering::Queued { .. }
+        | Entering::Granted { .. }
+        | Entering::Yours { .. }
+        | Entering::Refused(_)
+        | Entering::NotKept => false,
+    }
+}
+
+/// Whether a request is one of those of which nothing but the two ends of the list has to be known.
+fn is_plain(request: &Request) -> bool {
+    let terms = &request.terms;
+    request.kind == Kind::Kernel
+        && request.force == Force::No
+        && terms.mode == tenure_core::Mode::Exclusive
+        && terms.queueing == Queueing::Fifo
+        && !terms.cancel_in_progress
+        && terms.kept.is_none()
+}
+
 /// What a caller who wants in found.
 enum Loading {
     Loaded(Box<Loaded>, Opened, Vec<Event>),
@@ -1458,6 +1570,7 @@ impl FileStore {
             entry: bad.entry.clone(),
             snapshot: bad.snapshot.clone(),
             published: Some(bad.published.clone()),
+            rest: None,
         };
         let change = guarded.commit(&found.opened, &before, &bad.entry)?;
         release(&found.opened);
@@ -1546,6 +1659,7 @@ impl FileStore {
         guarded: &Guarded<'_>,
         opened: Opened,
         request: &Request,
+        want: Want,
         now: &Now,
         began: Instant,
     ) -> Result<Loading, StoreError> {
@@ -1553,7 +1667,7 @@ impl FileStore {
             entry.raise(Self::floor(guarded.folder)?);
             Ok(())
         };
-        let (error, opened) = match self.load_settled(guarded, opened, now, began)? {
+        let (error, opened) = match self.load_settled(guarded, opened, want, now, began)? {
             Settled::Loaded(mut loaded, opened) => {
                 if loaded.snapshot.sequence == 0 {
                     begun_anew(&mut loaded.entry)?;
@@ -1600,6 +1714,7 @@ impl FileStore {
                     entry,
                     snapshot,
                     published: Some(published),
+                    rest: None,
                 };
                 Ok(Loading::Loaded(Box::new(loaded), opened, events))
             }
@@ -1646,10 +1761,12 @@ impl FileStore {
             .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
     }
 
-    /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes.
+    /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes,
+    /// as it does when the sleeper's own claim is asked to stop.
     fn sleep_on_records(
         &self,
         names: &Names,
+        own: Option<u64>,
         claims: &[Claim],
         now: &Now,
         until: Option<Instant>,
@@ -1669,6 +1786,10 @@ impl FileStore {
         };
         // The watch is in place; if a claim changed before it was, look at once.
         let look = self.look(names, now)?;
+        let entry = look.joined.as_ref().ok();
+        if own.is_some_and(|own| entry.is_some_and(|entry| entry.is_cancelled(own))) {
+            return Ok(Wake::Ready);
+        }
         let local = self.is_local();
         let mut pidfds = Vec::new();
         let mut nap = RECORD_NAP_MAX;
@@ -1696,6 +1817,11 @@ impl FileStore {
                 let boot = claim.holder.host.boot_id.as_deref();
                 let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
                 nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
+                // What is left of a run whose named processes are gone is seen by its beacon alone,
+                // and is mostly about to end as well.
+                if evidence.beacon == Beacon::Lit {
+                    nap = nap.min(RECORD_NAP_MIN);
+                }
             }
         }
         let fds: Vec<BorrowedFd<'_>> = [watch.as_fd()]

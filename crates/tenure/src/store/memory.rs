@@ -24,7 +24,7 @@ use super::{
     StoreError, Wake,
 };
 use crate::clock::instant;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
@@ -56,24 +56,30 @@ struct State {
     /// The highest number of all locks that were removed.
     floor: u64,
     processes: BTreeMap<u32, Liveness>,
+    /// How many seats there were.
+    seats: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Lock {
     entry: Entry,
-    lit: BTreeSet<u64>,
+    /// The tickets whose beacons are lit, and the seats that keep them so: a place that was kept
+    /// has one seat after another, and only its present one can put it out.
+    lit: BTreeMap<u64, u64>,
 }
 
 impl State {
     fn is_lit(&self, name: &LockName, ticket: u64) -> bool {
         self.locks
             .get(name)
-            .is_some_and(|lock| lock.lit.contains(&ticket))
+            .is_some_and(|lock| lock.lit.contains_key(&ticket))
     }
 
-    fn put_out(&mut self, name: &LockName, ticket: u64) {
-        if let Some(lock) = self.locks.get_mut(name) {
-            lock.lit.remove(&ticket);
+    fn put_out(&mut self, seat: &Seat) {
+        if let Some(lock) = self.locks.get_mut(&seat.name)
+            && lock.lit.get(&seat.ticket) == Some(&seat.number)
+        {
+            lock.lit.remove(&seat.ticket);
         }
     }
 
@@ -105,6 +111,7 @@ pub struct Seat {
     shared: Arc<Shared>,
     name: LockName,
     ticket: u64,
+    number: u64,
 }
 
 impl Seat {
@@ -122,7 +129,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.put_out(&self.name, self.ticket);
+        state.put_out(self);
         self.shared.changed.notify_all();
     }
 }
@@ -279,8 +286,10 @@ impl Store for MemoryStore {
             &mut events,
         );
         let made = NewPlace::of(&entering, kind, mode);
+        state.seats += 1;
+        let number = state.seats;
         if let Some(made) = made.as_ref().filter(|made| made.beacon) {
-            lock.lit.insert(made.ticket);
+            lock.lit.insert(made.ticket, number);
         }
         let entry = lock.entry.clone();
         if made.is_some() || !events.is_empty() {
@@ -290,11 +299,13 @@ impl Store for MemoryStore {
         Ok(Entered {
             entering,
             entry,
+            unread: 0,
             events,
             seat: made.map(|made| Seat {
                 shared: Arc::clone(&self.shared),
                 name: name.clone(),
                 ticket: made.ticket,
+                number,
             }),
         })
     }
@@ -380,7 +391,7 @@ impl Store for MemoryStore {
             let changed = left != Left::Absent;
             (left, changed)
         });
-        self.shared.lock().put_out(&seat.name, seat.ticket);
+        self.shared.lock().put_out(seat);
         self.shared.changed.notify_all();
         Ok(left)
     }
@@ -397,7 +408,7 @@ impl Store for MemoryStore {
             (parked, parked)
         });
         if parked {
-            self.shared.lock().put_out(&seat.name, seat.ticket);
+            self.shared.lock().put_out(seat);
             self.shared.changed.notify_all();
         }
         Ok(parked)

@@ -17,7 +17,7 @@ use crate::supervise::driver::SpawnError;
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use tenure::core::{Event, Holder, Takeover};
+use tenure::core::{Claim, Event, Holder, Takeover};
 use tenure::store::Store;
 
 /// What marks a claim whose end is no accident: it is the only one that it can have.
@@ -44,6 +44,11 @@ pub(super) fn mark(holder: &mut Holder) {
     holder.facts.push((MARK.to_owned(), "true".to_owned()));
 }
 
+/// Whether a claim that was left behind has ended as it had to.
+pub(crate) fn ends_without_release(claim: &Claim) -> bool {
+    claim.holder.fact(MARK).is_some()
+}
+
 /// Whether something that happened on the way to a grant is the ordinary end of such a claim.
 pub(crate) fn is_ordinary_end(event: &Event) -> bool {
     match event {
@@ -51,7 +56,7 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
             why: Takeover::Stale(_),
             previous: Some(claim),
             ..
-        } => claim.holder.fact(MARK).is_some(),
+        } => ends_without_release(claim),
         Event::Stolen { .. }
         | Event::Acquired { .. }
         | Event::CancelRequested { .. }

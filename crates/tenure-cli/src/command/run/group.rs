@@ -32,6 +32,12 @@ pub(super) fn wanted(args: &RunArgs, grace: Duration) -> Result<Wanted, Failure>
         _ => Queueing::Fifo,
     };
     let at_once = queue == Some("none");
+    if args.cancel_in_progress && at_once {
+        return Err(Failure::bad_arguments(
+            "--queue none and --cancel-in-progress contradict each other: the one does not wait, \
+             and whoever is asked to stop takes a while to",
+        ));
+    }
     if args.cancel_in_progress && queueing != Queueing::Single {
         return Err(Failure::bad_arguments(format!(
             "--queue {} and --cancel-in-progress contradict each other: the one lets others wait \

@@ -1,18 +1,33 @@
 //! What a run is asked to do when it takes the place of others, or others take its: best effort,
 //! bounded by the grace, and never a reason for another end than the run's own.
+//!
+//! The command's stdin is not theirs, and stdout only where no document will stand on it. Whether
+//! one is run, and what it is told, is the run's business.
 
 use super::told::Told;
 use crate::failure::human;
 use crate::render::Surface;
+use crate::signals;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::store::Wake;
 use tenure::store::file::poll_readable;
+
+/// How often what is held is looked after meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How a hook ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    Ended,
+    TooLong,
+    /// A signal came, and the run stops before its command has started.
+    Stopped,
+}
 
 /// A hook and what bounds it.
 pub(super) struct Hook<'a> {
@@ -22,16 +37,28 @@ pub(super) struct Hook<'a> {
     pub(super) program: &'a str,
     /// How long it may take.
     pub(super) grace: Duration,
+    /// Whether a signal that asks the run to stop ends it at once.
+    pub(super) yields: bool,
 }
 
 impl Hook<'_> {
-    /// Runs it. Whatever goes wrong is a warning.
+    /// Runs it; `tend` looks after what is held. Whatever goes wrong is a warning.
     #[cold]
     #[inline(never)]
-    pub(super) fn run(&self, told: &Told, facts: &[(&str, OsString)], surface: &mut Surface) {
+    pub(super) fn run(
+        &self,
+        told: &Told,
+        facts: &[(&str, OsString)],
+        tend: &mut dyn FnMut(),
+        surface: &mut Surface,
+    ) {
         let flag = self.flag;
         let mut command = Command::new("sh");
         command.args(["-c", self.program]).process_group(0);
+        command.stdin(Stdio::null());
+        if !surface.is_text() {
+            command.stdout(stderr());
+        }
         told.tell(&mut command);
         command.envs(facts.iter().map(|(name, value)| (name, value)));
         let mut child = match command.spawn() {
@@ -41,45 +68,57 @@ impl Hook<'_> {
                 return;
             }
         };
-        let ended = self.wait(&child);
-        if !ended {
-            surface.warn(format!(
+        let course = self.wait(&mut child, tend);
+        match course {
+            Course::Ended => {}
+            Course::TooLong => surface.warn(format!(
                 "{flag} has not ended within {} and is killed",
                 human(self.grace)
-            ));
+            )),
+            Course::Stopped => surface.warn(format!("{flag} is killed, because a signal came")),
+        }
+        if course != Course::Ended {
             kill_group(&child);
         }
         match child.wait() {
-            Ok(status) if !ended || status.success() => {}
+            Ok(status) if course != Course::Ended || status.success() => {}
             Ok(status) => surface.warn(format!("{flag} failed: {status}")),
             Err(error) => surface.warn(format!("how {flag} ended is not known: {error}")),
         }
     }
 
-    /// Whether it has ended in time.
-    fn wait(&self, child: &Child) -> bool {
-        let end = instant() + self.grace;
-        let Some(pid) = pid_of(child) else {
-            return false;
-        };
+    /// Waits until it has ended, or has to be.
+    fn wait(&self, child: &mut Child, tend: &mut dyn FnMut()) -> Course {
+        let end = instant().checked_add(self.grace);
+        let is_over = |now: Instant| end.is_some_and(|end| now >= end);
         // It is our child and not collected yet, so the number is its own.
-        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
-            return false;
+        let handle = pid_of(child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let Some(handle) = handle else {
+            return Course::TooLong;
         };
         loop {
-            match poll_readable(&[handle.as_fd()], self.grace, Some(end)) {
-                Ok(Wake::Expired) | Err(_) => return false,
-                Ok(Wake::Ready | Wake::Interrupted) => {}
+            if !matches!(child.try_wait(), Ok(None)) {
+                return Course::Ended;
             }
-            // A signal ends the poll as well.
-            let now = Some(instant());
-            match poll_readable(&[handle.as_fd()], Duration::ZERO, now) {
-                Ok(Wake::Ready) => return true,
-                Ok(Wake::Expired | Wake::Interrupted) if instant() < end => {}
-                _ => return false,
+            let now = instant();
+            if is_over(now) {
+                return Course::TooLong;
             }
+            if self.yields && signals::stop_asked().is_some() {
+                return Course::Stopped;
+            }
+            let until = [end, now.checked_add(LOOK)].into_iter().flatten().min();
+            // However it ended: everything that can have happened is looked at now.
+            let _ = poll_readable(&[handle.as_fd()], LOOK, until);
+            tend();
         }
     }
+}
+
+/// Where messages go.
+fn stderr() -> Stdio {
+    let copy = std::io::stderr().as_fd().try_clone_to_owned();
+    copy.map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
 fn pid_of(child: &Child) -> Option<Pid> {

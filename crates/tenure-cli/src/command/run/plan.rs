@@ -5,10 +5,12 @@ use super::group::{self, Wanted};
 use super::taking::Target;
 use crate::args::RunArgs;
 use crate::command::{Session, already_held, ticket, why};
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
 use crate::request;
+use serde_json::json;
 use std::ffi::OsStr;
-use tenure::core::{Holder, Kind, LockName, Mode, Patience, Request, RequestId, Terms};
+use tenure::core::{Claim, Holder, Kind, LockName, Mode, Patience, Request, RequestId, Terms};
 use tenure::engine::{Keep, Wait};
 use tenure::profile::known_as;
 use tenure::store::Store;
@@ -22,10 +24,17 @@ pub(super) struct Plan<'a> {
     pub(super) group: Option<LockName>,
     /// The lock that gives its name.
     pub(super) main: LockName,
-    /// The main lock's token, where the run around this one holds it.
-    pub(super) outer: Option<u64>,
+    /// The main lock, where the run around this one holds it.
+    pub(super) outer: Option<Outer<'a>>,
     /// The id by which the run is known.
     pub(super) id: String,
+}
+
+/// A hold of the run around this one.
+pub(crate) struct Outer<'a> {
+    pub(super) token: u64,
+    /// Where it is.
+    pub(super) session: &'a Session,
 }
 
 /// What a plan is made from.
@@ -72,6 +81,16 @@ impl<'a> Planning<'a> {
             },
             None => terms,
         };
+        if let Some(group) = &group
+            && names.contains(group)
+            && self.group_session.place.folder == session.place.folder
+            && session.store.profile().record().is_none()
+        {
+            return Err(Failure::bad_arguments(format!(
+                "the group {group} is kept as a lock of this very name; leave NAME out, the group \
+                 holds it"
+            )));
+        }
         let mut plan = Plan {
             targets: Vec::with_capacity(1 + names.len()),
             wait: if at_once {
@@ -91,6 +110,9 @@ impl<'a> Planning<'a> {
         for name in &names {
             self.add(&mut plan, session, name, Terms { mode, ..of_locks })?;
         }
+        if ticket.keep.is_some() {
+            ticket::refuse_unless_waiting(plan.wait)?;
+        }
         if ticket.keep.is_some() && plan.targets.len() > 1 {
             return Err(Failure::bad_arguments(
                 "--ticket keeps a place in one queue, and this run waits in several",
@@ -108,9 +130,11 @@ impl<'a> Planning<'a> {
     fn wait(&self, main: &LockName, in_group: bool) -> Result<Wait, Failure> {
         let session = self.session;
         let defaults = session.place.defaults(main);
-        let otherwise = in_group.then_some(Wait::Forever);
         let patience = &self.args.claiming.patience;
-        request::wait(patience, &defaults, session.store.policy(), otherwise)
+        if in_group {
+            return request::wait_or(patience, &defaults, Wait::Forever);
+        }
+        request::wait(patience, &defaults, session.store.policy())
     }
 
     /// Adds one lock, unless the run around this one has it and shares it.
@@ -122,18 +146,38 @@ impl<'a> Planning<'a> {
         terms: Terms,
     ) -> Result<(), Failure> {
         match session.outer_hold(name)? {
+            // What was begun under a hold that is gone must not go on under another one.
+            None if self.args.reentrant && !session.inherited(name).is_empty() => {
+                return Err(outer_lost(name));
+            }
             None => plan.targets.push(Target {
                 session,
                 name: name.clone(),
                 request: self.request(session, name, terms)?,
             }),
-            Some(claim) if !self.args.reentrant || claim.mode != terms.mode => {
-                return Err(already_held(name, &claim));
+            Some(claim) if !self.args.reentrant => return Err(already_held(name, &claim)),
+            Some(claim) if !covers(claim.mode, terms.mode) => {
+                return Err(held_otherwise(name, &claim));
             }
-            Some(claim) if *name == plan.main => plan.outer = claim.token,
+            Some(claim) if *name == plan.main => {
+                let token = claim.token.unwrap_or_default();
+                plan.outer = Some(Outer { token, session });
+            }
             Some(_) => {}
         }
         Ok(())
+    }
+
+    /// The id of a claim. A group beside a lock of another profile has no record of that format, so
+    /// it goes by the id that people know the run by.
+    fn id_in(&self, session: &Session) -> Result<RequestId, Failure> {
+        if std::ptr::eq(session, self.session) {
+            return Ok(self.request_id.clone());
+        }
+        match self.session.shown(self.args.claiming.request_id.clone()) {
+            Some(id) => request::request_id(&id),
+            None => Ok(self.request_id.clone()),
+        }
     }
 
     fn request(
@@ -147,7 +191,7 @@ impl<'a> Planning<'a> {
         let mut request = Request {
             holder: Holder {
                 facts: Vec::new(),
-                request_id: self.request_id.clone(),
+                request_id: self.id_in(session)?,
                 actor: session.actor(claiming),
                 process: Some(session.identity.process),
                 command: None,
@@ -168,6 +212,36 @@ impl<'a> Planning<'a> {
         }
         Ok(request)
     }
+}
+
+/// Whether whoever holds in one mode has what another one would give.
+fn covers(held: Mode, wanted: Mode) -> bool {
+    held == Mode::Exclusive || held == wanted
+}
+
+#[cold]
+#[inline(never)]
+fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
+    let mut failure = already_held(name, claim);
+    failure.message = format!(
+        "{name} is held by this run itself in another mode, and --reentrant goes on only under the \
+         same; waiting for it would never end"
+    );
+    failure
+}
+
+#[cold]
+#[inline(never)]
+fn outer_lost(name: &LockName) -> Failure {
+    Failure::new(
+        Exit::LockLost,
+        "LOCK_LOST",
+        format!(
+            "{name} was held by the run around this one and is not any more; --reentrant goes on \
+             only under a live hold"
+        ),
+    )
+    .with_context(object(json!({ "name": name.as_str(), "lost": true })))
 }
 
 /// The command line, for whoever asks what the lock is held for.

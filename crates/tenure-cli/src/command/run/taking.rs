@@ -3,7 +3,7 @@
 //! Everybody takes several locks in the same order (a group first, then by name), so two runs that
 //! want the same ones never wait for each other.
 
-use crate::command::attend::{NoLocks, Tend};
+use crate::command::attend::{NoLocks, Tend, WantedBack};
 use crate::command::{Session, superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -20,27 +20,27 @@ use tenure::store::Store;
 use tenure::store::file::Seat;
 
 /// A lock that a run wants.
-pub(super) struct Target<'a> {
-    pub(super) session: &'a Session,
-    pub(super) name: LockName,
-    pub(super) request: Request,
+pub(crate) struct Target<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) name: LockName,
+    pub(crate) request: Request,
 }
 
 /// A lock that it has.
-pub(super) struct Hold<'a> {
-    pub(super) session: &'a Session,
-    pub(super) claim: Claim,
-    pub(super) seat: Seat,
+pub(crate) struct Hold<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) claim: Claim,
+    pub(crate) seat: Seat,
     /// The id under which the audit knows it.
-    pub(super) id: RequestId,
+    pub(crate) id: RequestId,
     /// Who gave up a place for it.
-    pub(super) displaced: Vec<RequestId>,
+    pub(crate) displaced: Vec<RequestId>,
     /// When it was renewed last while the run waited for others.
     renewed: Instant,
 }
 
 impl Hold<'_> {
-    pub(super) fn name(&self) -> &LockName {
+    pub(crate) fn name(&self) -> &LockName {
         self.seat.name()
     }
 
@@ -49,14 +49,14 @@ impl Hold<'_> {
     }
 
     /// Its renewals from now on.
-    pub(super) fn heartbeats(&self) -> Heartbeats {
+    pub(crate) fn heartbeats(&self) -> Heartbeats {
         let limit = runs_out_after(self.session.store.policy(), self.ttl());
         let granted = Duration::from_millis(self.claim.lease.renewed.boot_ms);
         Heartbeats::new(self.ttl(), limit, granted)
     }
 
     /// As the driver wants it.
-    pub(super) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
+    pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
         Held {
             store: &self.session.store,
             seat: &self.seat,
@@ -64,12 +64,47 @@ impl Hold<'_> {
         }
     }
 
-    /// Who has asked for it, where that may have happened before the command began.
-    pub(super) fn is_asked_for(&self) -> Option<String> {
-        if !self.claim.queueing.yields() {
-            return None;
+    /// Whether somebody asks for it.
+    fn wanted_back(&self) -> Option<WantedBack> {
+        let by = driver::who_asks(&self.held(&|_, _| {}))?;
+        let name = self.name().clone();
+        Some(WantedBack { name, by })
+    }
+
+    /// Renews it, if it is about time. A failed renewal is tried again by the next look, and by the
+    /// supervisor's own.
+    fn keep_fresh(&mut self) {
+        let is_silent_soon = self.renewed.elapsed() >= self.ttl() / 3;
+        if is_silent_soon
+            && let Ok(tenure::core::Renewal::Renewed { .. }) =
+                (self.session.store).renew(&self.seat, &self.session.clock.now())
+        {
+            self.renewed = instant();
         }
-        driver::who_asks(&self.held(&|_, _| {}))
+    }
+}
+
+/// Renews what the run has while it is kept from its command.
+pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
+    holds.iter_mut().for_each(Hold::keep_fresh);
+}
+
+/// Which of the locks somebody asks for.
+#[cold]
+#[inline(never)]
+pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
+    let wanted = holds.iter().find_map(Hold::wanted_back)?;
+    Some(wanted.name)
+}
+
+/// Whether somebody asks for one of the locks before the command has started, which then never
+/// starts.
+#[cold]
+#[inline(never)]
+pub(super) fn refuse_asked_for(holds: &[Hold<'_>]) -> Result<(), Failure> {
+    match holds.iter().find_map(Hold::wanted_back) {
+        Some(WantedBack { name, by }) => Err(superseded(&name, &by)),
+        None => Ok(()),
     }
 }
 
@@ -86,13 +121,14 @@ fn runs_out_after(policy: &Policy, ttl: Duration) -> Option<Duration> {
 
 /// Takes one lock after the other, within one wait. Whatever was taken before a failure comes back
 /// with it, for the caller to give back.
-pub(super) fn take_all<'a>(
+pub(crate) fn take_all<'a>(
     targets: Vec<Target<'a>>,
     mut wait: Wait,
     keep: Option<Keep>,
     surface: &mut Surface,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
     let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
+    let mut may_be_asked = false;
     for target in targets {
         let Target {
             session,
@@ -128,13 +164,8 @@ pub(super) fn take_all<'a>(
             displaced: acquired.displaced,
             renewed: instant(),
         };
-        // A cancel that arrives before the command has started means that it never starts.
-        let asked = hold.is_asked_for();
+        may_be_asked |= hold.claim.queueing.yields() || !holds.is_empty();
         holds.push(hold);
-        if let Some(by) = asked {
-            let failure = superseded(&name, &by);
-            return Err((holds, failure));
-        }
         if let Wait::For(left) = wait {
             let left = left.saturating_sub(acquired.waited);
             wait = if left.is_zero() {
@@ -144,6 +175,10 @@ pub(super) fn take_all<'a>(
             };
         }
     }
+    // A plain lock that was granted this instant is asked for by nobody yet.
+    if may_be_asked && let Err(failure) = refuse_asked_for(&holds) {
+        return Err((holds, failure));
+    }
     Ok(holds)
 }
 
@@ -151,18 +186,9 @@ pub(super) fn take_all<'a>(
 struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
 
 impl Tend for Taken<'_, '_> {
-    fn tend(&mut self) -> Option<String> {
-        for hold in self.0.iter_mut() {
-            let is_silent_soon = hold.renewed.elapsed() >= hold.ttl() / 3;
-            // A failed renewal is tried again by the next look, and by the supervisor's own.
-            if is_silent_soon
-                && let Ok(tenure::core::Renewal::Renewed { .. }) =
-                    (hold.session.store).renew(&hold.seat, &hold.session.clock.now())
-            {
-                hold.renewed = instant();
-            }
-        }
-        self.0.iter().find_map(Hold::is_asked_for)
+    fn tend(&mut self) -> Option<WantedBack> {
+        keep_fresh(self.0);
+        self.0.iter().find_map(Hold::wanted_back)
     }
 
     fn holds(&self) -> Vec<holds::Hold> {

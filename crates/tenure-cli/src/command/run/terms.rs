@@ -24,19 +24,29 @@ const ENDING: [(&str, i32); 9] = [
     ("TERM", libc::SIGTERM),
 ];
 
+/// The terms of a command of which nothing else is said: asked, insisted, killed.
+pub(crate) fn usual(grace: Duration) -> Terms {
+    Terms {
+        signal: libc::SIGINT,
+        term_after: grace * 3 / 4,
+        grace,
+        patience: Duration::ZERO,
+        max_runtime: None,
+        wait_all: false,
+        on_lost: OnLost::Terminate,
+    }
+}
+
 /// The terms of a call.
 pub(super) fn of(args: &RunArgs) -> Result<Terms, Failure> {
     let grace = request::duration("--grace", &args.grace)?;
     let mut terms = Terms {
-        signal: libc::SIGINT,
-        term_after: grace * 3 / 4,
-        grace,
-        max_runtime: None,
         wait_all: args.wait_all,
         on_lost: match args.on_lost.as_str() {
             "warn" => OnLost::Warn,
             _ => OnLost::Terminate,
         },
+        ..usual(grace)
     };
     if args.signal.is_some() || args.term_after.is_some() || args.max_runtime.is_some() {
         refine(&mut terms, args)?;

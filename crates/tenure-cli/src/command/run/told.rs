@@ -1,22 +1,29 @@
 //! What a command learns from its environment, beside everything that it inherits.
 
+use super::plan::Outer;
 use super::taking::Hold;
-use crate::command::Session;
 use crate::holds;
 use crate::request;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 use tenure::core::{LockName, RequestId};
 
 /// Variables to set and to take away.
-pub(super) struct Told {
+pub(crate) struct Told {
     set: Vec<(&'static str, OsString)>,
     removed: &'static [&'static str],
 }
 
 impl Told {
-    /// Under locks, of which `main` gives its name and token. The group is named beside it.
-    pub(super) fn of_holds(holds: &[Hold<'_>], main: &LockName, group: Option<&LockName>) -> Self {
+    /// Under locks, of which `main` gives its name and token: one of `holds`, or `outer`, the run
+    /// around this one's. The group is named beside it.
+    pub(crate) fn of_holds(
+        holds: &[Hold<'_>],
+        main: &LockName,
+        outer: Option<&Outer<'_>>,
+        group: Option<&LockName>,
+    ) -> Self {
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
         let mut held = holds::inherited_value();
         for hold in holds {
@@ -25,8 +32,15 @@ impl Told {
             holds::extend(&mut held, token, folder, hold.name());
         }
         // A group may have the name of a lock that is taken after it.
-        let main = holds.iter().rfind(|hold| hold.name() == main);
-        if let Some(last) = main.or(holds.last()) {
+        let own = holds.iter().rfind(|hold| hold.name() == main);
+        if let Some(outer) = outer {
+            // The rest is what the run around this one has told.
+            set.extend([
+                ("TENURE_NAME", main.as_str().into()),
+                ("TENURE_TOKEN", outer.token.to_string().into()),
+                ("TENURE_DIR", (&outer.session.place.folder).into()),
+            ]);
+        } else if let Some(last) = own.or(holds.last()) {
             let claim = &last.claim;
             let token = claim.token.unwrap_or_default();
             set.extend([
@@ -50,36 +64,29 @@ impl Told {
         }
     }
 
-    /// Of a run that has not got all that it wanted: what its hooks may know.
-    pub(super) fn of_waiter(holds: &[Hold<'_>], group: Option<&LockName>) -> Self {
-        let mut set: Vec<(&'static str, OsString)> = Vec::new();
+    /// Of a run that never came to hold all that it wanted: what its hooks may know.
+    pub(crate) fn of_waiter(
+        folder: &Path,
+        main: &LockName,
+        id: &str,
+        group: Option<&LockName>,
+    ) -> Self {
+        let mut set: Vec<(&'static str, OsString)> = vec![
+            ("TENURE_NAME", main.as_str().into()),
+            ("TENURE_REQUEST_ID", id.into()),
+            ("TENURE_DIR", folder.into()),
+        ];
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
         }
-        if let Some(hold) = holds.last() {
-            let id = hold.claim.holder.request_id.as_str();
-            set.push(("TENURE_REQUEST_ID", id.into()));
-        }
         Self {
             set,
-            removed: &["TENURE_NAME", "TENURE_TOKEN"],
-        }
-    }
-
-    /// Under a hold of the run around it, which has told all that there is to tell.
-    pub(super) fn of_outer_hold(session: &Session, name: &LockName, token: u64) -> Self {
-        Self {
-            set: vec![
-                ("TENURE_NAME", name.as_str().into()),
-                ("TENURE_TOKEN", token.to_string().into()),
-                ("TENURE_DIR", (&session.place.folder).into()),
-            ],
-            removed: &["TENURE_STORE"],
+            removed: &["TENURE_STORE", "TENURE_TOKEN"],
         }
     }
 
     /// Without one. Holds that are inherited stay what they are.
-    pub(super) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
+    pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_REQUEST_ID", id.as_str().into()),
             ("TENURE_DIR", place.folder.clone().into()),
@@ -93,7 +100,7 @@ impl Told {
         }
     }
 
-    pub(super) fn tell(&self, command: &mut Command) {
+    pub(crate) fn tell(&self, command: &mut Command) {
         for name in self.removed {
             command.env_remove(name);
         }

@@ -46,7 +46,7 @@ pub(super) fn acquire(
     surface.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
     let defaults = session.place.defaults(&name);
-    let wait = request::wait(&claiming.patience, &defaults, &policy, None)?;
+    let wait = request::wait(&claiming.patience, &defaults, &policy)?;
     let ttl_ms = request::ttl(claiming, &defaults)?;
     let owner = command::acquire::owner(&args.owner).map_err(|mut failure| {
         // The general advice is no advice here: nobody's lock would be a zombie from the start.

@@ -135,7 +135,8 @@ impl Folder {
                     .to_owned(),
             });
         }
-        let remote = remote_file_system(fd.as_fd(), path)?;
+        let remote = remote_kind_of(&fd)
+            .map_err(|errno| fault(path, "looking at the file system", errno))?;
         if let Some(kind) = remote
             && !allow_network
         {
@@ -327,8 +328,8 @@ pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) 
 }
 
 /// The name of the file system if other machines, or another program, stand behind it.
-fn remote_file_system(fd: BorrowedFd<'_>, path: &Path) -> Result<Option<&'static str>, StoreError> {
-    let stat = fstatfs(fd).map_err(|errno| fault(path, "looking at the file system", errno))?;
+pub(crate) fn remote_kind_of(fd: impl AsFd) -> Result<Option<&'static str>, Errno> {
+    let stat = fstatfs(fd)?;
     #[allow(
         clippy::cast_sign_loss,
         clippy::cast_possible_truncation,

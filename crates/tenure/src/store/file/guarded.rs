@@ -16,6 +16,7 @@
 //! a granted claim that no record confirms, which by the rules above holds nothing, or a record
 //! that the list does not know, which is judged by what it says, as everybody else's is.
 
+use super::excerpt::{self, Rest, Want};
 use super::folder::{Folder, Opened, fault};
 use super::publication::{Change, Publication, Published};
 use super::record::{self, ReadError, Snapshot};
@@ -58,6 +59,8 @@ pub(super) struct Loaded {
     pub(super) snapshot: Snapshot,
     /// What stands at the record's path.
     pub(super) published: Option<Published>,
+    /// The claims that were not read.
+    pub(super) rest: Option<Rest>,
 }
 
 /// Why a lock could not be read.
@@ -142,8 +145,8 @@ impl<'a> Guarded<'a> {
         Ok(Some((publication, format)))
     }
 
-    /// Reads the list and the record.
-    pub(super) fn load(&self, opened: &Opened, now: &Now) -> Result<Loaded, LoadError> {
+    /// Reads the list, or as much of it as is wanted, and the record.
+    pub(super) fn load(&self, opened: &Opened, want: Want, now: &Now) -> Result<Loaded, LoadError> {
         let path = || self.folder.path_of(&self.names.list);
         let snapshot = match record::read(super::fd(opened)) {
             Ok(snapshot) => snapshot,
@@ -157,6 +160,17 @@ impl<'a> Guarded<'a> {
                 return Err(LoadError::Store(fault(&path(), "reading the lock", errno)));
             }
         };
+        // A record changes whom the list says to hold, so there all of it is read.
+        if self.store.profile.record().is_none()
+            && let Some((entry, rest)) = excerpt::decode(&snapshot.body, want)
+        {
+            return Ok(Loaded {
+                entry,
+                snapshot,
+                published: None,
+                rest: Some(rest),
+            });
+        }
         let entry = match list::decode(&snapshot.body) {
             Ok(entry) => entry,
             Err(why) => return Err(LoadError::List { why, snapshot }),
@@ -182,6 +196,7 @@ impl<'a> Guarded<'a> {
                 entry,
                 snapshot,
                 published: None,
+                rest: None,
             });
         };
         let published = publication.read().map_err(LoadError::Store)?;
@@ -198,6 +213,7 @@ impl<'a> Guarded<'a> {
                 entry,
                 snapshot,
                 published,
+                rest: None,
             }),
             Err(why) => match published {
                 Some(published) => Err(LoadError::Record(Box::new(BadRecord {
@@ -211,6 +227,7 @@ impl<'a> Guarded<'a> {
                     entry,
                     snapshot,
                     published: None,
+                    rest: None,
                 }),
             },
         }
@@ -227,9 +244,16 @@ impl<'a> Guarded<'a> {
         after: &Entry,
     ) -> Result<Change, StoreError> {
         let change = match self.publication() {
-            Ok(None) => self
-                .write_list(opened, &before.snapshot, after)
-                .map(|()| Change::Done),
+            Ok(None) => {
+                let body = match &before.rest {
+                    Some(rest) => rest.encode(&before.snapshot.body, after),
+                    None => list::encode(after),
+                };
+                let unread = before.rest.as_ref().map_or(0, Rest::len);
+                let claims = after.claims.len() + unread;
+                self.write_body(opened, &before.snapshot, body, claims)
+                    .map(|()| Change::Done)
+            }
             Ok(Some((publication, format))) => {
                 self.commit_both(opened, before, after, publication, format)
             }
@@ -323,8 +347,18 @@ impl<'a> Guarded<'a> {
         current: &Snapshot,
         entry: &Entry,
     ) -> Result<(), StoreError> {
+        self.write_body(opened, current, list::encode(entry), entry.claims.len())
+    }
+
+    fn write_body(
+        &self,
+        opened: &Opened,
+        current: &Snapshot,
+        body: Result<Vec<u8>, serde_json::Error>,
+        claims: usize,
+    ) -> Result<(), StoreError> {
         let place = || self.folder.path_of(&self.names.list);
-        let body = list::encode(entry).map_err(|error| StoreError::Io {
+        let body = body.map_err(|error| StoreError::Io {
             place: place().display().to_string(),
             doing: "writing the lock",
             source: error.into(),
@@ -336,7 +370,7 @@ impl<'a> Guarded<'a> {
         }
         Err(StoreError::Full {
             place: place().display().to_string(),
-            claims: entry.claims.len(),
+            claims,
         })
     }
 

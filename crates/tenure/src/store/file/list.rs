@@ -147,29 +147,57 @@ fn is_false(flag: &bool) -> bool {
 pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
     let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
     let mut hosts: Vec<&Host> = Vec::new();
-    let kept = || {
-        let ours = |claim: &&Claim| matches!(claim.kind, Kind::Kernel | Kind::Detached);
-        entry.claims.iter().filter(ours)
-    };
-    for claim in kept() {
+    for claim in entry.claims.iter().filter(|claim| is_kept(claim)) {
         if !hosts.contains(&&claim.holder.host) {
             hosts.push(&claim.holder.host);
         }
     }
+    write_head(&mut body, entry, &hosts)?;
+    for claim in &entry.claims {
+        write_claim(&mut body, claim, &hosts)?;
+    }
+    Ok(body)
+}
+
+/// Writes the header's line.
+///
+/// # Errors
+/// - As [`encode`].
+pub(super) fn write_head(
+    body: &mut Vec<u8>,
+    entry: &Entry,
+    hosts: &[&Host],
+) -> Result<(), serde_json::Error> {
     let header = Header {
         last: entry.last,
         holds: entry.history.holds,
         mean_hold_ms: entry.history.mean_ms,
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
-    serde_json::to_writer(&mut body, &header)?;
+    serde_json::to_writer(&mut *body, &header)?;
     body.push(b'\n');
-    for claim in kept() {
+    Ok(())
+}
+
+/// Writes a claim's line, if it is one that stands in the list.
+///
+/// # Errors
+/// - As [`encode`].
+pub(super) fn write_claim(
+    body: &mut Vec<u8>,
+    claim: &Claim,
+    hosts: &[&Host],
+) -> Result<(), serde_json::Error> {
+    if is_kept(claim) {
         let host = hosts.iter().position(|host| **host == claim.holder.host);
-        serde_json::to_writer(&mut body, &line(claim, host.unwrap_or(0)))?;
+        serde_json::to_writer(&mut *body, &line(claim, host.unwrap_or(0)))?;
         body.push(b'\n');
     }
-    Ok(body)
+    Ok(())
+}
+
+fn is_kept(claim: &Claim) -> bool {
+    matches!(claim.kind, Kind::Kernel | Kind::Detached)
 }
 
 fn host_line(host: &Host) -> HostLine<'_> {
@@ -259,37 +287,59 @@ pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
         .split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
+    let Head { mut entry, hosts } = read_head(first)?;
+    for line in lines {
+        let claim = read_claim(line, &hosts)?;
+        if claim.ticket == 0 || claim.ticket > entry.last {
+            return Err("a ticket was never drawn".to_owned());
+        }
+        let last = entry.claims.last();
+        if last.is_some_and(|last| last.ticket >= claim.ticket) {
+            return Err("its claims are not in the order of their tickets".to_owned());
+        }
+        entry.claims.push(claim);
+    }
+    Ok(entry)
+}
+
+/// A list without its claims, and the hosts that they name by number.
+pub(super) struct Head {
+    pub(super) entry: Entry,
+    pub(super) hosts: Vec<Host>,
+}
+
+/// Reads the header's line.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(super) fn read_head(line: &[u8]) -> Result<Head, String> {
     let header: Header<'_> =
-        serde_json::from_slice(first).map_err(|error| format!("its header: {error}"))?;
+        serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
     if header.last > NUMBER_MAX {
         return Err("its counter is out of range".to_owned());
     }
-    let hosts: Vec<Host> = header.hosts.into_iter().map(host).collect();
-    let mut claims: Vec<Claim> = Vec::new();
-    for line in lines {
-        let line: ClaimLine<'_> =
-            serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
-        let host = hosts.get(line.host).ok_or("a claim names no host")?;
-        let claim = claim(line, host.clone())?;
-        if claim.ticket == 0 || claim.ticket > header.last {
-            return Err("a ticket was never drawn".to_owned());
-        }
-        if claims
-            .last()
-            .is_some_and(|last| last.ticket >= claim.ticket)
-        {
-            return Err("its claims are not in the order of their tickets".to_owned());
-        }
-        claims.push(claim);
-    }
-    Ok(Entry {
-        last: header.last,
-        history: History {
-            holds: header.holds,
-            mean_ms: header.mean_hold_ms,
+    Ok(Head {
+        entry: Entry {
+            last: header.last,
+            history: History {
+                holds: header.holds,
+                mean_ms: header.mean_hold_ms,
+            },
+            claims: Vec::new(),
         },
-        claims,
+        hosts: header.hosts.into_iter().map(host).collect(),
     })
+}
+
+/// Reads a claim's line.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(super) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
+    let line: ClaimLine<'_> =
+        serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+    let host = hosts.get(line.host).ok_or("a claim names no host")?;
+    claim(line, host.clone())
 }
 
 fn host(line: HostLine<'_>) -> Host {
@@ -447,6 +497,101 @@ mod tests {
     fn a_list_comes_back_as_it_was_written() {
         let entry = sample();
         let body = encode(&entry).expect("a body");
+        assert_eq!(decode(&body), Ok(entry));
+    }
+
+    #[test]
+    fn every_mode_and_queue_comes_back_as_it_was_written() {
+        let modes = [
+            Mode::Exclusive,
+            Mode::Shared,
+            Mode::Slots(NonZeroU32::MIN),
+            Mode::Slots(NonZeroU32::MAX),
+        ];
+        let queues = [Queueing::Fifo, Queueing::Single, Queueing::Max];
+        for (mode, queueing) in modes
+            .into_iter()
+            .flat_map(|mode| queues.map(|queueing| (mode, queueing)))
+        {
+            let mut entry = sample();
+            for claim in &mut entry.claims {
+                (claim.mode, claim.queueing, claim.grace_ms) = (mode, queueing, 10_000);
+            }
+            let body = encode(&entry).expect("a body");
+            assert_eq!(decode(&body), Ok(entry), "{mode:?}, {queueing:?}");
+        }
+    }
+
+    /// Lines of the same body without these keys, or with one more.
+    fn rewritten(
+        body: &[u8],
+        change: impl Fn(&mut serde_json::Map<String, serde_json::Value>),
+    ) -> Vec<u8> {
+        let lines = body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        let mut rewritten = Vec::new();
+        for line in lines {
+            let mut object = serde_json::from_slice(line).expect("an object");
+            change(&mut object);
+            serde_json::to_writer(&mut rewritten, &object).expect("a line");
+            rewritten.push(b'\n');
+        }
+        rewritten
+    }
+
+    /// Who does not know what a claim asks for beyond the plain lock takes it for an exclusive one
+    /// that is in the way: it waits where it need not, and lets nobody in who must not be.
+    #[test]
+    fn without_the_later_keys_every_claim_is_there_and_plain() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            for later in [
+                "slots",
+                "queue",
+                "grace_ms",
+                "cancel",
+                "away",
+                "waiting_for",
+            ] {
+                line.remove(later);
+            }
+        });
+        let mut plain = entry;
+        for claim in &mut plain.claims {
+            (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
+        }
+        assert_eq!(decode(&body), Ok(plain));
+    }
+
+    #[test]
+    fn a_plain_claim_has_none_of_the_later_keys() {
+        let mut entry = sample();
+        for claim in &mut entry.claims {
+            (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
+        }
+        let body = String::from_utf8(encode(&entry).expect("a body")).expect("text");
+        for later in [
+            "slots",
+            "queue",
+            "grace_ms",
+            "cancel",
+            "away",
+            "waiting_for",
+        ] {
+            let key = format!("{later:?}:");
+            assert!(!body.contains(&key), "{key} in {body}");
+        }
+    }
+
+    #[test]
+    fn keys_of_a_later_version_change_nothing() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            line.insert("later".into(), serde_json::json!({"deep": [1, null]}));
+        });
         assert_eq!(decode(&body), Ok(entry));
     }
 

@@ -89,10 +89,71 @@ impl ReadError {
     }
 }
 
-/// Reads the state under the guard, where nothing changes meanwhile.
+/// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
+/// frames have to be read, and the body of the slot that counts.
 pub(crate) fn read(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
-    let bytes = read_all(file).map_err(ReadError::Io)?;
-    newest(&bytes).map_err(ReadError::Torn)
+    // One byte more than the first pair tells whether there is a second.
+    let mut near = vec![0; 2 * SLOT_BYTES + 1];
+    let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
+    near.truncate(filled);
+    if filled > 2 * SLOT_BYTES
+        && let Some(snapshot) = read_long(file).map_err(ReadError::Io)?
+    {
+        return Ok(snapshot);
+    }
+    if filled > 2 * SLOT_BYTES {
+        near = read_all(file).map_err(ReadError::Io)?;
+    }
+    newest(&near).map_err(ReadError::Torn)
+}
+
+/// Finds the whole slot with the highest sequence by the frames. `None` if no slot is whole.
+fn read_long(file: BorrowedFd<'_>) -> Result<Option<Snapshot>, Errno> {
+    let mut slots: Vec<(Frame, Slot)> = Vec::new();
+    'pairs: for pair in 0..PAIRS_MAX {
+        for second in [false, true] {
+            let slot = Slot { pair, second };
+            let mut start = [0; FRAME_BYTES_MAX];
+            let filled = read_at(file, &mut start, slot.offset())?;
+            if filled == 0 {
+                break 'pairs;
+            }
+            if let Ok(frame) = Frame::of(start.get(..filled).unwrap_or_default())
+                && frame.start + frame.length <= slot.bytes()
+            {
+                slots.push((frame, slot));
+            }
+        }
+    }
+    slots.sort_by_key(|(frame, _)| std::cmp::Reverse(frame.sequence));
+    for (frame, slot) in slots {
+        let mut body = vec![0; frame.length];
+        let filled = read_at(file, &mut body, slot.offset() + frame.start)?;
+        if filled == frame.length && checksum(frame.sequence, &body) == frame.sum {
+            return Ok(Some(Snapshot {
+                sequence: frame.sequence,
+                slot: Some(slot),
+                long: true,
+                body,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Fills a buffer from an offset on, as far as the file reaches.
+fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: usize) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, (offset + filled) as u64) {
+            Ok(0) => break,
+            // A short read ends at the end of the file, but for a signal; ask again.
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
 }
 
 /// Reads the state without the guard, while writes may be under way.
@@ -287,38 +348,64 @@ fn frame(sequence: u64, body: &[u8]) -> String {
     )
 }
 
+/// The longest frame line that is looked for.
+const FRAME_BYTES_MAX: usize = 96;
+
+/// What a frame line says of its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Frame {
+    sequence: u64,
+    length: usize,
+    sum: u64,
+    /// Where the body begins in the slot.
+    start: usize,
+}
+
+impl Frame {
+    fn of(content: &[u8]) -> Result<Self, String> {
+        let line_end = content
+            .iter()
+            .take(FRAME_BYTES_MAX)
+            .position(|byte| *byte == b'\n')
+            .ok_or("it has no frame line")?;
+        let line = content
+            .get(..line_end)
+            .and_then(|line| std::str::from_utf8(line).ok())
+            .ok_or("its frame line is not text")?;
+        let mut words = line
+            .strip_prefix(MAGIC)
+            .ok_or("it does not begin with `tenure 1`")?
+            .split(' ');
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        // The last number could not be counted on, and 0 stands for a file without any state.
+        let sequence = number()
+            .filter(|sequence| (1..u64::MAX).contains(sequence))
+            .ok_or("its sequence is no number that a write can have")?;
+        let length = number()
+            .and_then(|length| usize::try_from(length).ok())
+            .filter(|length| *length <= FILE_BYTES_MAX)
+            .ok_or("its length is not a number")?;
+        let sum = words
+            .next()
+            .and_then(|word| u64::from_str_radix(word, 16).ok())
+            .ok_or("its checksum is not a number")?;
+        Ok(Self {
+            sequence,
+            length,
+            sum,
+            start: line_end + 1,
+        })
+    }
+}
+
 fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
-    let line_end = content
-        .iter()
-        .take(96)
-        .position(|byte| *byte == b'\n')
-        .ok_or("it has no frame line")?;
-    let line = content
-        .get(..line_end)
-        .and_then(|line| std::str::from_utf8(line).ok())
-        .ok_or("its frame line is not text")?;
-    let mut words = line
-        .strip_prefix(MAGIC)
-        .ok_or("it does not begin with `tenure 1`")?
-        .split(' ');
-    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-    // The last number could not be counted on, and 0 stands for a file without any state.
-    let sequence = number()
-        .filter(|sequence| (1..u64::MAX).contains(sequence))
-        .ok_or("its sequence is no number that a write can have")?;
-    let length = number()
-        .and_then(|length| usize::try_from(length).ok())
-        .ok_or("its length is not a number")?;
-    let sum = words
-        .next()
-        .and_then(|word| u64::from_str_radix(word, 16).ok())
-        .ok_or("its checksum is not a number")?;
+    let frame = Frame::of(content)?;
     let body = content
-        .get(line_end + 1..)
-        .and_then(|rest| rest.get(..length))
+        .get(frame.start..)
+        .and_then(|rest| rest.get(..frame.length))
         .ok_or("it ends before its length")?;
-    if checksum(sequence, body) == sum {
-        Ok((sequence, body))
+    if checksum(frame.sequence, body) == frame.sum {
+        Ok((frame.sequence, body))
     } else {
         Err("its checksum does not fit".to_owned())
     }
@@ -498,6 +585,41 @@ mod tests {
         );
         let length = file.metadata().expect("metadata").len();
         assert_eq!(length, 4096, "a short list needs one page");
+    }
+
+    /// Every way in which two states and an older one can stand in three slots, whole or torn, the
+    /// file cut anywhere: reading the frames finds what reading everything finds.
+    #[test]
+    fn reading_the_frames_finds_what_reading_everything_finds() {
+        let file = scratch();
+        let slots: Vec<Slot> = (0..3)
+            .flat_map(|pair| [false, true].map(|second| Slot { pair, second }))
+            .collect();
+        let bodies = [Some("one"), Some("two, and longer"), None];
+        let mut compared = 0;
+        for (first, second) in slots.iter().flat_map(|a| slots.iter().map(move |b| (a, b))) {
+            for (index, body) in bodies.iter().enumerate() {
+                for other in bodies {
+                    let old = slots.get(index).copied().expect("a slot");
+                    let bytes = image(&[
+                        (old, 3, Some("old")),
+                        (*first, 7, *body),
+                        (*second, 8, other),
+                    ]);
+                    for cut in [0, 1, 20, 90, 2_049] {
+                        let shown = bytes.get(..bytes.len().saturating_sub(cut));
+                        let shown = shown.expect("a part");
+                        file.set_len(0).expect("an empty file");
+                        write_all(file.as_fd(), shown, 0).expect("a written file");
+                        let all = newest(shown).map_err(|_| ());
+                        let seen = read(file.as_fd()).map_err(|_| ());
+                        assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
+                        compared += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(compared, 36 * 9 * 5);
     }
 
     #[test]

@@ -211,8 +211,10 @@ thread_local! {
     static PARKED: RefCell<Option<Helper>> = const { RefCell::new(None) };
 }
 
-/// What a helper sleeps on: a byte of a file. Tickets are not used twice, and a file keeps its
-/// inode for as long as the helper has it open, so what was let go once stays let go.
+/// What a helper sleeps on: a byte of a file. A file keeps its inode for as long as the helper has
+/// it open, and a ticket belongs to one place for good. A byte that was let go may be taken again
+/// only by who comes back to a kept place; whoever finds a helper that saw it let go before looks
+/// once for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sought {
     inode: (u64, u64),

@@ -1,0 +1,151 @@
+//! `fence check`: says whether a fencing token is still good, as the lock sees it, or as the
+//! resource does that keeps a guard.
+//!
+//! Both are needed. The lock knows at once that somebody else has been let in; but its answer may
+//! be old when it arrives. The guard knows only whom it has seen; but nobody passes it who comes
+//! after a newer one. How a guard is kept is `tenure::fence`'s business.
+
+use super::{Session, finish};
+use crate::args::{FenceAction, FenceArgs};
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
+use crate::render::Surface;
+use crate::request;
+use serde_json::{Value, json};
+use std::path::Path;
+use tenure::clock::Clock;
+use tenure::core::{Claim, Entry, LockName, Standing};
+use tenure::fence::{self, Admission, Guard, TOKEN_MAX};
+use tenure::store::{Content, Store};
+
+/// Text for people, and facts for programs.
+type Said = (String, Value);
+
+#[cold]
+#[inline(never)]
+pub(super) fn fence(args: &FenceArgs) -> Exit {
+    let surface = request::surface(&args.common, "fence", None);
+    finish(surface, |surface| match (args.action, &args.guard) {
+        (FenceAction::Check, Some(file)) => {
+            let told = || variable("TENURE_TOKEN");
+            pass_guard(surface, file, token(args, told)?, args)
+        }
+        (FenceAction::Check, None) => ask_lock(surface, args),
+    })
+}
+
+/// Whether a live hold of the lock has this token.
+fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
+    let session = Session::open(&args.common)?;
+    let around = variable("TENURE_NAME");
+    let given = args.name.clone().or_else(|| around.clone());
+    let name = given.or_else(|| session.face.default_name().map(str::to_owned));
+    let Some(name) = name else {
+        return Err(Failure::bad_arguments(
+            "no lock is named: give --name, or call this under `tenure run`, which sets TENURE_NAME",
+        ));
+    };
+    let name = session.name(Some(&name))?;
+    let token = token(args, || {
+        // $TENURE_TOKEN belongs to $TENURE_NAME; of another lock the run may hold one as well.
+        if around.as_deref() == Some(name.as_str()) {
+            return variable("TENURE_TOKEN");
+        }
+        let inherited = session.inherited(&name);
+        inherited.last().map(|hold| hold.token.to_string())
+    })?;
+    let reading = session.reading(&name).map_err(unknown_if_unreadable)?;
+    if let Content::Unreadable { why, .. } = &reading.content {
+        return Err(unknown(format!("{} cannot be read: {why}", reading.place)));
+    }
+    let now = session.clock.now();
+    let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+    let claim = granted.find(|claim| claim.token == Some(token));
+    let standing = claim.map(|claim| reading.standing_of(session.store.policy(), claim, &now));
+    let view = session.view_of(&name, &reading, None);
+    match standing {
+        Some(Standing::Held(_)) => {
+            surface.explain(&format!("token {token} of {name} is good: {}", view.text()));
+            Ok((
+                String::new(),
+                json!({ "name": name.as_str(), "token": token }),
+            ))
+        }
+        Some(Standing::Unknown | Standing::Unreadable) => Err(unknown(format!(
+            "it could not be found out whether the holder with token {token} of {name} is alive"
+        ))),
+        Some(Standing::Stale(_) | Standing::Free) | None => {
+            let mut context = object(view.json());
+            context.insert("token".into(), token.into());
+            Err(lost(&name, token, claim, &view.text()).with_context(context))
+        }
+    }
+}
+
+fn lost(name: &LockName, token: u64, left: Option<&Claim>, now: &str) -> Failure {
+    let message = if left.is_some() {
+        format!("the hold of {name} with token {token} is over: {now}")
+    } else {
+        format!("no live hold of {name} has token {token}: {now}")
+    };
+    Failure::new(Exit::LockLost, "LOCK_LOST", message)
+}
+
+fn unknown(message: String) -> Failure {
+    Failure::new(Exit::StoreUnavailable, "STORE_UNAVAILABLE", message)
+}
+
+/// A lock that cannot be read says nothing about a token. That is no refusal.
+fn unknown_if_unreadable(error: tenure::store::StoreError) -> Failure {
+    match error {
+        tenure::store::StoreError::Unreadable { .. } => unknown(error.to_string()),
+        other => other.into(),
+    }
+}
+
+/// Whether a request with this token may still touch the resource of a guard.
+fn pass_guard(
+    surface: &Surface,
+    file: &Path,
+    token: u64,
+    args: &FenceArgs,
+) -> Result<Said, Failure> {
+    let guard = Guard::open(file, args.common.allow_network_fs)?;
+    let shown = file.display().to_string();
+    let (before, recorded) = match guard.admit(token)? {
+        Admission::Recorded { before } => (before, true),
+        Admission::Known => (Some(token), false),
+        Admission::Refused { mark } => {
+            let message = format!(
+                "token {token} is too old: {shown} has seen {mark}, so a newer holder works on this"
+            );
+            let context = json!({ "guard": shown, "token": token, "mark": mark });
+            return Err(
+                Failure::new(Exit::LockLost, "FENCED", message).with_context(object(context))
+            );
+        }
+    };
+    surface.explain(&format!(
+        "token {token} may go on; the mark of {shown} is {token}"
+    ));
+    let data = json!({ "guard": shown, "token": token, "before": before, "recorded": recorded });
+    Ok((String::new(), data))
+}
+
+/// The token that was given, or what the environment tells.
+fn token(args: &FenceArgs, told: impl FnOnce() -> Option<String>) -> Result<u64, Failure> {
+    let Some(text) = args.token.clone().or_else(told) else {
+        return Err(Failure::bad_arguments(
+            "no TOKEN is given, and TENURE_TOKEN has none of this lock",
+        ));
+    };
+    fence::token(&text).ok_or_else(|| {
+        Failure::bad_arguments(format!(
+            "TOKEN {text:?}: a token is a decimal number from 1 to {TOKEN_MAX}"
+        ))
+    })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,538 @@
+//! `push`: brings HEAD to a branch of a remote, and starts over behind whoever was first.
+//!
+//! The rules:
+//! - Only what another attempt can change is attempted again: somebody else's push that came first
+//!   or is under way, and a connection that broke. Everything else ends at once, in git's words.
+//! - Between two attempts there is a pause that doubles and is never the same for two, and then what
+//!   `git pull --rebase` does: a fetch and a rebase. After a broken connection a work tree that cannot be rebased is pushed
+//!   again as it is, for nothing says that anybody was first.
+//! - Nothing is forced, and nothing that would not survive a rebase is rebased: changes that are
+//!   not committed, and merges in which somebody's own work stands.
+//! - A rebase that does not come to its end is aborted, whatever ended it; then HEAD, the index and
+//!   the work tree are as before it.
+//! - Pushes of this machine to one branch come one after the other, by a native lock.
+//!
+//! # Crash safety
+//! A `kill -9` in the middle of a rebase leaves it there, as it would git's own; the next call sees
+//! it and touches nothing. The lock is free when git has ended. A push is one change of the remote
+//! reference, which has happened or not.
+//!
+//! What git's answers mean is `judge`'s business, where to push `target`'s, and how git is run
+//! `git`'s.
+
+mod git;
+mod judge;
+mod target;
+
+use super::result::RunResult;
+use super::run::taking::{self, take_all};
+use super::run::{Told, find_program, release_all};
+use super::{Session, cancelled, collect_signals, finish};
+use crate::args::PushArgs;
+use crate::exit::Exit;
+use crate::failure::{Failure, Retry, object};
+use crate::render::{Surface, clean};
+use crate::request;
+use crate::signals::{self, Signals};
+use crate::trail::occasion;
+use git::{Git, Hold, PHASE};
+use judge::{Answer, Pushed};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+use target::Target;
+use tenure::clock::{Clock, instant};
+use tenure::core::{Force, Holder, Kind, Patience, Policy, Request, Terms, pause_ms};
+use tenure::engine::Wait;
+use tenure::store::Store;
+use tenure::store::file::poll_readable;
+
+/// How long a sleep between attempts lasts before the time is looked at again.
+const NAP_MAX: Duration = Duration::from_secs(30);
+
+/// How long, and how often, it is tried to abort a rebase.
+const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+const ABORT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How many of the files that conflict are named.
+const CONFLICTS_SHOWN: usize = 5;
+
+#[cold]
+#[inline(never)]
+pub(super) fn push(args: &PushArgs) -> Exit {
+    let conflict = args.patience.conflict_exit_code;
+    // The lines between attempts are known to whoever comes from the original.
+    let surface = request::surface(&args.common, "push", conflict).plain(true);
+    finish(surface, |surface| one_after_the_other(args, surface))
+}
+
+/// Finds out where to, takes the lock, pushes, and gives the lock back.
+fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let native = Policy::NATIVE.name;
+    if args.common.profile.as_deref().unwrap_or(native) != native {
+        return Err(Failure::bad_arguments(
+            "--profile: the lock of a push is a native one; leave the flag out",
+        ));
+    }
+    target::check(args)?;
+    let base = request::duration("--backoff", &args.backoff)?;
+    let program = find_program(&["git".into()])?;
+    let signals = collect_signals()?;
+    let session = Session::waiting(&args.common, signals)?;
+    let git = Git {
+        program,
+        clock: &session.clock,
+        signals,
+        quiet: surface.is_quiet(),
+    };
+    let mut attempts = Attempts {
+        made: 0,
+        limit: args.attempts,
+        base_ms: u64::try_from(base.as_millis()).unwrap_or(u64::MAX),
+        signals,
+    };
+    let target = target::find(&git, args, &mut attempts, surface)?;
+
+    let name = &target.lock;
+    let defaults = session.place.defaults(name);
+    let wait = request::wait_or(&args.patience, &defaults, Wait::Forever)?;
+    session.refuse_nesting(name)?;
+    let request = request_of(&session, &target)?;
+    surface.set_request_id(request.holder.request_id.as_str());
+    let target_lock = taking::Target {
+        session: &session,
+        name: name.clone(),
+        request,
+    };
+    let holds = take_all(vec![target_lock], wait, None, surface);
+    let holds = holds.map_err(|(_, failure)| failure)?;
+    let landed = match holds.first() {
+        Some(lock) => {
+            let heartbeat_failed = |consecutive, error: &str| {
+                let now = session.clock.now();
+                let occasion = occasion(name, &lock.id, &now);
+                session.trail.heartbeat_failed(occasion, consecutive, error);
+            };
+            let mut hold = Hold {
+                lock,
+                told: Told::of_holds(&holds, name, None, None),
+                heartbeats: lock.heartbeats(),
+                on_heartbeat_failed: &heartbeat_failed,
+            };
+            Push {
+                git: &git,
+                target: &target,
+                attempts,
+                rebased: false,
+            }
+            .until_landed(&mut hold, surface)
+        }
+        None => return Err(cancelled(PHASE)),
+    };
+    let result = RunResult::of(landed.is_ok(), Some("push"));
+    release_all(&holds, surface, &result);
+    landed
+}
+
+/// What is asked of the lock.
+fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
+    let remote = target::without_secret(&target.remote);
+    Ok(Request {
+        holder: Holder {
+            facts: Vec::new(),
+            request_id: session.face.request_id(None)?,
+            actor: session.face.actor(&session.identity.actor),
+            process: Some(session.identity.process),
+            command: None,
+            host: session.identity.host.clone(),
+            why: tenure::profile::why(&format!("git push {remote} HEAD:{}", target.branch)),
+        },
+        kind: Kind::Kernel,
+        ttl_ms: session.store.policy().supervised_ttl_ms,
+        force: Force::No,
+        patience: Patience::Default,
+        terms: Terms::default(),
+    })
+}
+
+/// How often it was tried, and how often it may be.
+struct Attempts {
+    made: u32,
+    limit: u32,
+    base_ms: u64,
+    signals: Signals,
+}
+
+impl Attempts {
+    /// One more has failed: was it the last?
+    fn spend(&mut self, surface: &Surface, answer: &Answer) -> Result<(), Failure> {
+        self.made = self.made.saturating_add(1);
+        let words = judge::words(answer);
+        if self.made < self.limit {
+            surface.explain(&words);
+            return Ok(());
+        }
+        let last = format!("Failed to push after {} attempts", self.limit);
+        let mut failure = Failure::new(Exit::General, "PUSH_EXHAUSTED", &last)
+            .with_text(format!("{words}\n{last}"));
+        failure.retry = Some(Retry {
+            after_ms: pause_ms(self.base_ms, self.made, u32::MAX / 2),
+            strategy: "exponential_backoff",
+        });
+        failure.detail = Some(words);
+        failure.context = object(json!({ "attempts": self.made }));
+        Err(failure)
+    }
+
+    /// Waits before the next one.
+    fn pause(&self, surface: &mut Surface) -> Result<(), Failure> {
+        let pause = pause_ms(self.base_ms, self.made, random());
+        surface.warn(format!(
+            "Push attempt {}/{} failed. Retrying in {pause}ms",
+            self.made, self.limit
+        ));
+        let until = instant().checked_add(Duration::from_millis(pause));
+        loop {
+            if signals::stop_asked().is_some() {
+                return Err(cancelled(PHASE));
+            }
+            if until.is_some_and(|until| instant() >= until) {
+                return Ok(());
+            }
+            poll_readable(&[self.signals.descriptor()], NAP_MAX, until).map_err(|error| {
+                Failure::new(
+                    Exit::General,
+                    "NO_SIGNALS",
+                    format!("the pause between two attempts failed: {error}"),
+                )
+            })?;
+            // A stop that came while git ran has reached it; one that comes now is for us.
+            while let Some(arrived) = self.signals.next() {
+                if arrived.number == libc::SIGTSTP {
+                    signals::stop_self(arrived.number);
+                }
+            }
+            signals::pause_if_asked();
+        }
+    }
+}
+
+/// A number that is as likely as any other. A system without randomness gives the middle one, and
+/// so a pause all the same.
+fn random() -> u32 {
+    let mut bytes = [0; 4];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if filled == Ok(bytes.len()) {
+        u32::from_ne_bytes(bytes)
+    } else {
+        u32::MAX / 2
+    }
+}
+
+/// What came of a pull.
+enum Pulled {
+    /// HEAD stands on what the remote has.
+    Done,
+    /// The remote could not be reached, or another git was in the way.
+    Unreachable(Answer),
+}
+
+/// How what is ours alone can be rebased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rebase {
+    Plain,
+    /// There are merges among it, which are made anew.
+    Merges,
+}
+
+impl Rebase {
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Plain => "--no-rebase-merges",
+            Self::Merges => "--rebase-merges",
+        }
+    }
+}
+
+/// One push with all of its attempts.
+struct Push<'a> {
+    git: &'a Git<'a>,
+    target: &'a Target,
+    attempts: Attempts,
+    rebased: bool,
+}
+
+impl Push<'_> {
+    fn until_landed(
+        mut self,
+        hold: &mut Hold<'_>,
+        surface: &mut Surface,
+    ) -> Result<(String, Value), Failure> {
+        if self.is_rebasing()? {
+            return Err(Failure::new(
+                Exit::General,
+                "REBASE_IN_PROGRESS",
+                "a rebase is in progress here, so HEAD is not what is to be pushed; finish it with \
+                 `git rebase --continue`, or end it with `git rebase --abort`",
+            ));
+        }
+        let reference = self.target.reference();
+        let words = format!("HEAD:{reference}");
+        loop {
+            let call = ["push", "--porcelain", &self.target.remote, &words];
+            let answer = self.git.run(&call, Some(hold))?;
+            let somebody_was_first = match judge::push(&answer, &reference) {
+                Pushed::Landed { already } => return self.landed(&answer, already, surface),
+                Pushed::Refused => return Err(failed(&answer)),
+                Pushed::Behind => true,
+                Pushed::Unreachable => false,
+            };
+            self.attempts.spend(surface, &answer)?;
+            // After a broken connection nothing says that there is anything to rebase on.
+            let rebases = self.is_clean()?;
+            if somebody_was_first && !rebases {
+                return Err(self.not_rebased(
+                    "WORK_TREE_CHANGED",
+                    "there are changes here that are not committed; commit or stash them",
+                ));
+            }
+            self.attempts.pause(surface)?;
+            if rebases {
+                while let Pulled::Unreachable(answer) = self.pull(hold)? {
+                    self.attempts.spend(surface, &answer)?;
+                    self.attempts.pause(surface)?;
+                }
+            }
+        }
+    }
+
+    fn landed(
+        self,
+        answer: &Answer,
+        already: bool,
+        surface: &mut Surface,
+    ) -> Result<(String, Value), Failure> {
+        let commit = self.git.tell(&["rev-parse", "HEAD"])?;
+        let said = answer.stderr.lines().map(str::trim_end);
+        for line in said.filter(|line| line.starts_with("remote: ")) {
+            surface.warn(clean(line));
+        }
+        let remote = target::without_secret(&self.target.remote);
+        let branch = &self.target.branch;
+        let attempts = self.attempts.made.saturating_add(1);
+        let text = if already {
+            format!("{branch} of {remote} is at {commit} already")
+        } else if attempts == 1 {
+            format!("pushed {commit} to {branch} of {remote}")
+        } else {
+            format!("pushed {commit} to {branch} of {remote} at attempt {attempts}")
+        };
+        let data = json!({
+            "remote": remote,
+            "branch": branch,
+            "commit": commit,
+            "already": already,
+            "attempts": attempts,
+            "rebased": self.rebased,
+        });
+        Ok((text, data))
+    }
+
+    /// Whether a rebase (or `git am`) has begun in this work tree and not ended.
+    fn is_rebasing(&self) -> Result<bool, Failure> {
+        let words = ["--git-path", "rebase-merge", "--git-path", "rebase-apply"];
+        let answer = self.git.ask(&[&["rev-parse"], &words[..]].concat())?;
+        if !answer.succeeded() {
+            return Err(failed(&answer));
+        }
+        Ok(answer.stdout.lines().any(|path| Path::new(path).is_dir()))
+    }
+
+    /// Whether nothing that git keeps track of differs from HEAD.
+    fn is_clean(&self) -> Result<bool, Failure> {
+        let status = [
+            "--no-optional-locks",
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--ignore-submodules=all",
+        ];
+        let status = self.git.ask(&status)?;
+        if status.succeeded() {
+            Ok(status.stdout.is_empty())
+        } else {
+            Err(failed(&status))
+        }
+    }
+
+    /// How what is not in `theirs` can be rebased; refuses where something of it would be lost.
+    fn rebase(&self, theirs: &str) -> Result<Rebase, Failure> {
+        if self.merges(&[], theirs)?.is_empty() {
+            return Ok(Rebase::Plain);
+        }
+        if self.merges(&["--remerge-diff"], theirs)?.is_empty() {
+            return Ok(Rebase::Merges);
+        }
+        Err(self.not_rebased(
+            "MERGE_BY_HAND",
+            "there are merges among your commits in which something was settled by hand, and a \
+             rebase would lose that; merge instead",
+        ))
+    }
+
+    /// The merges that are not in `theirs`; with `--remerge-diff`, what git alone would have made
+    /// otherwise.
+    fn merges(&self, how: &[&str], theirs: &str) -> Result<String, Failure> {
+        let format = if how.is_empty() {
+            "--format=%H"
+        } else {
+            "--format="
+        };
+        let words = ["log", "--merges", format, "HEAD", "--not", theirs];
+        let (log, rest) = words.split_at(2);
+        let answer = self.git.ask(&[log, how, rest].concat())?;
+        if answer.succeeded() {
+            Ok(answer.stdout)
+        } else {
+            Err(failed(&answer))
+        }
+    }
+
+    fn not_rebased(&self, code: &'static str, why: &str) -> Failure {
+        let (remote, branch) = (
+            target::without_secret(&self.target.remote),
+            &self.target.branch,
+        );
+        let mut failure = Failure::new(
+            Exit::General,
+            code,
+            format!("{branch} of {remote} has moved on, and nothing was rebased: {why}"),
+        );
+        failure.context = object(json!({ "remote": remote, "branch": branch }));
+        failure
+    }
+
+    /// Puts what is ours on top of what the remote has, as `git pull --rebase` does. However it
+    /// ends, no rebase is left behind.
+    fn pull(&mut self, hold: &mut Hold<'_>) -> Result<Pulled, Failure> {
+        let fetch = ["fetch", &self.target.remote, &self.target.reference()];
+        let answer = self.git.run(&fetch, Some(hold))?;
+        if !answer.succeeded() {
+            return not_fetched(answer);
+        }
+        let theirs = self.git.tell(&["rev-parse", "FETCH_HEAD^{commit}"])?;
+        let rebase = self.rebase(&theirs)?;
+        let before = self.git.tell(&["rev-parse", "HEAD"])?;
+        let call = ["rebase", "--no-autostash", rebase.flag(), &theirs];
+        let answer = self.git.run(&call, Some(hold));
+        if self.is_rebasing()? {
+            let conflicts = self.abort(&before)?;
+            return Err(self.unrebased(&answer?, &conflicts));
+        }
+        let answer = answer?;
+        if !answer.succeeded() {
+            let mut failure = failed(&answer);
+            if !self.is_clean()? {
+                // A full disk, a filter that failed: git gives up in the middle of a checkout, and
+                // knows of nothing that it could abort. Nor do we know whose change is whose.
+                failure.code = "REBASE_NOT_ABORTED";
+                failure.partial = true;
+                failure.text = failure.text.map(|text| {
+                    format!(
+                        "{text}\ngit has left files changed here; your commits are safe, and \
+                         `git reset --hard` brings the files back to them"
+                    )
+                });
+            }
+            return Err(failure);
+        }
+        self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
+        Ok(Pulled::Done)
+    }
+
+    /// Ends a rebase that has stopped, and names the files that were in its way.
+    fn abort(&self, before: &str) -> Result<Vec<String>, Failure> {
+        let conflicts = ["diff", "--name-only", "--diff-filter=U", "-z"];
+        let conflicts = self.git.ask(&conflicts)?.stdout;
+        let patience = instant().checked_add(ABORT_PATIENCE);
+        let aborted = loop {
+            let aborted = self.git.ask(&["rebase", "--abort"])?;
+            let is_over = patience.is_none_or(|patience| instant() >= patience);
+            // Another git (of an editor, of a prompt) may be at the index for a moment.
+            if aborted.succeeded() || is_over {
+                break aborted;
+            }
+            std::thread::sleep(ABORT_PAUSE);
+        };
+        let now = self.git.tell(&["rev-parse", "HEAD"])?;
+        if !aborted.succeeded() || now != before {
+            let mut failure = Failure::new(
+                Exit::General,
+                "REBASE_NOT_ABORTED",
+                format!(
+                    "the rebase could not be aborted ({}); HEAD was {before}",
+                    judge::headline(&aborted)
+                ),
+            );
+            failure.fix_command = Some("git rebase --abort".to_owned());
+            failure.partial = true;
+            failure.detail = Some(judge::words(&aborted));
+            return Err(failure);
+        }
+        let conflicts = conflicts.split('\0').filter(|path| !path.is_empty());
+        Ok(conflicts.map(clean).collect())
+    }
+
+    /// The answer after a rebase that was aborted.
+    fn unrebased(&self, answer: &Answer, conflicts: &[String]) -> Failure {
+        if conflicts.is_empty() {
+            // It stopped for another reason, which git has said.
+            return failed(answer);
+        }
+        let remote = target::without_secret(&self.target.remote);
+        let branch = &self.target.branch;
+        let (shown, more) = conflicts.split_at(conflicts.len().min(CONFLICTS_SHOWN));
+        let mut files = shown.join(", ");
+        if !more.is_empty() {
+            // Writing into a string does not fail.
+            let _ = write!(files, " and {} more", more.len());
+        }
+        let sentence = format!(
+            "your commits conflict with {branch} of {remote} in {files}; the rebase was aborted, \
+             and everything is as it was before it"
+        );
+        let mut failure =
+            Failure::new(Exit::General, "REBASE_CONFLICT", &sentence).with_text(format!(
+                "{sentence}\nsettle it with `git pull --rebase {remote} {branch}`, then push again"
+            ));
+        failure.detail = Some(judge::words(answer));
+        failure.context = object(json!({
+            "remote": remote,
+            "branch": branch,
+            "conflicts": conflicts,
+            "attempts": self.attempts.made,
+        }));
+        failure
+    }
+}
+
+/// What a fetch that failed comes to.
+fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
+    if judge::has_no_branch(&answer) {
+        return Ok(Pulled::Done);
+    }
+    if judge::is_transient(&answer) || judge::is_contended(&answer) {
+        return Ok(Pulled::Unreachable(answer));
+    }
+    Err(failed(&answer))
+}
+
+/// A failure of git's, in its own words.
+fn failed(answer: &Answer) -> Failure {
+    let words = judge::words(answer);
+    let mut failure = Failure::new(Exit::General, "PUSH_FAILED", judge::headline(answer))
+        .with_text(words.clone());
+    failure.detail = Some(words);
+    failure
+}

@@ -1,0 +1,212 @@
+//! Runs git: what may take long or changes the work tree under the supervisor, so that a signal
+//! ends it and all of its children; short questions by themselves.
+//!
+//! What git says is written into memory files and read when it has ended. A pipe would have to be
+//! read all the while, and would be kept open by what git leaves behind (a shared ssh connection).
+//!
+//! What an answer means is `judge`'s business.
+
+use super::judge::Answer;
+use crate::command::run::{Told, not_started, taking, terms};
+use crate::command::{cancelled, cancelled_by, superseded};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::signals::{self, Signals};
+use crate::supervise::driver::{Course, Driver};
+use crate::supervise::heartbeats::Heartbeats;
+use crate::supervise::{End, Terms, Verdict};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tenure::clock::Clock;
+
+/// How much of each output is read.
+const OUTPUT_MAX: u64 = 1 << 20;
+
+/// How long git may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How long git may go on after a signal before it is asked to end. Nearly all of its changes are
+/// over in less.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What stands for a signalled end in the envelope.
+pub(super) const PHASE: &str = "push";
+
+/// How git is run.
+pub(super) struct Git<'a> {
+    pub(super) program: PathBuf,
+    pub(super) clock: &'a dyn Clock,
+    pub(super) signals: Signals,
+    pub(super) quiet: bool,
+}
+
+/// The lock under which it runs.
+pub(super) struct Hold<'a> {
+    pub(super) lock: &'a taking::Hold<'a>,
+    pub(super) told: Told,
+    pub(super) heartbeats: Heartbeats,
+    pub(super) on_heartbeat_failed: &'a dyn Fn(u32, &str),
+}
+
+/// Where both outputs go.
+struct Outputs {
+    stdout: File,
+    stderr: File,
+}
+
+impl Git<'_> {
+    /// A question about the repository, or the end of a rebase: nothing that waits for anybody. In
+    /// a group of its own, so that no key interrupts it.
+    pub(super) fn ask(&self, words: &[&str]) -> Result<Answer, Failure> {
+        let (mut command, outputs) = self.command(words)?;
+        command.process_group(0);
+        let status = command.status().map_err(|error| self.not_run(&error))?;
+        let end = status
+            .signal()
+            .map_or_else(|| End::Code(status.code().unwrap_or(1)), End::Signal);
+        outputs.answer(end)
+    }
+
+    /// The same, which has to succeed: its first line.
+    pub(super) fn tell(&self, words: &[&str]) -> Result<String, Failure> {
+        let answer = self.ask(words)?;
+        if answer.succeeded() {
+            Ok(answer.first_line().to_owned())
+        } else {
+            Err(super::failed(&answer))
+        }
+    }
+
+    /// Whatever talks to the remote or changes the work tree. A git that a signal ends in the wrong
+    /// instant leaves the files behind by which it locks references and index, here or (where the
+    /// remote is a folder) there; so it gets a moment to be over before it is asked to end.
+    pub(super) fn run(
+        &self,
+        words: &[&str],
+        hold: Option<&mut Hold<'_>>,
+    ) -> Result<Answer, Failure> {
+        if signals::stop_asked().is_some() {
+            return Err(cancelled(PHASE));
+        }
+        let (mut command, outputs) = self.command(words)?;
+        if let Some(hold) = &hold {
+            hold.told.tell(&mut command);
+        }
+        let driver = Driver {
+            held: hold
+                .iter()
+                .map(|hold| hold.lock.held(hold.on_heartbeat_failed))
+                .collect(),
+            clock: self.clock,
+            signals: self.signals,
+            terms: Terms {
+                patience: PATIENCE,
+                ..terms::usual(GRACE)
+            },
+            close: false,
+            quiet: self.quiet,
+        };
+        let heartbeats = hold.iter().map(|hold| hold.heartbeats.clone());
+        let mut course = Course::new(heartbeats);
+        let verdict = driver
+            .run(command, &mut course)
+            .map_err(|error| not_started(&[OsString::from("git")], error))?;
+        let name = hold.as_ref().map(|hold| hold.lock.name().clone());
+        if let (Some(hold), Some(heartbeats)) = (hold, course.into_heartbeats().next()) {
+            hold.heartbeats = heartbeats;
+        }
+        match (verdict, name) {
+            // A key on the terminal reaches git and not us.
+            (Verdict::Command(End::Signal(number)), _) if asks_to_end(number) => {
+                Err(cancelled_by(number, PHASE))
+            }
+            (Verdict::Command(end), _) => match signals::stop_asked() {
+                Some(_) => Err(cancelled(PHASE)),
+                None => outputs.answer(end),
+            },
+            (Verdict::Signalled(number), _) => Err(cancelled_by(number, PHASE)),
+            (Verdict::Superseded { by }, Some(name)) => Err(superseded(&name, &by)),
+            (Verdict::Lost, Some(name)) => Err(Failure::new(
+                Exit::LockLost,
+                "LOCK_LOST",
+                format!("{name} was lost while git ran; git was ended"),
+            )),
+            // What holds nothing loses nothing.
+            (Verdict::Superseded { .. } | Verdict::Lost, None) | (Verdict::MaxRuntime, _) => {
+                Err(cancelled(PHASE))
+            }
+        }
+    }
+
+    /// Git, in the language that can be judged.
+    fn command(&self, words: &[&str]) -> Result<(Command, Outputs), Failure> {
+        let outputs = Outputs::new().map_err(|error| self.not_run(&error))?;
+        let copy = |file: &File| file.try_clone().map(Stdio::from);
+        let stdout = copy(&outputs.stdout).map_err(|error| self.not_run(&error))?;
+        let stderr = copy(&outputs.stderr).map_err(|error| self.not_run(&error))?;
+        let mut command = Command::new(&self.program);
+        command
+            .arg0("git")
+            .args(words)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr);
+        Ok((command, outputs))
+    }
+
+    fn not_run(&self, error: &std::io::Error) -> Failure {
+        Failure::new(
+            Exit::General,
+            "GIT_NOT_RUN",
+            format!("{} could not be run: {error}", self.program.display()),
+        )
+    }
+}
+
+fn asks_to_end(number: i32) -> bool {
+    matches!(
+        number,
+        libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
+    )
+}
+
+impl Outputs {
+    fn new() -> std::io::Result<Self> {
+        let file = |name: &str| -> std::io::Result<File> {
+            Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
+        };
+        Ok(Self {
+            stdout: file("git-stdout")?,
+            stderr: file("git-stderr")?,
+        })
+    }
+
+    fn answer(self, end: End) -> Result<Answer, Failure> {
+        let read = |mut file: File| -> std::io::Result<String> {
+            let mut bytes = Vec::new();
+            file.rewind()?;
+            file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let both = read(self.stdout).and_then(|stdout| Ok((stdout, read(self.stderr)?)));
+        let (stdout, stderr) = both.map_err(|error| {
+            Failure::new(
+                Exit::General,
+                "GIT_NOT_RUN",
+                format!("what git said could not be read: {error}"),
+            )
+        })?;
+        Ok(Answer {
+            end,
+            stdout,
+            stderr,
+        })
+    }
+}

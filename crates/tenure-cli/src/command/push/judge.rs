@@ -1,0 +1,423 @@
+//! What git's answer to a push or pull means: done, somebody else was first, the remote could not
+//! be reached, or a failure that no further attempt would change.
+//!
+//! For each branch `git push --porcelain` says in fixed words how it went, and that decides. Only
+//! where no branch was spoken of is there nothing but prose to go by; it is git's own in the C
+//! locale, and lines that the remote wrote (`remote: …`) do not count. What is not known is a
+//! failure: an attempt too few is told, one too many would hide what is wrong.
+//!
+//! Nothing here runs git.
+
+use crate::render::clean;
+use crate::supervise::End;
+
+/// What git said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) end: End,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+impl Answer {
+    pub(super) fn succeeded(&self) -> bool {
+        self.end == End::Code(0)
+    }
+
+    /// The first line of the output.
+    pub(super) fn first_line(&self) -> &str {
+        self.stdout.lines().next().unwrap_or_default()
+    }
+}
+
+/// How a push went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// The remote's branch is where HEAD is; or was there before.
+    Landed { already: bool },
+    /// Somebody else was first, or is at it now.
+    Behind,
+    /// The remote could not be reached, or was lost on the way.
+    Unreachable,
+    /// Another attempt would end the same way.
+    Refused,
+}
+
+/// What git gives in brackets for a branch that somebody else has changed, or is changing.
+const BEHIND: [&str; 7] = [
+    "fetch first",
+    "non-fast-forward",
+    "stale info",
+    "failed to update ref",
+    "failed to lock",
+    "incorrect old value provided",
+    "reference already exists",
+];
+
+/// The same where more follows.
+const BEHIND_BEGINNING: &str = "cannot lock ref";
+
+/// What it gives when the connection or the server broke before an answer came.
+const LOST: [&str; 2] = ["remote failed to report status", "Internal Server Error"];
+
+/// What means that another attempt is in vain, whatever else is said.
+const FINAL: [&str; 12] = [
+    "Permission denied",
+    "Authentication failed",
+    "could not read Username",
+    "could not read Password",
+    "Host key verification failed",
+    "epository not found",
+    "does not appear to be a git repository",
+    "returned error: 401",
+    "returned error: 403",
+    "returned error: 404",
+    "certificate problem",
+    "certificate verification failed",
+];
+
+/// What git, curl and ssh say of a connection that may work the next time.
+const TRANSIENT: [&str; 30] = [
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "unable to look up",
+    "Couldn't connect to server",
+    "Failed to connect to",
+    "unable to connect to",
+    "ssh: connect to host",
+    "Connection refused",
+    "Connection reset",
+    "Connection closed by",
+    "Connection timed out",
+    "Connection was reset",
+    "Operation timed out",
+    "Operation too slow",
+    "Network is unreachable",
+    "No route to host",
+    "Empty reply from server",
+    "Recv failure",
+    "Send failure",
+    "Broken pipe",
+    "early EOF",
+    "emote end hung up unexpectedly",
+    "unexpected disconnect",
+    "returned error: 408",
+    "returned error: 429",
+    "returned error: 5",
+    "HTTP 5",
+    "SSL_ERROR_SYSCALL",
+    "TLS connection was non-properly terminated",
+    "GnuTLS recv error",
+];
+
+/// Judges a push to this branch, whose full name is given.
+pub(super) fn push(answer: &Answer, reference: &str) -> Pushed {
+    let line = status(answer, reference);
+    if answer.succeeded() {
+        let already = line.is_some_and(|(flag, _)| flag == "=");
+        return Pushed::Landed { already };
+    }
+    match line {
+        Some(("!", summary)) => {
+            let reason = reason(summary);
+            if BEHIND.contains(&reason) || reason.starts_with(BEHIND_BEGINNING) {
+                Pushed::Behind
+            } else if LOST.iter().any(|lost| reason.eq_ignore_ascii_case(lost)) {
+                Pushed::Unreachable
+            } else {
+                Pushed::Refused
+            }
+        }
+        None if is_transient(answer) => Pushed::Unreachable,
+        // Where the branch got through, something else that the configuration pushes with it did
+        // not.
+        Some(_) | None => Pushed::Refused,
+    }
+}
+
+/// Whether what went wrong was the connection, and may go right the next time.
+pub(super) fn is_transient(answer: &Answer) -> bool {
+    let said = |what: &&str| ours(answer).any(|line| line.contains(*what));
+    !FINAL.iter().any(&said) && TRANSIENT.iter().any(said)
+}
+
+/// Whether a pull met another git of this clone, which was writing the same reference.
+pub(super) fn is_contended(answer: &Answer) -> bool {
+    ours(answer).any(|line| line.contains(BEHIND_BEGINNING))
+}
+
+/// Whether a pull found no such branch: then there is nothing to be behind of.
+pub(super) fn has_no_branch(answer: &Answer) -> bool {
+    ours(answer).any(|line| line.contains("couldn't find remote ref"))
+}
+
+/// The lines on stderr that the remote did not write.
+fn ours(answer: &Answer) -> impl Iterator<Item = &str> {
+    let lines = answer.stderr.lines();
+    lines.filter(|line| !line.starts_with("remote: "))
+}
+
+/// What was said of a branch: `flag TAB from:to TAB summary`.
+fn status<'a>(answer: &'a Answer, reference: &str) -> Option<(&'a str, &'a str)> {
+    answer.stdout.lines().find_map(|line| {
+        let mut fields = line.splitn(3, '\t');
+        let (flag, names, summary) = (fields.next()?, fields.next()?, fields.next()?);
+        let to = names.rsplit_once(':')?.1;
+        (to == reference).then_some((flag, summary))
+    })
+}
+
+/// What stands in the brackets at the end of `[rejected] (fetch first)`.
+fn reason(summary: &str) -> &str {
+    let inner = summary
+        .split_once("] (")
+        .and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(summary)
+}
+
+/// All that git said about a failure, for people: its verdicts on branches, and then its prose.
+pub(super) fn words(answer: &Answer) -> String {
+    let verdicts = answer
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("!\t"))
+        .map(|line| line.replace('\t', " "));
+    let prose = answer.stderr.lines().map(str::to_owned);
+    let lines: Vec<_> = verdicts
+        .chain(prose)
+        .map(|line| clean(line.trim_end()))
+        .filter(|line| !line.is_empty())
+        .collect();
+    if lines.is_empty() {
+        return match answer.end {
+            End::Code(code) => format!("git ended with exit code {code} and said nothing"),
+            End::Signal(number) => format!("git was ended by signal {number}"),
+        };
+    }
+    lines.join("\n")
+}
+
+/// The line of it that says most.
+pub(super) fn headline(answer: &Answer) -> String {
+    let words = words(answer);
+    let lines = || words.lines();
+    let telling = lines()
+        .find(|line| line.starts_with("! "))
+        .or_else(|| lines().find(|line| line.starts_with("fatal: ")))
+        .or_else(|| lines().find(|line| line.starts_with("error: ")))
+        .or_else(|| lines().next());
+    telling.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIN: &str = "refs/heads/main";
+
+    fn answer(code: i32, stdout: &str, stderr: &str) -> Answer {
+        Answer {
+            end: End::Code(code),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+        }
+    }
+
+    fn verdict(flag: &str, summary: &str) -> String {
+        format!("To /srv/b.git\n{flag}\tHEAD:{MAIN}\t{summary}\nDone\n")
+    }
+
+    #[test]
+    fn the_line_of_the_branch_decides() {
+        use Pushed::{Behind, Landed, Refused, Unreachable};
+        for (code, flag, summary, pushed) in [
+            (0, " ", "a0e2aca..ca8dbd3", Landed { already: false }),
+            (0, "*", "[new branch]", Landed { already: false }),
+            (0, "=", "[up to date]", Landed { already: true }),
+            (1, "!", "[rejected] (fetch first)", Behind),
+            (1, "!", "[rejected] (non-fast-forward)", Behind),
+            (1, "!", "[rejected] (stale info)", Behind),
+            (1, "!", "[remote rejected] (failed to update ref)", Behind),
+            (
+                1,
+                "!",
+                "[remote rejected] (incorrect old value provided)",
+                Behind,
+            ),
+            (
+                1,
+                "!",
+                "[remote rejected] (reference already exists)",
+                Behind,
+            ),
+            (
+                1,
+                "!",
+                "[remote rejected] (cannot lock ref 'refs/heads/main': is at 1 but expected 2)",
+                Behind,
+            ),
+            (
+                1,
+                "!",
+                "[remote failure] (remote failed to report status)",
+                Unreachable,
+            ),
+            (
+                1,
+                "!",
+                "[remote rejected] (Internal Server Error)",
+                Unreachable,
+            ),
+            (
+                1,
+                "!",
+                "[remote rejected] (pre-receive hook declined)",
+                Refused,
+            ),
+            (1, "!", "[remote rejected] (hook declined)", Refused),
+            (
+                1,
+                "!",
+                "[remote rejected] (protected branch hook declined)",
+                Refused,
+            ),
+            (
+                1,
+                "!",
+                "[remote rejected] (push declined due to repository rule violations)",
+                Refused,
+            ),
+            (1, "!", "[remote rejected] (unpacker error)", Refused),
+            (
+                1,
+                "!",
+                "[remote rejected] (shallow update not allowed)",
+                Refused,
+            ),
+            (1, "!", "[rejected] (something new)", Refused),
+            (1, " ", "a0e2aca..ca8dbd3", Refused),
+        ] {
+            let said = answer(
+                code,
+                &verdict(flag, summary),
+                "error: failed to push some refs\n",
+            );
+            assert_eq!(push(&said, MAIN), pushed, "{flag} {summary}");
+        }
+    }
+
+    #[test]
+    fn a_hooks_own_words_do_not_decide() {
+        let stderr = "remote: Connection reset by peer (fetch first)\nerror: failed to push\n";
+        let said = answer(
+            1,
+            &verdict("!", "[remote rejected] (pre-receive hook declined)"),
+            stderr,
+        );
+        assert_eq!(push(&said, MAIN), Pushed::Refused);
+        assert_eq!(push(&answer(1, "", stderr), MAIN), Pushed::Refused);
+    }
+
+    #[test]
+    fn the_line_of_another_branch_does_not_decide() {
+        let said = answer(
+            1,
+            "!\tHEAD:refs/heads/other\t[rejected] (fetch first)\n",
+            "",
+        );
+        assert_eq!(push(&said, MAIN), Pushed::Refused);
+    }
+
+    #[test]
+    fn prose_decides_where_no_branch_was_spoken_of() {
+        use Pushed::{Refused, Unreachable};
+        for (stderr, pushed) in [
+            (
+                "fatal: 'nope' does not appear to be a git repository\nfatal: Could not read from remote repository.",
+                Refused,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': Failed to connect to h port 443 after 0 ms: Couldn't connect to server",
+                Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': Could not resolve host: h",
+                Unreachable,
+            ),
+            (
+                "fatal: unable to connect to 127.0.0.1:\n127.0.0.1[0: 127.0.0.1]: errno=Connection refused",
+                Unreachable,
+            ),
+            (
+                "ssh: connect to host 127.0.0.1 port 1: Connection refused\nfatal: Could not read from remote repository.",
+                Unreachable,
+            ),
+            (
+                "ssh: Could not resolve hostname h: Temporary failure in name resolution\nfatal: Could not read from remote repository.",
+                Unreachable,
+            ),
+            (
+                "kex_exchange_identification: Connection closed by remote host\nfatal: Could not read from remote repository.",
+                Unreachable,
+            ),
+            (
+                "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.",
+                Refused,
+            ),
+            (
+                "git@h: Permission denied (publickey).\nConnection closed by 10.0.0.1 port 22",
+                Refused,
+            ),
+            ("fatal: Authentication failed for 'https://h/x/'", Refused),
+            (
+                "fatal: could not read Username for 'https://h': terminal prompts disabled",
+                Refused,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': The requested URL returned error: 403",
+                Refused,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': The requested URL returned error: 503",
+                Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': The requested URL returned error: 429",
+                Unreachable,
+            ),
+            (
+                "error: RPC failed; HTTP 502 curl 22 The requested URL returned error: 502\nfatal: the remote end hung up unexpectedly",
+                Unreachable,
+            ),
+            (
+                "ERROR: Repository not found.\nfatal: Could not read from remote repository.",
+                Refused,
+            ),
+            ("error: src refspec HEAD does not match any", Refused),
+            ("fatal: something that nobody has seen before", Refused),
+            ("", Refused),
+        ] {
+            assert_eq!(push(&answer(128, "", stderr), MAIN), pushed, "{stderr}");
+        }
+    }
+
+    #[test]
+    fn what_people_read_is_whole_and_cannot_move_their_cursor() {
+        let said = answer(
+            1,
+            &verdict("!", "[remote rejected] (hook declined)"),
+            "remote: no\u{1b}[2J        \n\nerror: failed to push some refs\n",
+        );
+        let expected = "! HEAD:refs/heads/main [remote rejected] (hook declined)\n\
+                        remote: no\u{fffd}[2J\nerror: failed to push some refs";
+        assert_eq!(words(&said), expected);
+        assert_eq!(
+            headline(&said),
+            "! HEAD:refs/heads/main [remote rejected] (hook declined)"
+        );
+        assert_eq!(
+            words(&answer(3, "", "")),
+            "git ended with exit code 3 and said nothing"
+        );
+    }
+}

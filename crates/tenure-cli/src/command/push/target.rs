@@ -1,0 +1,300 @@
+//! Settles where a push goes: the remote as git knows it, the branch, and the name of the lock
+//! that serialises the pushes of this machine to it.
+//!
+//! The name is the same for whoever pushes to one branch of one place, in whatever clone, and says
+//! enough for people to recognise it: `push-REPOSITORY-BRANCH-` and a digest of the whole.
+
+use super::Attempts;
+use super::git::Git;
+use super::judge::{self, Answer};
+use crate::args::PushArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::Surface;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use tenure::core::{LockName, NameError};
+
+/// How much of the repository's name, and of the branch's, a lock's name shows.
+const SHOWN_MAX: usize = 40;
+
+/// How many bytes of the digest it has.
+const DIGEST_BYTES: usize = 8;
+
+/// Where a push goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) remote: String,
+    /// Without `refs/heads/`.
+    pub(super) branch: String,
+    pub(super) lock: LockName,
+}
+
+impl Target {
+    /// The branch's full name, which no tag can be mistaken for.
+    pub(super) fn reference(&self) -> String {
+        format!("refs/heads/{}", self.branch)
+    }
+}
+
+/// What can be wrong with the words alone.
+pub(super) fn check(args: &PushArgs) -> Result<(), Failure> {
+    let bad = |why: &str| Err(Failure::bad_arguments(why.to_owned()));
+    if args.remote.is_empty() || args.remote.starts_with('-') {
+        return bad("--remote: the name or URL of a remote is not empty and begins with no hyphen");
+    }
+    match args.branch.as_deref().map(short) {
+        Some(branch) if branch.is_empty() || branch.starts_with('-') => {
+            bad("--branch: the name of a branch is not empty and begins with no hyphen")
+        }
+        Some(branch) if branch.starts_with("refs/") => {
+            bad("--branch: a push goes to a branch (refs/heads/…), and to no other reference")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Looks the target up. Nothing is changed by that.
+pub(super) fn find(
+    git: &Git<'_>,
+    args: &PushArgs,
+    attempts: &mut Attempts,
+    surface: &mut Surface,
+) -> Result<Target, Failure> {
+    git.tell(&["rev-parse", "--git-dir"])?;
+    let remote = args.remote.as_str();
+    let branch = match args.branch.as_deref().map(short) {
+        Some(branch) => {
+            let full = format!("refs/heads/{branch}");
+            if !git.ask(&["check-ref-format", &full])?.succeeded() {
+                return Err(Failure::bad_arguments(format!(
+                    "--branch {branch:?} is not a name that git accepts for a branch"
+                )));
+            }
+            branch.to_owned()
+        }
+        None => default_branch(git, remote, attempts, surface)?,
+    };
+    // A remote without a name is its own URL.
+    let url = git.ask(&["remote", "get-url", "--push", "--", remote])?;
+    let url = match url.first_line() {
+        "" => remote.to_owned(),
+        url => url.to_owned(),
+    };
+    // A path is meant from the top of the work tree; a repository without one has only its folder.
+    let top = git.ask(&["rev-parse", "--show-toplevel"])?;
+    let place = place_of(&url, Path::new(top.first_line()));
+    let lock = lock_name(&place, &branch).map_err(|why| {
+        Failure::new(
+            Exit::General,
+            "NO_LOCK_NAME",
+            format!("no name for the lock could be made of {branch:?}: {why}"),
+        )
+    })?;
+    Ok(Target {
+        remote: remote.to_owned(),
+        branch,
+        lock,
+    })
+}
+
+fn short(branch: &str) -> &str {
+    branch.strip_prefix("refs/heads/").unwrap_or(branch)
+}
+
+/// The remote's default branch: as this clone knows it, else as the remote says.
+fn default_branch(
+    git: &Git<'_>,
+    remote: &str,
+    attempts: &mut Attempts,
+    surface: &mut Surface,
+) -> Result<String, Failure> {
+    let folder = format!("refs/remotes/{remote}/");
+    let known = git.ask(&["symbolic-ref", "--quiet", &format!("{folder}HEAD")])?;
+    let known = known.first_line();
+    // A branch that is gone must not be made anew because it once was the default.
+    if let Some(branch) = known.strip_prefix(folder.as_str())
+        && git
+            .ask(&["rev-parse", "--verify", "--quiet", known])?
+            .succeeded()
+    {
+        return Ok(branch.to_owned());
+    }
+    loop {
+        let answer = git.run(&["ls-remote", "--symref", "--", remote, "HEAD"], None)?;
+        if answer.succeeded() {
+            return of_symref(&answer).ok_or_else(|| no_default(remote));
+        }
+        if !judge::is_transient(&answer) {
+            return Err(super::failed(&answer));
+        }
+        attempts.spend(surface, &answer)?;
+        attempts.pause(surface)?;
+    }
+}
+
+/// `ref: refs/heads/main TAB HEAD`.
+fn of_symref(answer: &Answer) -> Option<String> {
+    let mut lines = answer.stdout.lines();
+    lines.find_map(|line| {
+        let (target, name) = line.strip_prefix("ref: refs/heads/")?.split_once('\t')?;
+        (name == "HEAD").then(|| target.to_owned())
+    })
+}
+
+/// An empty repository says of no branch that it is the one.
+fn no_default(remote: &str) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        "NO_DEFAULT_BRANCH",
+        format!(
+            "{} has no default branch yet (it is empty, or its HEAD names none); \
+             name the branch with --branch",
+            without_secret(remote)
+        ),
+    )
+}
+
+/// A URL without the name and password in it, which change from run to run and are nobody's
+/// business.
+pub(super) fn without_secret(url: &str) -> String {
+    if let Some((scheme, rest)) = url.split_once("://")
+        && !scheme.is_empty()
+    {
+        let host_end = rest.find('/').unwrap_or(rest.len());
+        let (host, path) = rest.split_at(host_end);
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        return format!("{scheme}://{host}{path}");
+    }
+    url.to_owned()
+}
+
+/// A repository under one name, as far as that can be known without asking it.
+fn place_of(url: &str, top: &Path) -> String {
+    let path = match url.strip_prefix("file://") {
+        Some(path) => Some(path),
+        // `host:path` is ssh's way; a path with a colon in its first part is written `./a:b`.
+        None if url.contains("://") => None,
+        None => (!url.split('/').next().unwrap_or_default().contains(':')).then_some(url),
+    };
+    match path {
+        Some(path) => {
+            let path: PathBuf = top.join(path);
+            let real = path.canonicalize().unwrap_or(path);
+            real.to_string_lossy().into_owned()
+        }
+        None => without_secret(url),
+    }
+}
+
+/// The lock's name.
+fn lock_name(place: &str, branch: &str) -> Result<LockName, NameError> {
+    let place = place.trim_end_matches('/');
+    let place = place.strip_suffix(".git").unwrap_or(place);
+    let repository = place.rsplit(['/', ':']).next().unwrap_or_default();
+    let mut name = format!("push-{}-{}-", shown(repository), shown(branch));
+    let digest = Sha256::new()
+        .chain_update(place)
+        .chain_update([0])
+        .chain_update(branch)
+        .finalize();
+    for byte in digest.iter().take(DIGEST_BYTES) {
+        // Writing into a string does not fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    LockName::new(name)
+}
+
+/// A text with a hyphen for each character that a lock's name cannot have.
+fn shown(text: &str) -> String {
+    let shown = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' {
+            c
+        } else {
+            '-'
+        }
+    };
+    text.chars().take(SHOWN_MAX).map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(url: &str, branch: &str) -> String {
+        let place = place_of(url, Path::new("/no/such/top"));
+        lock_name(&place, branch).expect("a name").to_string()
+    }
+
+    #[test]
+    fn one_branch_of_one_place_has_one_lock() {
+        let one = name("https://host/a/tools.git", "main");
+        assert!(one.starts_with("push-tools-main-"), "{one}");
+        for same in [
+            "https://host/a/tools",
+            "https://host/a/tools/",
+            "https://user:secret@host/a/tools.git",
+        ] {
+            assert_eq!(name(same, "main"), one, "{same}");
+        }
+        for (url, branch) in [
+            ("https://host/a/tools.git", "main2"),
+            ("https://host/b/tools.git", "main"),
+            ("git@host:a/tools.git", "main"),
+            ("/srv/a/tools.git", "main"),
+        ] {
+            assert_ne!(name(url, branch), one, "{url} {branch}");
+        }
+        assert_eq!(
+            name("file:///srv/tools.git", "x"),
+            name("/srv/tools.git", "x")
+        );
+        assert_eq!(
+            name("../tools.git", "x"),
+            name("/no/such/top/../tools.git", "x"),
+            "a relative path is meant from the top of the work tree"
+        );
+    }
+
+    #[test]
+    fn every_branch_makes_a_name() {
+        let long = "x".repeat(250);
+        for branch in ["feature/ä/b..c", "-", ".", long.as_str()] {
+            for url in ["", "/", "..", "host:", "https://u@", long.as_str()] {
+                let _ = name(url, branch);
+            }
+        }
+        assert_ne!(
+            name("/a", "a/b"),
+            name("/a", "a-b"),
+            "the digest tells them apart"
+        );
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_urls() {
+        for (url, shown) in [
+            ("https://u:p@host/x", "https://host/x"),
+            ("https://u:p@ss@host", "https://host"),
+            ("https://host/a@b", "https://host/a@b"),
+            ("git@host:a", "git@host:a"),
+            ("origin", "origin"),
+        ] {
+            assert_eq!(without_secret(url), shown);
+        }
+    }
+
+    #[test]
+    fn the_remote_says_which_branch_is_its_default() {
+        let said = |stdout: &str| Answer {
+            end: crate::supervise::End::Code(0),
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+        };
+        let full = "ref: refs/heads/trunk/x\tHEAD\n1234\tHEAD\n";
+        assert_eq!(of_symref(&said(full)), Some("trunk/x".to_owned()));
+        assert_eq!(of_symref(&said("")), None, "an empty repository");
+        assert_eq!(of_symref(&said("1234\tHEAD\n")), None, "a detached HEAD");
+    }
+}

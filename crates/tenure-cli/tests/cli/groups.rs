@@ -1,0 +1,1058 @@
+//! Concurrency groups: who runs, who waits, who gives way to whom, and what the others are told.
+
+use crate::support::{Answer, Gate, Held, Scene, Started, eventually, send, throughout, timed};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A run that was started, with its outputs kept.
+fn start(scene: &Scene, words: &[&str]) -> Started {
+    let mut command = scene.tenure(words);
+    command.current_dir(scene.root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Started::new(&mut command)
+}
+
+/// A run with these words before the `--`, whose command lasts until its gate is opened.
+fn gated(scene: &Scene, words: &[&str], gate: &Gate, prelude: &str) -> Started {
+    let script = gate.script(prelude);
+    let words: Vec<&str> = words.iter().copied().chain(["--", "sh", "-c"]).collect();
+    let mut command = scene.tenure(words);
+    command.arg(script).current_dir(scene.root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Started::new(&mut command)
+}
+
+/// The same, whose command has begun.
+fn running(scene: &Scene, words: &[&str], prelude: &str) -> Held {
+    let gate = Gate::new(scene, "member");
+    let started = gated(scene, words, &gate, prelude);
+    let command = gate.entered();
+    Held {
+        started,
+        command,
+        gate,
+    }
+}
+
+/// Waits until this request stands in the queue of a lock.
+fn until_waits(scene: &Scene, name: &str, id: &str) {
+    eventually(&format!("{id} to wait for {name}"), || {
+        let facts = scene.check(name);
+        let queue = facts["queue"].as_array().cloned().unwrap_or_default();
+        queue.iter().any(|waiting| waiting["request_id"] == id)
+    });
+}
+
+/// Waits until this request holds a lock.
+fn until_holds(scene: &Scene, name: &str, id: &str) {
+    eventually(&format!("{id} to hold {name}"), || {
+        scene.check(name)["holder"]["request_id"] == id
+    });
+}
+
+fn superseded_by(answer: Answer, by: &str, why: &str) -> Answer {
+    let answer = answer.expect(79, why);
+    let said = answer.stderr();
+    assert!(said.contains(by), "{why}; {by} is named: {said}");
+    answer
+}
+
+/// What a command that was told to, has written.
+fn told(scene: &Scene, file: &str) -> String {
+    let path = scene.path(file);
+    eventually(&format!("{file} to be written"), || path.exists());
+    fs::read_to_string(path).unwrap()
+}
+
+/// "At most one running per group. `single`: at most one pending; a newer arrival replaces the
+/// pending one, which exits 79."
+#[test]
+fn one_runs_one_waits_and_a_newer_one_takes_the_place_of_the_waiting() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let words = |id| ["run", "--group", "g", "--request-id", id, "--", "echo", id];
+    let second = start(&scene, &words("second"));
+    until_waits(&scene, "g", "second");
+    let third = start(&scene, &words("third"));
+    let answer = superseded_by(second.finish(), "third", "a newer one came");
+    assert_eq!(answer.stdout(), "", "its command never started");
+    until_waits(&scene, "g", "third");
+    assert_eq!(
+        scene.check("g")["queue"].as_array().map(Vec::len),
+        Some(1),
+        "one waits and no more"
+    );
+    let _ = first.open().expect(0, "whoever runs is left alone");
+    let answer = third.finish().expect(0, "the newest has its turn");
+    assert_eq!(answer.stdout(), "third\n");
+}
+
+/// "With 5 arrivals in quick succession and cancel-in-progress, only the last one completes, 4
+/// report superseded, and no session file is corrupted."
+#[test]
+fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
+    let scene = Scene::new();
+    let state = scene.path("state");
+    let state = state.to_str().unwrap();
+    let record = format!("{state}/locks/42.lock");
+    let ids = ["r1", "r2", "r3", "r4", "r5"];
+    let mut arrivals = Vec::new();
+    let mut gates = Vec::new();
+    for id in ids {
+        let gate = Gate::new(&scene, id);
+        let words = [
+            "run",
+            "--profile",
+            "session",
+            "--dir",
+            state,
+            "--group",
+            "issue-42",
+            "--cancel-in-progress",
+            "--request-id",
+            id,
+            "42",
+        ];
+        // Whoever gets to run keeps what the file said then.
+        let seen = format!("cp '{record}' 'seen.{id}'");
+        arrivals.push(gated(&scene, &words, &gate, &seen));
+        gates.push(gate);
+        eventually(&format!("{id} to have arrived"), || {
+            let words = ["check", "issue-42", "--dir", state, "--output", "json"];
+            let document = scene.run(words).stdout();
+            document.contains(&format!("\"request_id\":\"{id}\""))
+                || scene.path(&format!("seen.{id}")).exists()
+        });
+    }
+    gates[4].open();
+    let mut codes = Vec::new();
+    for (arrival, newer) in arrivals
+        .into_iter()
+        .zip(ids.into_iter().skip(1).chain([""]))
+    {
+        let answer = arrival.finish();
+        codes.push(answer.code());
+        assert!(
+            newer.is_empty() || answer.stderr().contains(&format!("request {newer}")),
+            "by the run that people know: {}",
+            answer.said()
+        );
+    }
+    assert_eq!(codes, [79, 79, 79, 79, 0], "the newest message wins");
+    let mut seen = 0;
+    for id in ids {
+        let Ok(text) = fs::read_to_string(scene.path(&format!("seen.{id}"))) else {
+            continue;
+        };
+        let record: Value = serde_json::from_str(&text).expect("a whole session file");
+        assert_eq!(record["issueNumber"], 42, "{record}");
+        assert_eq!(record["runId"], id, "whoever ran held it: {record}");
+        assert!(text.ends_with("}\n"), "with its final newline: {text:?}");
+        seen += 1;
+    }
+    assert!(seen >= 1, "at least the last one ran");
+    assert!(!fs::exists(record).unwrap(), "and gave it back");
+}
+
+/// The same without an order that anybody knows, and with many: one completes, the others say that
+/// they were superseded, and no two of their commands were ever at work together.
+#[test]
+fn under_load_exactly_one_survives_and_no_two_work_at_once() {
+    let scene = Scene::new();
+    let open = scene.path("open");
+    let line = format!(
+        // The file is created by the shell itself, which a signal does not end in the middle.
+        "trap 'rm -f inside; exit 1' INT TERM; set -C\n\
+         {{ echo $$ >inside; }} 2>/dev/null || echo overlap >>overlaps\n\
+         while [ -d . ] && [ ! -e '{}' ]; do sleep 0.01; done\n\
+         rm -f inside",
+        open.display()
+    );
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--",
+        "sh",
+        "-c",
+        &line,
+    ];
+    let mut left: Vec<Option<Started>> = (0..24).map(|_| Some(start(&scene, &words))).collect();
+    let mut codes = Vec::new();
+    eventually("all but one to have given way", || {
+        for place in &mut left {
+            if place.as_mut().is_some_and(Started::has_ended) {
+                codes.push(place.take().unwrap().finish().code());
+            }
+        }
+        codes.len() == 23
+    });
+    fs::write(&open, "").unwrap();
+    let last = left.into_iter().flatten().next().expect("one is left");
+    let _ = last.finish().expect(0, "the newest completes");
+    assert_eq!(codes, vec![79; 23], "and every other one says so");
+    assert!(!scene.path("overlaps").exists(), "one at a time");
+}
+
+/// "`max`: up to 100 pending in arrival order, the rest refused at once."
+#[test]
+fn a_queue_of_max_takes_a_hundred_and_refuses_the_next_at_once() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g", "--queue", "max"], "");
+    let words = ["run", "-q", "--group", "g", "--queue", "max", "--", "true"];
+    let waiting: Vec<_> = (0..100).map(|_| start(&scene, &words)).collect();
+    scene.until_queued("g", 100);
+    let words = [
+        "run", "--output", "json", "--group", "g", "--queue", "max", "--", "true",
+    ];
+    let (answer, took) = timed(|| scene.run(words));
+    let document = answer.expect(4, "a hundred wait").json();
+    assert_eq!(document["error"]["code"], "QUEUE_FULL", "{document}");
+    assert_eq!(document["error"]["retryable"], true, "{document}");
+    assert!(took < Duration::from_secs(5), "at once, not after {took:?}");
+    let _ = first.open().expect(0, "the holder");
+    for one in waiting {
+        let _ = one.finish().expect(0, "every turn came");
+    }
+}
+
+/// "`max`: … in arrival order", and "`fifo`: unbounded": nobody gives way.
+#[test]
+fn in_max_and_fifo_everybody_waits_in_turn() {
+    for queue in ["max", "fifo"] {
+        let scene = Scene::new();
+        let first = running(&scene, &["run", "-q", "--group", "g", "--queue", queue], "");
+        let mut waiting = Vec::new();
+        for number in 1..=5 {
+            let line = format!("echo {number} >>order");
+            let words = [
+                "run", "-q", "--group", "g", "--queue", queue, "--", "sh", "-c", &line,
+            ];
+            waiting.push(start(&scene, &words));
+            scene.until_queued("g", number);
+        }
+        let _ = first.open().expect(0, "the holder");
+        for one in waiting {
+            let _ = one.finish().expect(0, "every turn came");
+        }
+        let order = fs::read_to_string(scene.path("order")).unwrap();
+        assert_eq!(order, "1\n2\n3\n4\n5\n", "{queue}");
+    }
+}
+
+/// "`max` or `fifo` with cancel-in-progress is refused as contradictory." "`--queue none` is not
+/// allowed with `--group`." And whatever else makes no sense: exit 2, before any side effect.
+#[test]
+fn what_contradicts_itself_is_refused_before_anything_is_touched() {
+    let scene = Scene::new();
+    for (flags, named) in [
+        (
+            &["--group", "g", "--queue", "max", "--cancel-in-progress"][..],
+            "--queue max",
+        ),
+        (
+            &["--group", "g", "--queue", "fifo", "--cancel-in-progress"],
+            "--queue fifo",
+        ),
+        (
+            &["x", "--queue", "none", "--cancel-in-progress"],
+            "--queue none",
+        ),
+        (&["--group", "g", "--queue", "none"], "--queue none"),
+        (&["x", "--queue", "none", "--wait", "1s"], "--queue none"),
+        (&["--group", "g", "--queue", "lifo"], "lifo"),
+        (&["--group", ""], "group"),
+        (&["--group", "a/b"], "a/b"),
+        (&["--group", ".."], ".."),
+        (&["--group", "g", "--shared"], "--shared"),
+        (&["--group", "g", "--slots", "2"], "--slots"),
+        (&["x", "--slots", "0"], "--slots"),
+        (&["x", "--slots", "2", "--shared"], "--shared"),
+        (&["x", "--slots", "2", "-x"], "--slots"),
+        (&["x", "-l", "x"], "--lock"),
+        (&["--group", "X", "x"], "group x"),
+        (&["--group", "g", "x", "--ticket", "auto"], "--ticket"),
+        (&["x", "-n", "--ticket", "auto"], "--ticket"),
+        (&["x", "--wait", "0", "--ticket", "7"], "--ticket"),
+        (&["x", "--ticket", "mine"], "--ticket"),
+        (&["--profile", "session", "7", "--slots", "2"], "--slots"),
+        (&["--profile", "session", "7", "--shared"], "--shared"),
+    ] {
+        let words = ["run"].iter().chain(flags).chain(&["--", "touch", "ran"]);
+        let answer = crate::support::answer(scene.tenure(words).current_dir(scene.root()));
+        let answer = answer.expect(2, &format!("{flags:?}"));
+        let said = answer.stderr();
+        assert!(said.contains(named), "{flags:?} names {named}: {said}");
+    }
+    let _ = scene.run(["cancel"]).expect(2, "nothing is named");
+    let _ = scene.run(["cancel", "x", "--group", "g"]).expect(2, "both");
+    let _ = scene.run(["cancel", "--group", "a/b"]).expect(2, "no name");
+    assert!(!scene.locks().exists(), "nothing was created");
+    assert!(!scene.path("ran").exists(), "nothing was run");
+}
+
+/// "Group names are case-insensitive. A group is a native lock named in lower case."
+#[test]
+fn the_name_of_a_group_is_read_in_any_case() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "Issue-42"], "");
+    assert_eq!(scene.standing("issue-42"), "held");
+    let words = ["run", "--group", "ISSUE-42", "-n", "--", "true"];
+    let _ = scene.run(words).expect(4, "the same group");
+    let _ = scene
+        .run(["cancel", "--group", "iSSUE-42", "--request-id", "me"])
+        .expect(0, "the same group");
+    let _ = superseded_by(first.finish(), "me", "it was asked to stop");
+}
+
+/// "`--group G` may stand beside a NAME (the group is taken first) or alone." The command is told
+/// of both.
+#[test]
+fn a_group_beside_a_name_is_taken_first_and_both_are_held() {
+    let scene = Scene::new();
+    let other = scene.hold("x", ["-q"]);
+    let line = "echo $TENURE_NAME $TENURE_GROUP >told; tenure check g -q >group; echo $? >>told; \
+                echo \"$TENURE_HELD\" >>told";
+    let words = ["run", "-q", "--group", "G", "x", "--", "sh", "-c", line];
+    let both = start(&scene, &words);
+    scene.until_queued("x", 1);
+    assert_eq!(scene.standing("g"), "held", "the group first");
+    let _ = other.open().expect(0, "the holder");
+    let _ = both.finish().expect(0, "its turn came");
+    let told = told(&scene, "told");
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(
+        lines[..2],
+        ["x g", "0"],
+        "the lock and its group, which is mine"
+    );
+    let held: Vec<_> = lines[2].split(';').collect();
+    assert!(
+        held.len() == 2 && held[0].ends_with("/g") && held[1].ends_with("/x"),
+        "in the order in which they were taken: {told}"
+    );
+    assert!(
+        scene.is_free("g") && scene.is_free("x"),
+        "both are given back"
+    );
+}
+
+/// "Different groups run in parallel": both commands are at work at one instant.
+#[test]
+fn two_groups_overlap_in_time() {
+    let scene = Scene::new();
+    let one = running(&scene, &["run", "-q", "--group", "issue-1"], "");
+    let other = running(&scene, &["run", "-q", "--group", "pr-1"], "");
+    assert!(crate::support::is_alive(one.command), "both have begun");
+    let _ = other.open().expect(0, "the one");
+    let _ = one.open().expect(0, "and the other");
+}
+
+/// "With `--group` the default is `--wait forever`", and an explicit `--wait` ends it.
+#[test]
+fn a_member_waits_for_ever_unless_it_is_told_how_long() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let mut forever = start(&scene, &["run", "--group", "g", "--", "true"]);
+    scene.until_queued("g", 1);
+    let mut said = String::new();
+    while !said.contains('\n') {
+        let mut byte = [0];
+        forever.stderr().read_exact(&mut byte).expect("its line");
+        said.push(char::from(byte[0]));
+    }
+    assert!(
+        said.contains("next in line, waiting\n"),
+        "without a limit: {said}"
+    );
+    let (answer, took) = timed(|| {
+        let words = [
+            "run", "-q", "--group", "g", "-w", "300ms", "--queue", "fifo",
+        ];
+        scene.run(words.iter().chain(&["--", "true"]))
+    });
+    let _ = answer.expect(4, "its time was up");
+    assert!(took >= Duration::from_millis(300), "not before: {took:?}");
+    let _ = first.open().expect(0, "the holder");
+    let _ = forever.finish().expect(0, "its turn came");
+}
+
+/// "An explicit `--wait` counts from arrival, and the grace of a cancelled predecessor never
+/// consumes it."
+#[test]
+fn the_grace_of_a_cancelled_predecessor_never_consumes_the_wait() {
+    let scene = Scene::new();
+    let words = ["run", "-q", "--group", "g", "--grace", "1500ms"];
+    let slow = running(&scene, &words, "trap '' INT TERM");
+    let words = ["run", "-q", "--group", "g", "--wait", "200ms", "--", "true"];
+    let _ = scene
+        .run(words)
+        .expect(4, "without a cancel it is over in time");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--wait",
+        "200ms",
+        "--cancel-in-progress",
+        "--request-id",
+        "new",
+        "--",
+        "echo",
+        "ran",
+    ];
+    let (answer, took) = timed(|| scene.run(words));
+    let answer = answer.expect(0, "the clock stood still meanwhile");
+    assert_eq!(answer.stdout(), "ran\n");
+    assert!(
+        took > Duration::from_secs(1),
+        "the predecessor was given its grace: {took:?}"
+    );
+    let _ = slow.finish().expect(79, "superseded");
+}
+
+/// What a predecessor promised bounds how long the clock stands still: one that takes longer does
+/// not hold up a bounded wait for ever.
+#[test]
+fn a_predecessor_that_outlasts_its_grace_does_not_stop_the_clock_for_ever() {
+    let scene = Scene::new();
+    let words = [
+        "acquire",
+        "g",
+        "--owner",
+        "none",
+        "--ttl",
+        "1h",
+        "--request-id",
+        "r",
+    ];
+    let _ = scene.run(words).expect(0, "a holder that nobody ends");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--wait",
+        "300ms",
+        "--cancel-in-progress",
+        "--",
+        "true",
+    ];
+    let (answer, took) = timed(|| scene.run(words));
+    let _ = answer.expect(4, "its time was up");
+    assert!(took < Duration::from_secs(10), "not for ever: {took:?}");
+}
+
+/// "`--wait 0` never waits": nobody is asked to stop, and nobody loses a place, for a run that
+/// would not wait for it.
+#[test]
+fn a_member_that_does_not_wait_disturbs_nobody() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let second = start(&scene, &["run", "-q", "--group", "g", "--", "true"]);
+    scene.until_queued("g", 1);
+    for flags in [&["-n"][..], &["--wait", "0"]] {
+        let words = ["run", "--group", "g", "--cancel-in-progress"];
+        let words = words.iter().chain(flags).chain(&["--", "true"]);
+        let _ = scene.run(words).expect(4, "held");
+    }
+    let facts = scene.check("g");
+    assert_eq!(facts["holder"]["cancel_requested"], false, "{facts}");
+    assert_eq!(facts["queue"].as_array().map(Vec::len), Some(1), "{facts}");
+    let _ = first.open().expect(0, "the holder");
+    let _ = second.finish().expect(0, "its turn came");
+}
+
+/// Dead waiters never block the line, and nobody is told that they were superseded.
+#[test]
+fn a_waiting_member_that_was_killed_is_passed_over() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let killed = start(&scene, &["run", "-q", "--group", "g", "--", "true"]);
+    scene.until_queued("g", 1);
+    killed.signal(Signal::KILL);
+    drop(killed);
+    eventually("the dead to be shown no more", || {
+        scene.check("g")["queue"].as_array().map(Vec::len) == Some(0)
+    });
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--on-supersede",
+        "touch superseded",
+        "--",
+        "echo",
+        "ran",
+    ];
+    let next = start(&scene, &words);
+    scene.until_queued("g", 1);
+    let _ = first.open().expect(0, "the holder");
+    let answer = next.finish().expect(0, "its turn came");
+    assert_eq!(answer.stdout(), "ran\n");
+    assert!(
+        !scene.path("superseded").exists(),
+        "nobody lives who gave up a place"
+    );
+}
+
+/// A member that has the group and waits for its lock gives way like one that runs.
+#[test]
+fn a_member_is_superseded_while_it_waits_for_its_lock_with_the_group_held() {
+    let scene = Scene::new();
+    let other = scene.hold("x", ["-q"]);
+    let words = |id| {
+        [
+            "run",
+            "--group",
+            "g",
+            "--cancel-in-progress",
+            "--request-id",
+            id,
+            "x",
+            "--",
+            "echo",
+            id,
+        ]
+    };
+    let old = start(&scene, &words("old"));
+    until_waits(&scene, "x", "old");
+    let new = start(&scene, &words("new"));
+    let answer = superseded_by(old.finish(), "new", "a newer one came");
+    assert!(
+        answer.stderr().contains("g was asked for"),
+        "the lock is named that is asked for: {}",
+        answer.said()
+    );
+    assert_eq!(answer.stdout(), "", "its command never started");
+    until_waits(&scene, "x", "new");
+    let _ = other.open().expect(0, "the holder");
+    let answer = new.finish().expect(0, "its turn came");
+    assert_eq!(answer.stdout(), "new\n");
+}
+
+/// The same by the verb, and for locks that nobody else would be superseded on: whoever has one of
+/// several and waits for the next is asked and stops.
+#[test]
+fn cancel_reaches_a_run_that_waits_for_the_second_of_its_locks() {
+    let scene = Scene::new();
+    let other = scene.hold("b", ["-q"]);
+    let words = [
+        "run", "-w", "forever", "-l", "a", "-l", "b", "--", "echo", "ran",
+    ];
+    let waiting = start(&scene, &words);
+    scene.until_queued("b", 1);
+    let words = ["cancel", "a", "--request-id", "me"];
+    let _ = scene.run(words).expect(0, "a is held");
+    let answer = superseded_by(waiting.finish(), "me", "it was asked");
+    assert_eq!(answer.stdout(), "", "its command never started");
+    assert!(scene.is_free("a"), "what it had is given back");
+    let _ = other.open().expect(0, "the holder");
+}
+
+/// "A cancel that arrives before the command has started means that it never starts (exit 79)."
+#[test]
+fn a_cancel_between_grant_and_start_means_that_the_command_never_starts() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let hook = Gate::new(&scene, "hook");
+    let words = [
+        "run",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--request-id",
+        "second",
+        "--on-supersede",
+        &hook.script(""),
+        "--on-superseded",
+        "echo $TENURE_STARTED $TENURE_SUPERSEDED_BY >after",
+        "--",
+        "touch",
+        "ran",
+    ];
+    let second = start(&scene, &words);
+    let _ = superseded_by(first.finish(), "second", "the newer one asks");
+    // The hook runs between the grant and the start.
+    let _ = hook.entered();
+    until_holds(&scene, "g", "second");
+    let words = ["cancel", "--group", "g", "--request-id", "third"];
+    let _ = scene.run(words).expect(0, "it holds");
+    hook.open();
+    let _ = superseded_by(second.finish(), "third", "asked in time");
+    assert!(!scene.path("ran").exists(), "it never started");
+    assert_eq!(told(&scene, "after"), "0 third\n", "and the hook knows");
+    assert!(scene.is_free("g"), "given back");
+}
+
+/// A signal does the same, and does not wait for the hook.
+#[test]
+fn a_signal_between_grant_and_start_ends_the_hook_and_starts_nothing() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let hook = Gate::new(&scene, "hook");
+    let words = [
+        "run",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--grace",
+        "60s",
+        "--on-supersede",
+        &hook.script(""),
+        "--",
+        "touch",
+        "ran",
+    ];
+    let second = start(&scene, &words);
+    let _ = first.finish().expect(79, "the newer one asks");
+    let announcing = hook.entered();
+    second.signal(Signal::TERM);
+    let _ = second.finish().expect(143, "ended by the signal");
+    assert!(!scene.path("ran").exists(), "it never started");
+    eventually("the hook to be gone", || {
+        !crate::support::is_alive(announcing)
+    });
+    assert!(scene.is_free("g"), "given back");
+}
+
+/// "A holder without supervisor sees `cancel_requested` in `check` and `heartbeat`", and the
+/// newcomer waits until it has released.
+#[test]
+fn a_detached_predecessor_sees_the_request_and_is_waited_for() {
+    let scene = Scene::new();
+    let words = [
+        "acquire",
+        "issue-42",
+        "--owner",
+        "none",
+        "--ttl",
+        "1h",
+        "--request-id",
+        "agent",
+    ];
+    let _ = scene.run(words).expect(0, "acquired");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "Issue-42",
+        "--cancel-in-progress",
+        "--request-id",
+        "new",
+        "--",
+        "echo",
+        "ran",
+    ];
+    let mut new = start(&scene, &words);
+    until_waits(&scene, "issue-42", "new");
+    let words = [
+        "heartbeat",
+        "issue-42",
+        "--request-id",
+        "agent",
+        "--output",
+        "json",
+    ];
+    let beat = scene.run(words).expect(0, "it holds").json();
+    assert_eq!(beat["data"]["cancel_requested"], true, "{beat}");
+    assert_eq!(beat["data"]["cancel_requested_by"], "new", "{beat}");
+    let text = scene.run(["heartbeat", "issue-42", "--request-id", "agent"]);
+    assert!(
+        text.stdout().contains("request new asks"),
+        "{}",
+        text.said()
+    );
+    let facts = scene.check("issue-42");
+    assert_eq!(facts["holder"]["cancel_requested"], true, "{facts}");
+    assert!(!new.has_ended(), "nobody ends it from outside");
+    let words = ["release", "issue-42", "--request-id", "agent"];
+    let _ = scene.run(words).expect(0, "released");
+    let answer = new.finish().expect(0, "its turn came");
+    assert_eq!(answer.stdout(), "ran\n");
+}
+
+/// "A run whose supervisor died while its command lives is an orphan … a newcomer waits for the
+/// beacon." Its processes are left alone: a recorded PID is never signalled.
+#[test]
+fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
+    let scene = Scene::new();
+    let orphan = running(
+        &scene,
+        &["run", "-q", "--group", "g", "--grace", "100ms"],
+        "",
+    );
+    scene.until_named("g");
+    orphan.signal(Signal::KILL);
+    eventually("the orphan to be seen as one", || {
+        scene.check("g")["holder"]["orphaned"] == true
+    });
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--grace",
+        "100ms",
+        "--request-id",
+        "new",
+        "--",
+        "echo",
+        "ran",
+    ];
+    let mut new = start(&scene, &words);
+    until_waits(&scene, "g", "new");
+    let asked = scene.run(["cancel", "--group", "g"]).expect(0, "it holds");
+    assert!(
+        asked.stdout().contains("is dead"),
+        "nobody is promised an end: {}",
+        asked.said()
+    );
+    throughout(
+        Duration::from_millis(500),
+        "its command is left alone",
+        || crate::support::is_alive(orphan.command) && !new.has_ended(),
+    );
+    orphan.gate.open();
+    let answer = new
+        .finish()
+        .expect(0, "its turn came when the command ended");
+    assert_eq!(answer.stdout(), "ran\n");
+}
+
+/// `cancel`: what it answers for each kind of holder, and for none.
+#[test]
+fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
+    let scene = Scene::new();
+    let none = scene.run(["cancel", "x"]).expect(5, "nobody holds it");
+    assert!(none.stderr().contains("nobody holds x"), "{}", none.said());
+    assert!(!scene.locks().exists(), "and nothing was created");
+
+    let run = running(&scene, &["run", "x", "--signal", "TERM"], "");
+    let answer = scene.run(["cancel", "x", "--request-id", "me"]);
+    let answer = answer.expect(0, "asked");
+    let pid = format!("PID {} ends its command", run.pid());
+    assert!(answer.stdout().contains(&pid), "{}", answer.said());
+    let _ = superseded_by(run.finish(), "me", "it was asked");
+
+    let words = ["acquire", "x", "--owner", "none", "--request-id", "agent"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let answer = scene.run(["cancel", "x"]).expect(0, "asked");
+    assert!(
+        answer.stdout().contains("request agent has no supervisor"),
+        "{}",
+        answer.said()
+    );
+    let _ = scene
+        .run(["release", "x", "--request-id", "agent"])
+        .expect(0, "released");
+
+    let gate = Gate::new(&scene, "exec");
+    let became = gated(&scene, &["run", "x", "--exec"], &gate, "");
+    let _ = gate.entered();
+    let answer = scene.run(["cancel", "x"]).expect(0, "asked");
+    assert!(
+        answer.stdout().contains("nobody is there to end that"),
+        "{}",
+        answer.said()
+    );
+    gate.open();
+    let _ = became.finish().expect(0, "it ended by itself");
+}
+
+/// A record of another program has nobody to tell.
+#[test]
+fn a_holder_that_cannot_be_asked_is_not_said_to_have_been() {
+    let scene = Scene::new();
+    let now = scene.shell("date -u +%Y-%m-%dT%H:%M:%S.000Z").stdout();
+    let locks = scene.path("state/locks");
+    fs::create_dir_all(&locks).unwrap();
+    let record = format!(
+        "{{\n  \"issueNumber\": 42,\n  \"runId\": \"other\",\n  \"acquiredAt\": \"{}\",\n  \
+         \"pid\": 1\n}}\n",
+        now.trim()
+    );
+    fs::write(locks.join("42.lock"), &record).unwrap();
+    let words = ["cancel", "--profile", "session", "--dir"];
+    let state = scene.path("state");
+    let words = words.iter().copied().chain([state.to_str().unwrap(), "42"]);
+    let answer = scene.run(words).expect(4, "nobody can be told");
+    assert!(
+        answer.stderr().contains("cannot be asked"),
+        "{}",
+        answer.said()
+    );
+    let after = fs::read_to_string(locks.join("42.lock")).unwrap();
+    assert_eq!(after, record, "and its record is left alone");
+}
+
+/// "`--on-superseded CMD` runs … after the command has ended and before the release … with the
+/// facts in environment variables."
+#[test]
+fn the_hook_of_a_superseded_run_runs_between_its_command_and_its_release() {
+    let scene = Scene::new();
+    let hook = "{ echo $TENURE_SUPERSEDED_BY $TENURE_STARTED $TENURE_GROUP $TENURE_NAME \
+                $TENURE_REQUEST_ID; [ -n \"$TENURE_TOKEN\" ] && echo token; \
+                cat command; tenure check g -q >checked && echo mine; } >hook";
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--request-id",
+        "old",
+        "--on-superseded",
+        hook,
+    ];
+    let old = running(&scene, &words, "trap 'echo ended >command; exit 0' INT");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--request-id",
+        "new",
+        "--on-supersede",
+        "echo $TENURE_SUPERSEDES $TENURE_REQUEST_ID >announced",
+        "--",
+        "sh",
+        "-c",
+        "cat announced hook >order",
+    ];
+    let new = start(&scene, &words);
+    let _ = old
+        .finish()
+        .expect(79, "superseded, whatever its command says");
+    let _ = new.finish().expect(0, "its turn came");
+    assert_eq!(
+        told(&scene, "order"),
+        "old new\nnew 1 g g old\ntoken\nended\nmine\n",
+        "the old one's clean-up is over, and the announcement made, before the new command starts"
+    );
+}
+
+/// A run that never started has a hook too, which is told so and has no token.
+#[test]
+fn the_hook_of_a_run_that_never_started_is_told_so() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let hook = "echo $TENURE_SUPERSEDED_BY $TENURE_STARTED $TENURE_GROUP $TENURE_NAME \
+                $TENURE_REQUEST_ID token:$TENURE_TOKEN >hook";
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--request-id",
+        "old",
+        "--on-superseded",
+        hook,
+        "--",
+        "true",
+    ];
+    let old = start(&scene, &words);
+    until_waits(&scene, "g", "old");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--request-id",
+        "new",
+        "--on-supersede",
+        "echo $TENURE_SUPERSEDES >announced",
+        "--",
+        "true",
+    ];
+    let new = start(&scene, &words);
+    let _ = old.finish().expect(79, "superseded");
+    assert_eq!(told(&scene, "hook"), "new 0 g g old token:\n");
+    let _ = first.open().expect(0, "the holder");
+    let _ = new.finish().expect(0, "its turn came");
+    assert_eq!(told(&scene, "announced"), "old\n");
+}
+
+/// "Best-effort, bounded by the grace … its failure changes nothing."
+#[test]
+fn a_hook_that_hangs_fails_or_dies_changes_nothing() {
+    let scene = Scene::new();
+    for (hook, said) in [
+        ("exec sleep 600", "has not ended within"),
+        ("cat; exec sleep 600", "has not ended within"),
+        ("exit 3", "--on-superseded failed"),
+        ("kill -9 $$", "--on-superseded failed"),
+        ("no-such-program-anywhere", "--on-superseded failed"),
+    ] {
+        let words = [
+            "run",
+            "--group",
+            "g",
+            "--grace",
+            "300ms",
+            "--on-superseded",
+            hook,
+        ];
+        let old = running(&scene, &words, "");
+        let words = ["cancel", "--group", "g", "--request-id", "me"];
+        let _ = scene.run(words).expect(0, "asked");
+        let (answer, took) = timed(|| old.finish());
+        let answer = superseded_by(answer, "me", hook);
+        assert!(answer.stderr().contains(said), "{hook}: {}", answer.said());
+        assert!(
+            took < Duration::from_secs(10),
+            "{hook} is bounded: {took:?}"
+        );
+        assert!(scene.is_free("g"), "{hook}: released all the same");
+    }
+}
+
+/// A hook reads nothing of the command's input, and its output stays off the document.
+#[test]
+fn a_hook_leaves_the_commands_input_and_the_document_alone() {
+    let scene = Scene::new();
+    let input = scene.write("input", "for the command\n");
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--on-supersede",
+        "cat; echo from the hook",
+        "--",
+        "cat",
+    ];
+    let mut command = scene.tenure(words);
+    command.stdin(fs::File::open(input).unwrap());
+    let answer = crate::support::answer(&mut command).expect(0, "its turn came");
+    assert_eq!(answer.stdout(), "from the hook\nfor the command\n");
+    let _ = first.finish().expect(79, "superseded");
+
+    let words = [
+        "run",
+        "--output",
+        "json",
+        "--group",
+        "g",
+        "--on-superseded",
+        "echo from the hook",
+    ];
+    let old = running(&scene, &words, "");
+    let words = ["cancel", "--group", "g", "--request-id", "me"];
+    let _ = scene.run(words).expect(0, "asked");
+    let answer = old.finish().expect(79, "superseded");
+    let document = answer.json();
+    assert_eq!(document["error"]["code"], "SUPERSEDED", "{document}");
+    let context = &document["error"]["context"];
+    assert_eq!(context["superseded_by"], "me", "{document}");
+    assert!(
+        answer.stderr().contains("from the hook"),
+        "{}",
+        answer.said()
+    );
+}
+
+/// What is held is renewed while a hook keeps the run from its end: here a lease of a second.
+#[test]
+fn a_lease_outlasts_a_hook_that_takes_longer() {
+    let scene = Scene::new();
+    let hook = Gate::new(&scene, "hook");
+    let words = [
+        "run",
+        "--profile",
+        "fleet",
+        "--intent-name",
+        "deploy",
+        "--intent-version",
+        "1",
+        "--ttl",
+        "4s",
+        "--group",
+        "g",
+        "--grace",
+        "30s",
+        "--on-superseded",
+        &hook.script(""),
+        "app",
+    ];
+    let old = running(&scene, &words, "");
+    let _ = scene.run(["cancel", "--group", "g"]).expect(0, "asked");
+    let _ = hook.entered();
+    let renewed = || {
+        let words = ["check", "app", "--profile", "fleet", "--output", "json"];
+        let document: Value =
+            serde_json::from_str(&scene.run(words).stdout()).unwrap_or(Value::Null);
+        document["error"]["context"]["holder"]["last_heartbeat"].clone()
+    };
+    let before = renewed();
+    assert!(before.is_string(), "it is held: {before}");
+    eventually("a renewal while the hook runs", || {
+        let now = renewed();
+        now.is_string() && now != before
+    });
+    hook.open();
+    let _ = old.finish().expect(79, "superseded");
+}
+
+/// Two arrivals within seconds: the first is cancelled, and the second processes the newest state.
+#[test]
+fn of_two_arrivals_the_second_processes_the_newest_state() {
+    let scene = Scene::new();
+    scene.write("state", "old");
+    let note = "echo 'Previous agent run was superseded by a newer message.' >>notes";
+    let words = ["run", "--group", "issue-42", "--on-superseded", note, "x"];
+    let first = running(&scene, &words, "");
+    scene.write("state", "new");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "issue-42",
+        "--cancel-in-progress",
+        "--",
+        "cat",
+        "state",
+    ];
+    let answer = scene.shell(&format!(
+        "cd {} && tenure {}",
+        scene.root().display(),
+        words.join(" ")
+    ));
+    let answer = answer.expect(0, "the second");
+    assert_eq!(answer.stdout(), "new");
+    let answer = first.finish().expect(79, "the first");
+    assert!(
+        answer.stderr().contains("issue-42 was asked for"),
+        "the group, and not the lock that it had beside it: {}",
+        answer.said()
+    );
+    assert_eq!(
+        told(&scene, "notes"),
+        "Previous agent run was superseded by a newer message.\n"
+    );
+}
+
+/// A member whose supervisor is killed while it waits leaves no trace that a later one trips over,
+/// and the killed one's hook is nobody's to run.
+#[test]
+fn a_holder_that_was_killed_with_its_command_lets_the_next_one_in() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let next = start(&scene, &["run", "-q", "--group", "g", "--", "echo", "ran"]);
+    scene.until_queued("g", 1);
+    first.signal(Signal::KILL);
+    send(first.command, Signal::KILL);
+    let answer = next.finish().expect(0, "its turn came");
+    assert_eq!(answer.stdout(), "ran\n");
+}

@@ -1,0 +1,904 @@
+//! `push`, with real git and real repositories: what is pushed lands, what others pushed stays,
+//! and whatever goes wrong leaves the clone as it was.
+
+use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A bare repository, and clones of it.
+struct Shared {
+    scene: Scene,
+}
+
+impl Shared {
+    /// With one commit on `main`.
+    fn new() -> Self {
+        let shared = Self::empty();
+        let first = shared.clone("first");
+        shared.commit(&first, "README", "hello\n");
+        shared.git(&first, &["push", "-q", "origin", "HEAD:main"]);
+        shared
+    }
+
+    fn empty() -> Self {
+        let scene = Scene::new();
+        let config = "[user]\nname = tester\nemail = tester@localhost\n[init]\ndefaultBranch = main\n\
+                      [gc]\nauto = 0\n[maintenance]\nauto = false\n";
+        fs::write(scene.path(".gitconfig"), config).unwrap();
+        let shared = Self { scene };
+        shared.git(shared.scene.root(), &["init", "-q", "--bare", "shared.git"]);
+        shared
+    }
+
+    fn bare(&self) -> PathBuf {
+        self.scene.path("shared.git")
+    }
+
+    fn clone(&self, name: &str) -> PathBuf {
+        let words = ["clone", "-q", "shared.git", name];
+        self.git(self.scene.root(), &words);
+        self.scene.path(name)
+    }
+
+    fn prepare(command: &mut Command, folder: &Path) {
+        command.current_dir(folder).env("GIT_CONFIG_NOSYSTEM", "1");
+    }
+
+    /// Git itself; answers with what it printed.
+    #[track_caller]
+    fn git(&self, folder: &Path, words: &[&str]) -> String {
+        let mut command = self.scene.program("git");
+        Self::prepare(&mut command, folder);
+        let said = answer(command.args(words)).expect(0, &format!("git {words:?}"));
+        said.stdout()
+    }
+
+    fn commit(&self, clone: &Path, file: &str, text: &str) {
+        fs::write(clone.join(file), text).unwrap();
+        self.git(clone, &["add", file]);
+        self.git(clone, &["commit", "-q", "-m", file]);
+    }
+
+    /// Somebody else's push, which comes first.
+    fn overtake(&self, file: &str, text: &str) {
+        let other = self.scene.path("first");
+        self.git(&other, &["pull", "-q", "--rebase", "origin", "main"]);
+        self.commit(&other, file, text);
+        self.git(&other, &["push", "-q", "origin", "HEAD:main"]);
+    }
+
+    /// `tenure push` in a clone, with short pauses.
+    fn command(&self, clone: &Path, words: &[&str]) -> Command {
+        let all = ["push", "--backoff", "20ms"].iter().chain(words);
+        let mut command = self.scene.tenure(all);
+        Self::prepare(&mut command, clone);
+        command
+    }
+
+    fn push(&self, clone: &Path, words: &[&str]) -> Answer {
+        answer(&mut self.command(clone, words))
+    }
+
+    fn start(&self, clone: &Path, words: &[&str]) -> Started {
+        let mut command = self.command(clone, words);
+        Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    /// A hook of the bare repository or a clone.
+    fn hook(folder: &Path, name: &str, script: &str) {
+        let path = folder.join("hooks").join(name);
+        fs::create_dir_all(folder.join("hooks")).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Everything that a failed push must leave as it was: HEAD and its branch, the index, what
+    /// differs from it, and the files themselves.
+    fn standing(&self, clone: &Path) -> Vec<String> {
+        let mut all: Vec<String> = [
+            &["rev-parse", "HEAD"][..],
+            &["symbolic-ref", "HEAD"],
+            &["ls-files", "--stage"],
+            &["diff"],
+            &["diff", "--cached"],
+            &["status", "--porcelain=v2", "--branch", "--ignored"],
+            &["stash", "list"],
+        ]
+        .iter()
+        .map(|words| self.git(clone, words))
+        // How far a branch is behind is learned by every fetch.
+        .map(|said| {
+            let lines = said.lines().filter(|line| !line.starts_with("# branch.ab"));
+            lines.collect::<Vec<_>>().join("\n")
+        })
+        .collect();
+        let mut files: Vec<_> = fs::read_dir(clone)
+            .unwrap()
+            .map(|item| item.unwrap().path())
+            .filter(|path| path.is_file())
+            .map(|path| format!("{}: {}", path.display(), fs::read_to_string(&path).unwrap()))
+            .collect();
+        files.sort();
+        all.extend(files);
+        for leftover in ["rebase-merge", "rebase-apply", "MERGE_HEAD", "index.lock"] {
+            assert!(
+                !clone.join(".git").join(leftover).exists(),
+                "{leftover} is left behind"
+            );
+        }
+        all
+    }
+
+    fn count(&self) -> usize {
+        let count = self.git(&self.bare(), &["rev-list", "--count", "main"]);
+        count.trim().parse().unwrap()
+    }
+}
+
+fn lines(answer: &Answer) -> Vec<String> {
+    answer.stderr().lines().map(str::to_owned).collect()
+}
+
+/// The milliseconds of a line that has exactly this form.
+#[track_caller]
+fn pause(line: &str, attempt: u32, of: u32) -> u64 {
+    let begin = format!("Push attempt {attempt}/{of} failed. Retrying in ");
+    line.strip_prefix(&begin)
+        .and_then(|rest| rest.strip_suffix("ms"))
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{line:?} is not {begin}…ms"))
+}
+
+/// Five clones, each with commits of its own, push at the same instant. Their locks are in one
+/// folder or each in one of its own, as on five machines.
+fn all_land(one_machine: bool) {
+    const CLONES: usize = 5;
+    const COMMITS: usize = 3;
+    let shared = Shared::new();
+    let clones: Vec<_> = (0..CLONES)
+        .map(|number| {
+            let clone = shared.clone(&format!("clone-{number}"));
+            for commit in 0..COMMITS {
+                let file = format!("file-{number}-{commit}");
+                shared.commit(&clone, &file, &format!("{file}\n"));
+            }
+            clone
+        })
+        .collect();
+    let started: Vec<_> = clones
+        .iter()
+        .enumerate()
+        .map(|(number, clone)| {
+            let mut words = vec!["--output", "json"];
+            if !one_machine {
+                words.extend(["--attempts", "50"]);
+            }
+            let mut command = shared.command(clone, &words);
+            if !one_machine {
+                let locks = shared.scene.path(&format!("locks-{number}"));
+                command.env("TENURE_DIR", locks);
+            }
+            Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+        })
+        .collect();
+    for push in started {
+        let answer = push.finish().expect(0, "each of them lands");
+        let attempts = answer.json()["data"]["attempts"].as_u64().unwrap();
+        if one_machine {
+            // The others pushed while it waited for its turn, and nobody does during it.
+            assert!(attempts <= 2, "{attempts} attempts by turns");
+        }
+    }
+    assert_eq!(shared.count(), 1 + CLONES * COMMITS, "no commit is lost");
+    for number in 0..CLONES {
+        for commit in 0..COMMITS {
+            let file = format!("file-{number}-{commit}");
+            let text = shared.git(&shared.bare(), &["show", &format!("main:{file}")]);
+            assert_eq!(text, format!("{file}\n"), "its content is there");
+        }
+    }
+}
+
+#[test]
+fn five_clones_on_five_machines_all_land() {
+    all_land(false);
+}
+
+#[test]
+fn five_clones_on_one_machine_land_one_after_the_other() {
+    all_land(true);
+}
+
+#[test]
+fn a_push_that_comes_second_is_rebased_and_says_so_in_one_line() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    let answer = shared.push(&clone, &[]).expect(0, "it lands");
+    let said = lines(&answer);
+    assert_eq!(said.len(), 1, "{said:?}");
+    let millis = pause(&said[0], 1, 5);
+    assert!(
+        (15..=25).contains(&millis),
+        "{millis} is 20 ms, a quarter more or less"
+    );
+    let head = shared.git(&clone, &["rev-parse", "HEAD"]);
+    let there = shared.git(&shared.bare(), &["rev-parse", "main"]);
+    assert_eq!(head, there);
+    let expected = format!("pushed {} to main of origin at attempt 2\n", head.trim());
+    assert_eq!(answer.stdout(), expected);
+    assert_eq!(shared.count(), 3);
+    let again = shared
+        .push(&clone, &["-q"])
+        .expect(0, "nothing is left to push");
+    assert_eq!(
+        again.stdout(),
+        format!("main of origin is at {} already\n", head.trim())
+    );
+}
+
+#[test]
+fn the_last_attempt_ends_with_the_last_line() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    // As if somebody else's push were under way for ever.
+    fs::write(shared.bare().join("refs/heads/main.lock"), "").unwrap();
+    let answer = shared
+        .push(&clone, &["--attempts", "3"])
+        .expect(1, "in vain");
+    let said = lines(&answer);
+    let first = pause(&said[0], 1, 3);
+    let second = pause(&said[1], 2, 3);
+    assert!((15..=25).contains(&first), "{first}");
+    assert!((30..=50).contains(&second), "{second}");
+    assert_eq!(said.last().unwrap(), "Failed to push after 3 attempts");
+    assert!(answer.stderr().contains("failed to update ref"), "{said:?}");
+    assert_eq!(answer.stdout(), "");
+    let once = shared
+        .push(&clone, &["--attempts", "1"])
+        .expect(1, "in vain");
+    assert!(!once.stderr().contains("Retrying"), "{}", once.stderr());
+    assert!(once.stderr().ends_with("Failed to push after 1 attempts\n"));
+    let quiet = shared
+        .push(&clone, &["-q", "--attempts", "2"])
+        .expect(1, "in vain");
+    assert!(!quiet.stderr().contains("Retrying"), "{}", quiet.stderr());
+}
+
+#[test]
+fn a_conflict_leaves_everything_as_it_was() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, ".gitignore", "ignored\n");
+    shared.commit(&clone, "README", "mine\n");
+    fs::write(clone.join("ignored"), "kept\n").unwrap();
+    fs::write(clone.join("untracked"), "kept\n").unwrap();
+    shared.overtake("README", "theirs\n");
+    let before = shared.standing(&clone);
+    let answer = shared.push(&clone, &[]).expect(1, "it cannot be rebased");
+    assert_eq!(shared.standing(&clone), before);
+    let said = lines(&answer);
+    assert_eq!(
+        said[1],
+        "your commits conflict with main of origin in README; the rebase was aborted, and \
+         everything is as it was before it"
+    );
+    let json = shared
+        .push(&clone, &["--output", "json"])
+        .expect(1, "as before");
+    let error = &json.json()["error"];
+    assert_eq!(error["code"], "REBASE_CONFLICT");
+    assert_eq!(error["context"]["conflicts"], serde_json::json!(["README"]));
+    assert_eq!(shared.standing(&clone), before);
+}
+
+/// A file that is in the way of a rebase stops it before it begins, or in its middle.
+#[test]
+fn an_untracked_file_in_the_way_stays_and_so_does_everything_else() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    fs::write(clone.join("both"), "not committed\n").unwrap();
+    shared.overtake("both", "theirs\n");
+    let before = shared.standing(&clone);
+    let answer = shared
+        .push(&clone, &[])
+        .expect(1, "git does not overwrite it");
+    assert!(answer.stderr().contains("both"), "{}", answer.stderr());
+    assert_eq!(shared.standing(&clone), before);
+}
+
+/// Git gives up in the middle of a checkout; nothing is thrown away to hide that.
+#[test]
+fn a_checkout_that_fails_half_way_is_told() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    shared.git(&clone, &["config", "filter.broken.smudge", "false"]);
+    shared.git(&clone, &["config", "filter.broken.required", "true"]);
+    let attributes = clone.join(".git/info/attributes");
+    fs::write(attributes, "theirs filter=broken\n").unwrap();
+    let head = shared.git(&clone, &["rev-parse", "HEAD"]);
+    let answer = shared.push(&clone, &[]).expect(1, "a filter that fails");
+    assert!(answer.stderr().contains("theirs"), "{}", answer.stderr());
+    assert_eq!(shared.git(&clone, &["rev-parse", "HEAD"]), head);
+    assert!(
+        !clone.join(".git/rebase-merge").exists(),
+        "no rebase is left"
+    );
+    let left = shared.git(&clone, &["status", "--porcelain", "--untracked-files=no"]);
+    assert_eq!(
+        !left.is_empty(),
+        answer.stderr().contains("git has left files changed here"),
+        "{left:?} and {}",
+        answer.stderr()
+    );
+}
+
+#[test]
+fn changes_that_are_not_committed_are_never_touched() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    fs::write(clone.join("README"), "staged\n").unwrap();
+    shared.git(&clone, &["add", "README"]);
+    fs::write(clone.join("README"), "and changed again\n").unwrap();
+    shared.git(&clone, &["config", "rebase.autoStash", "true"]);
+    let before = shared.standing(&clone);
+    shared
+        .push(&clone, &[])
+        .expect(0, "nothing has to be rebased");
+    assert_eq!(shared.count(), 2);
+    shared.git(&clone, &["reset", "-q", "--soft", "HEAD"]);
+    assert_eq!(
+        shared.standing(&clone)[1..],
+        before[1..],
+        "a push changes nothing here"
+    );
+
+    shared.git(&clone, &["stash", "-q"]);
+    shared.commit(&clone, "mine", "2\n");
+    shared.git(&clone, &["stash", "pop", "-q", "--index"]);
+    shared.overtake("theirs", "2\n");
+    let before = shared.standing(&clone);
+    let answer = shared
+        .push(&clone, &[])
+        .expect(1, "it would have to be rebased");
+    assert_eq!(
+        answer.stderr(),
+        "main of origin has moved on, and nothing was rebased: there are changes here that are \
+         not committed; commit or stash them\n",
+        "at once, without a pause"
+    );
+    assert_eq!(shared.standing(&clone), before);
+}
+
+#[test]
+fn a_hook_that_declines_ends_it_at_once() {
+    let shared = Shared::new();
+    for hook in ["pre-receive", "update"] {
+        let clone = shared.clone(hook);
+        shared.commit(&clone, hook, "1\n");
+        Shared::hook(
+            &shared.bare(),
+            hook,
+            "echo 'fetch first, not today' >&2; exit 1",
+        );
+        let before = shared.standing(&clone);
+        let answer = shared.push(&clone, &[]).expect(1, hook);
+        let said = answer.stderr();
+        assert!(
+            said.starts_with("! HEAD:refs/heads/main [remote rejected]"),
+            "{said}"
+        );
+        assert!(said.contains("remote: fetch first, not today"), "{said}");
+        assert!(
+            !said.contains("Retrying") && !said.contains("attempt"),
+            "{said}"
+        );
+        assert_eq!(shared.standing(&clone), before);
+        fs::remove_dir_all(shared.bare().join("hooks")).unwrap();
+    }
+}
+
+#[test]
+fn a_remote_that_is_not_there_ends_it_at_once() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    for words in [
+        &["--remote", "nope"][..],
+        &["--remote", "nope", "--branch", "main"],
+        &["--remote", "/no/such/repository", "--branch", "main"],
+    ] {
+        let answer = shared
+            .push(&clone, words)
+            .expect(1, "there is no such remote");
+        let said = answer.stderr();
+        assert!(
+            said.contains("does not appear to be a git repository"),
+            "{said}"
+        );
+        assert!(!said.contains("Retrying"), "{said}");
+    }
+    let outside = shared
+        .push(shared.scene.root(), &[])
+        .expect(1, "no repository");
+    assert!(outside.stderr().contains("not a git repository"));
+}
+
+/// An `ssh` that runs its command here, after it has failed as the file says, once for each line.
+fn ssh(shared: &Shared, failures: &str) -> String {
+    let todo = shared.scene.path("ssh-failures");
+    fs::write(&todo, failures).unwrap();
+    let script = shared.scene.path("ssh");
+    let text = format!(
+        "#!/bin/sh\nif [ -s '{todo}' ]; then\n  head -n 1 '{todo}' >&2\n  sed -i 1d '{todo}'\n  \
+         exit 255\nfi\nfor last; do :; done\nexec sh -c \"$last\"\n",
+        todo = todo.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script.display().to_string()
+}
+
+#[test]
+fn a_broken_connection_is_tried_again_and_a_refused_login_is_not() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    let url = format!("ssh://host{}", shared.bare().display());
+    shared.git(&clone, &["remote", "set-url", "origin", &url]);
+    let push = |failures: &str, words: &[&str]| {
+        let ssh = ssh(&shared, failures);
+        let mut command = shared.command(&clone, words);
+        answer(
+            command
+                .env("GIT_SSH_COMMAND", ssh)
+                .env("GIT_SSH_VARIANT", "ssh"),
+        )
+    };
+    let refused = push(
+        "git@host: Permission denied (publickey).\n",
+        &["--branch", "main"],
+    )
+    .expect(1, "nobody lets us in");
+    assert!(
+        !refused.stderr().contains("Retrying"),
+        "{}",
+        refused.stderr()
+    );
+    assert!(refused.stderr().contains("Permission denied"));
+
+    // With a change that is not committed: nothing has to be rebased, so it is no hindrance.
+    fs::write(clone.join("README"), "changed\n").unwrap();
+    let reset = "kex_exchange_identification: Connection reset by peer\n";
+    let landed = push(&reset.repeat(2), &["--branch", "main"]).expect(0, "it lands");
+    let said = lines(&landed);
+    assert_eq!(said.len(), 2, "{said:?}");
+    pause(&said[0], 1, 5);
+    pause(&said[1], 2, 5);
+    assert_eq!(
+        fs::read_to_string(clone.join("README")).unwrap(),
+        "changed\n"
+    );
+
+    // The question for the default branch and the pull are attempts like any other.
+    shared.git(&clone, &["checkout", "-q", "README"]);
+    shared.git(&clone, &["remote", "set-head", "origin", "--delete"]);
+    shared.commit(&clone, "mine", "2\n");
+    shared.overtake("theirs", "2\n");
+    let landed = push(reset, &["--output", "json"]).expect(0, "it lands");
+    let document = landed.json();
+    assert_eq!(document["data"]["attempts"], 3, "{document}");
+    assert_eq!(document["data"]["rebased"], true, "{document}");
+    let end = push(&reset.repeat(2), &["--attempts", "2"]).expect(1, "in vain");
+    assert!(end.stderr().ends_with("Failed to push after 2 attempts\n"));
+}
+
+/// Another git of this clone keeps the reference that the pull wants to write.
+#[test]
+fn a_pull_that_meets_another_git_is_tried_again() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    let lock = clone.join(".git/refs/remotes/origin/main.lock");
+    fs::write(&lock, "").unwrap();
+    let before = shared.standing(&clone);
+    let words = ["--attempts", "3"];
+    let answer = shared.push(&clone, &words).expect(1, "for ever in the way");
+    assert!(answer.stderr().contains("cannot lock ref"));
+    assert!(
+        answer
+            .stderr()
+            .ends_with("Failed to push after 3 attempts\n")
+    );
+    assert_eq!(shared.standing(&clone), before);
+    fs::remove_dir_all(clone.join(".git/refs/remotes/origin")).unwrap();
+    shared
+        .push(&clone, &words)
+        .expect(0, "no longer in the way");
+}
+
+#[test]
+fn a_url_and_a_head_without_a_branch_will_do() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["checkout", "-q", "-b", "side"]);
+    shared.commit(&clone, "side", "1\n");
+    shared.git(&clone, &["checkout", "-q", "main"]);
+    shared.git(&clone, &["merge", "-q", "--no-commit", "--no-ff", "side"]);
+    shared.commit(&clone, "in-the-merge", "1\n");
+    shared
+        .push(&clone, &[])
+        .expect(0, "a merge by hand, which everybody has");
+    shared.git(&clone, &["remote", "remove", "origin"]);
+    shared.git(&clone, &["checkout", "-q", "--detach"]);
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    let url = format!("file://{}", shared.bare().display());
+    let answer = shared
+        .push(&clone, &["--remote", &url, "--output", "json"])
+        .expect(0, "it lands");
+    let data = answer.json()["data"].clone();
+    assert_eq!(data["branch"], "main", "{data}");
+    assert_eq!(data["rebased"], true, "{data}");
+    let there = shared.git(&shared.bare(), &["rev-parse", "main"]);
+    assert_eq!(data["commit"], there.trim());
+}
+
+#[test]
+fn the_default_branch_is_the_remotes() {
+    let shared = Shared::empty();
+    let first = shared.clone("first");
+    shared.commit(&first, "README", "hello\n");
+    let answer = shared
+        .push(&first, &[])
+        .expect(5, "an empty repository has none");
+    assert_eq!(
+        answer.stderr(),
+        "origin has no default branch yet (it is empty, or its HEAD names none); name the branch \
+         with --branch\n"
+    );
+    shared
+        .push(&first, &["--branch", "trunk"])
+        .expect(0, "a branch that is made by it");
+    shared
+        .push(&first, &["--branch", "refs/heads/topic/x"])
+        .expect(0, "a full name");
+    shared.git(
+        &shared.bare(),
+        &["symbolic-ref", "HEAD", "refs/heads/trunk"],
+    );
+    shared.commit(&first, "README", "2\n");
+    let asked = shared
+        .push(&first, &["--output", "json"])
+        .expect(0, "the remote is asked");
+    assert_eq!(asked.json()["data"]["branch"], "trunk");
+    let known = "refs/remotes/origin/HEAD";
+    shared.git(
+        &first,
+        &["symbolic-ref", known, "refs/remotes/origin/topic/x"],
+    );
+    let told = shared
+        .push(&first, &["--output", "json"])
+        .expect(0, "the clone knows");
+    assert_eq!(told.json()["data"]["branch"], "topic/x");
+    shared.git(&first, &["symbolic-ref", known, "refs/remotes/origin/gone"]);
+    let asked = shared
+        .push(&first, &["--output", "json"])
+        .expect(0, "what the clone knows is out of date");
+    assert_eq!(asked.json()["data"]["branch"], "trunk");
+}
+
+#[test]
+fn bad_words_are_refused_before_anything_is_touched() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    for words in [
+        &["--attempts", "0"][..],
+        &["--attempts", "101"],
+        &["--backoff", "soon"],
+        &["--remote", ""],
+        &["--remote=--upload-pack=x"],
+        &["--branch", ""],
+        &["--branch=-d"],
+        &["--branch", "refs/tags/x"],
+        &["--branch", "a..b"],
+        &["--wait", "soon"],
+        &["--profile", "session"],
+        &["more"],
+    ] {
+        let mut command = shared.scene.tenure(["push"].iter().chain(words));
+        Shared::prepare(&mut command, &clone);
+        let answer = answer(&mut command).expect(2, &format!("{words:?}"));
+        assert_eq!(answer.stderr().lines().count(), 1, "{}", answer.stderr());
+    }
+    assert_eq!(shared.count(), 1);
+    assert!(!shared.scene.locks().exists(), "no lock was taken");
+}
+
+/// A rebase that stands still in its middle, in a merge driver of the clone's.
+fn standstill(shared: &Shared, clone: &Path) -> Gate {
+    let gate = Gate::new(&shared.scene, "merging");
+    let script = shared.scene.path("merging.sh");
+    fs::write(&script, gate.script("")).unwrap();
+    let driver = format!("sh '{}'", script.display());
+    shared.git(clone, &["config", "merge.slow.driver", &driver]);
+    fs::write(clone.join(".git/info/attributes"), "README merge=slow\n").unwrap();
+    gate
+}
+
+/// Where an interrupt may hit a rebase: while it checks out what others pushed, and while it makes
+/// a commit of ours anew.
+fn interrupted(signal: Signal, code: i32, prepare: &dyn Fn(&Shared, &Path, &str)) {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "other", "1\n");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("README", "theirs\n");
+    fs::write(clone.join("untracked"), "kept\n").unwrap();
+    let before = shared.standing(&clone);
+    let gate = Gate::new(&shared.scene, "rebasing");
+    let once = shared.scene.path("once");
+    let script = format!(
+        "if mkdir '{}' 2>/dev/null; then\n{}\nfi",
+        once.display(),
+        gate.script("")
+    );
+    prepare(&shared, &clone, &script);
+    let push = shared.start(&clone, &["--output", "json"]);
+    gate.entered();
+    let rebasing = clone.join(".git/rebase-merge");
+    assert!(rebasing.exists(), "it is in its middle");
+    push.signal(signal);
+    let answer = push.finish().expect(code, "cancelled");
+    assert_eq!(answer.json()["error"]["code"], "CANCELLED");
+    assert_eq!(answer.json()["error"]["phase"], "push");
+    assert_eq!(shared.standing(&clone), before);
+    let name = lock_name(&shared);
+    assert!(shared.scene.is_free(&name), "the lock is given back");
+    assert_eq!(shared.count(), 2, "nothing was pushed");
+}
+
+const ENDING: [(Signal, i32); 3] = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+
+#[test]
+fn an_interrupt_while_files_are_checked_out_leaves_no_rebase_behind() {
+    for (signal, code) in ENDING {
+        interrupted(signal, code, &|shared, clone, script| {
+            let filter = shared.scene.path("filter.sh");
+            fs::write(&filter, format!("({script}) >/dev/null\ncat")).unwrap();
+            let filter = format!("sh '{}'", filter.display());
+            shared.git(clone, &["config", "filter.slow.smudge", &filter]);
+            fs::write(clone.join(".git/info/attributes"), "README filter=slow\n").unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_interrupt_while_a_commit_is_made_anew_leaves_no_rebase_behind() {
+    for (signal, code) in ENDING {
+        interrupted(signal, code, &|_, clone, script| {
+            Shared::hook(&clone.join(".git"), "prepare-commit-msg", script);
+        });
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_pause_at_once() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    fs::write(shared.bare().join("refs/heads/main.lock"), "").unwrap();
+    let mut command = shared.scene.tenure(["push", "--backoff", "1h"]);
+    Shared::prepare(&mut command, &clone);
+    let mut push = Started::new(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let mut said = [0; 12];
+    std::io::Read::read_exact(push.stderr(), &mut said).unwrap();
+    assert_eq!(&said, b"Push attempt");
+    push.signal(Signal::TERM);
+    push.finish().expect(143, "cancelled");
+}
+
+/// The only lock in the folder.
+fn lock_name(shared: &Shared) -> String {
+    let list = shared.scene.run(["list", "--output", "json"]).json();
+    let locks = list["data"]["locks"].as_array().unwrap();
+    assert_eq!(locks.len(), 1, "{list}");
+    locks[0]["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn pushes_to_one_branch_wait_for_each_other() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.push(&clone, &[]).expect(0, "nothing to push");
+    let name = lock_name(&shared);
+    assert!(name.starts_with("push-shared-main-"), "{name}");
+    let holder = shared.scene.hold(&name, ["-q"]);
+    shared.commit(&clone, "mine", "1\n");
+
+    let refused = shared
+        .push(&clone, &["--wait", "50ms"])
+        .expect(4, "not in time");
+    assert!(refused.stderr().contains(&name), "{}", refused.stderr());
+    shared
+        .push(&clone, &["-n", "-E", "9"])
+        .expect(9, "not at all");
+    assert_eq!(shared.count(), 1, "nothing was pushed");
+
+    let interrupted = shared.start(&clone, &[]);
+    shared.scene.until_queued(&name, 1);
+    interrupted.signal(Signal::INT);
+    interrupted.finish().expect(130, "the wait is interrupted");
+
+    // Another clone, by another way to the same place: the same lock.
+    let other = shared.clone("other");
+    shared.git(&other, &["remote", "set-url", "origin", "../shared.git"]);
+    let waiting = shared.start(&other, &[]);
+    shared.scene.until_queued(&name, 1);
+    holder.open().expect(0, "the holder ends");
+    waiting
+        .finish()
+        .expect(0, "without a limit, it waits as long as it takes");
+    shared
+        .push(&clone, &["--branch", "topic"])
+        .expect(0, "another branch has another lock");
+    let list = shared.scene.run(["list", "--output", "json"]).json();
+    assert_eq!(list["data"]["locks"].as_array().unwrap().len(), 2, "{list}");
+}
+
+#[test]
+fn the_lock_of_a_push_is_audited_and_known_to_gits_hooks() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    let seen = shared.scene.path("seen");
+    let script = format!(
+        "echo \"$TENURE_NAME $TENURE_TOKEN\" >'{}'; tenure push; echo $? >>'{0}'; exit 0",
+        seen.display()
+    );
+    Shared::hook(&clone.join(".git"), "pre-push", &script);
+    let audit = shared.scene.path("audit");
+    shared
+        .push(&clone, &["--audit-dir", audit.to_str().unwrap()])
+        .expect(0, "it lands");
+    let name = lock_name(&shared);
+    let seen = fs::read_to_string(&seen).unwrap();
+    let mut seen = seen.lines();
+    assert!(seen.next().unwrap().starts_with(&format!("{name} ")));
+    assert_eq!(
+        seen.next(),
+        Some("81"),
+        "a push in its own hook would wait for itself"
+    );
+    let events = shared.scene.run([
+        "audit",
+        "--output",
+        "json",
+        "--audit-dir",
+        audit.to_str().unwrap(),
+    ]);
+    let events = events.json()["data"]["events"].clone();
+    let names: Vec<_> = events
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["event"].as_str().unwrap_or_default())
+        .collect();
+    assert_eq!(names, ["lock_acquired", "lock_released"], "{events:#}");
+}
+
+#[test]
+fn a_rebase_that_somebody_left_is_not_touched() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "README", "mine\n");
+    shared.overtake("README", "theirs\n");
+    let mut pull = shared.scene.program("git");
+    Shared::prepare(&mut pull, &clone);
+    answer(pull.args(["pull", "-q", "--rebase", "origin", "main"])).expect(1, "a conflict");
+    let head = shared.git(&clone, &["rev-parse", "HEAD"]);
+    let json = shared
+        .push(&clone, &["--output", "json"])
+        .expect(1, "in the middle of it");
+    assert_eq!(json.json()["error"]["code"], "REBASE_IN_PROGRESS");
+    assert!(
+        clone.join(".git/rebase-merge").exists(),
+        "it is still there"
+    );
+    assert_eq!(shared.git(&clone, &["rev-parse", "HEAD"]), head);
+}
+
+#[test]
+fn merges_are_made_anew_and_what_was_settled_in_them_by_hand_is_not_lost() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["checkout", "-q", "-b", "side"]);
+    shared.commit(&clone, "side", "1\n");
+    shared.git(&clone, &["checkout", "-q", "main"]);
+    shared.commit(&clone, "mine", "1\n");
+    shared.git(&clone, &["merge", "-q", "--no-edit", "side"]);
+    shared.overtake("theirs", "1\n");
+    shared
+        .push(&clone, &[])
+        .expect(0, "a merge that git can make again");
+    let merges = shared.git(&shared.bare(), &["rev-list", "--merges", "--count", "main"]);
+    assert_eq!(merges.trim(), "1", "it is still a merge");
+    assert_eq!(shared.count(), 5);
+
+    shared.git(&clone, &["checkout", "-q", "-b", "other", "HEAD~1"]);
+    shared.commit(&clone, "other", "1\n");
+    shared.git(&clone, &["checkout", "-q", "main"]);
+    shared.git(&clone, &["merge", "-q", "--no-commit", "--no-ff", "other"]);
+    fs::write(clone.join("only-in-the-merge"), "1\n").unwrap();
+    shared.git(&clone, &["add", "only-in-the-merge"]);
+    shared.git(
+        &clone,
+        &["commit", "-q", "-m", "a merge with a change of its own"],
+    );
+    shared.overtake("more", "1\n");
+    let before = shared.standing(&clone);
+    let json = shared
+        .push(&clone, &["--output", "json"])
+        .expect(1, "it would be lost");
+    assert_eq!(json.json()["error"]["code"], "MERGE_BY_HAND");
+    assert_eq!(shared.standing(&clone), before);
+}
+
+#[test]
+fn a_rebase_that_stops_for_another_reason_is_aborted_too() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    Shared::hook(
+        &clone.join(".git"),
+        "pre-rebase",
+        "echo 'not here' >&2; exit 1",
+    );
+    let before = shared.standing(&clone);
+    let answer = shared
+        .push(&clone, &[])
+        .expect(1, "a hook of the clone's declines");
+    assert!(answer.stderr().contains("not here"), "{}", answer.stderr());
+    assert_eq!(shared.standing(&clone), before);
+    fs::remove_dir_all(clone.join(".git/hooks")).unwrap();
+
+    // Nobody is named as the committer, so the first commit fails in the middle of the rebase.
+    fs::write(
+        shared.scene.path(".gitconfig"),
+        "[user]\nuseConfigOnly = true\n[gc]\nauto = 0\n",
+    )
+    .unwrap();
+    let answer = shared.push(&clone, &[]).expect(1, "a commit of nobody's");
+    assert!(!answer.stderr().contains("conflict"), "{}", answer.stderr());
+    assert_eq!(shared.standing(&clone), before);
+}
+
+#[test]
+fn a_supervisor_that_is_killed_leaves_a_free_lock_when_git_has_ended() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "README", "mine\n");
+    shared.overtake("README", "theirs\n");
+    let gate = standstill(&shared, &clone);
+    let push = shared.start(&clone, &[]);
+    gate.entered();
+    let name = lock_name(&shared);
+    push.signal(Signal::KILL);
+    eventually("the supervisor to be seen dead", || {
+        shared.scene.check(&name)["holder"]["orphaned"] == true
+    });
+    assert!(!shared.scene.is_free(&name), "git is still at work");
+    gate.open();
+    eventually("the lock to be free", || shared.scene.is_free(&name));
+}

@@ -1,0 +1,413 @@
+//! The line: its order, places that are kept for whoever comes back, and what people see of it.
+
+use crate::support::{Gate, Held, Scene, Started, answer, eventually, timed};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+fn start(scene: &Scene, words: &[&str]) -> Started {
+    let mut command = scene.tenure(words);
+    command.current_dir(scene.root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Started::new(&mut command)
+}
+
+fn holder(scene: &Scene) -> Held {
+    scene.hold("x", ["-q"])
+}
+
+/// A refusal with a ticket, as a document.
+fn ticketed(scene: &Scene, ticket: &str) -> Value {
+    let words = [
+        "run", "x", "-w", "100ms", "--ticket", ticket, "--output", "json", "--", "true",
+    ];
+    scene.run(words).expect(4, "held").json()
+}
+
+fn ticket_of(document: &Value) -> String {
+    let ticket = &document["error"]["context"]["ticket"];
+    ticket.as_u64().expect("a ticket").to_string()
+}
+
+fn queue(scene: &Scene) -> Vec<Value> {
+    let facts = scene.check("x");
+    facts["queue"].as_array().cloned().unwrap_or_default()
+}
+
+/// "Newcomers never overtake": 32 waiters are served in the order in which they came.
+#[test]
+fn thirty_two_waiters_are_served_in_order() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let mut waiting = Vec::new();
+    for number in 1..=32 {
+        let line = format!("echo {number} >>order");
+        let words = ["run", "x", "-q", "-w", "forever", "--", "sh", "-c", &line];
+        waiting.push(start(&scene, &words));
+        scene.until_queued("x", number);
+    }
+    let positions: Vec<_> = queue(&scene)
+        .iter()
+        .map(|waiting| waiting["position"].as_u64().unwrap())
+        .collect();
+    assert!(
+        positions.into_iter().eq(1..=32),
+        "each is shown at its place"
+    );
+    let _ = held.open().expect(0, "the holder");
+    for one in waiting {
+        let _ = one.finish().expect(0, "every turn came");
+    }
+    let order = fs::read_to_string(scene.path("order")).unwrap();
+    let order: Vec<u32> = order.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(order.iter().copied().eq(1..=32), "{order:?}");
+}
+
+/// How often the kernel has let a process run that had gone to sleep.
+fn wakings(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a living waiter");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .expect("a number")
+}
+
+/// "Hand-over wakes one waiter only." Every ten seconds a waiter looks by itself, which may fall
+/// into one hand-over; so most of several have to be quiet.
+#[test]
+fn a_hand_over_wakes_one_waiter_and_nobody_else() {
+    let scene = Scene::new();
+    let mut held = holder(&scene);
+    let mut waiting = Vec::new();
+    for number in 1..=8 {
+        let gate = Gate::new(&scene, "x");
+        let script = gate.script("");
+        let words = ["run", "x", "-q", "-w", "forever", "--", "sh", "-c", &script];
+        waiting.push((start(&scene, &words), gate));
+        scene.until_queued("x", number);
+    }
+    let mut quiet = 0;
+    for _ in 0..4 {
+        let (next, gate) = waiting.remove(0);
+        // All of them sleep by now, each behind the one before it.
+        eventually("the waiters to sleep", || {
+            let mut all = waiting.iter();
+            all.all(|(one, _)| crate::support::state(one.pid()) == Some('S'))
+        });
+        let count = || -> Vec<u64> { waiting.iter().map(|(one, _)| wakings(one.pid())).collect() };
+        let before = count();
+        let _ = held.open().expect(0, "the holder");
+        let command = gate.entered();
+        quiet += u32::from(count() == before);
+        held = Held {
+            started: next,
+            command,
+            gate,
+        };
+    }
+    assert!(quiet >= 3, "only {quiet} of 4 hand-overs woke nobody else");
+    let _ = held.open().expect(0, "the last of them");
+    for (one, gate) in waiting {
+        gate.open();
+        let _ = one.finish().expect(0, "every turn came");
+    }
+}
+
+/// "The refused text and the document name the ticket and say how to come back."
+#[test]
+fn a_refusal_with_a_ticket_names_it_and_says_how_to_come_back() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let document = ticketed(&scene, "auto");
+    let ticket = ticket_of(&document);
+    let context = &document["error"]["context"];
+    assert_eq!(context["ticket_kept_ms"], 60_000, "{document}");
+    let retry = document["error"]["retry_after_ms"].as_u64().unwrap();
+    assert!(
+        retry < 60_000,
+        "whoever comes back when told finds it: {retry}"
+    );
+    for verb in ["run", "acquire"] {
+        let mut words = vec![verb, "x", "-w", "100ms", "--ticket", &ticket];
+        if verb == "run" {
+            words.extend(["--", "true"]);
+        }
+        let answer = scene.run(&words).expect(4, "held");
+        let said = answer.stderr();
+        let how = format!("kept for 1m: come back with --ticket {ticket}");
+        assert!(said.contains(&how), "{verb}: {said}");
+    }
+    let without = scene.run(["run", "x", "-w", "100ms", "--", "true"]);
+    assert!(
+        !without.expect(4, "held").stderr().contains("ticket"),
+        "nobody else is told of tickets"
+    );
+    let _ = held.open().expect(0, "the holder");
+}
+
+/// "A caller whose bounded wait ended keeps its place if it comes back within a grace with its
+/// ticket", in front of who came later; and while it is away it holds nobody up.
+#[test]
+fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let ticket = ticket_of(&ticketed(&scene, "auto"));
+    let words = |number: &'static str| {
+        let line = match number {
+            "later" => "echo later >>order",
+            _ => "echo first >>order",
+        };
+        ["run", "x", "-q", "-w", "forever", "--", "sh", "-c", line]
+    };
+    let later = start(&scene, &words("later"));
+    scene.until_queued("x", 2);
+    let shown = queue(&scene);
+    assert_eq!(shown[0]["away"], true, "the place is kept: {shown:?}");
+    assert_eq!(
+        shown[1]["away"], false,
+        "behind it somebody waits: {shown:?}"
+    );
+    let text = scene.run(["check", "x"]).stdout();
+    assert!(text.contains("is away, in line since"), "{text}");
+    // It comes back, and stands where it stood.
+    let mut back = vec!["run", "x", "-q", "-w", "forever", "--ticket", &ticket];
+    back.extend(["--", "sh", "-c", "echo first >>order"]);
+    let back = start(&scene, &back);
+    eventually("the caller to be back", || {
+        queue(&scene)
+            .first()
+            .is_some_and(|first| first["away"] == false)
+    });
+    let _ = held.open().expect(0, "the holder");
+    let _ = back.finish().expect(0, "its turn came first");
+    let _ = later.finish().expect(0, "then the other's");
+    let order = fs::read_to_string(scene.path("order")).unwrap();
+    assert_eq!(order, "first\nlater\n");
+
+    // Away, it is passed over.
+    let held = holder(&scene);
+    let ticket = ticket_of(&ticketed(&scene, "auto"));
+    let later = start(&scene, &words("later"));
+    scene.until_queued("x", 2);
+    let _ = held.open().expect(0, "the holder");
+    let _ = later.finish().expect(0, "nobody waits for who is away");
+    let words = ["run", "x", "--ticket", &ticket, "--", "echo", "ran"];
+    let answer = scene.run(words).expect(0, "and it may still come back");
+    assert_eq!(answer.stdout(), "ran\n");
+}
+
+/// `--ticket auto` finds the place of whoever calls, from one call to the next, and `acquire` has
+/// it too.
+#[test]
+fn auto_finds_the_callers_own_place_again() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let first = ticket_of(&ticketed(&scene, "auto"));
+    let second = ticket_of(&ticketed(&scene, "auto"));
+    assert_eq!(first, second, "the same place");
+    let words = [
+        "acquire", "x", "-w", "100ms", "--ticket", "auto", "--output", "json",
+    ];
+    let document = scene.run(words).expect(4, "held").json();
+    assert_eq!(ticket_of(&document), first, "for acquire as well");
+    assert_eq!(queue(&scene).len(), 1, "one place and no more");
+    // Another script is another caller.
+    let script = scene.script(
+        "other",
+        "#!/bin/sh\ntenure run x -w 100ms --ticket auto --output json -- true\nexit 0\n",
+    );
+    let other: Value =
+        serde_json::from_str(&answer(&mut scene.program(script.to_str().unwrap())).stdout())
+            .unwrap();
+    assert_ne!(ticket_of(&other), first, "its own place");
+    let _ = held.open().expect(0, "the holder");
+    let words = ["run", "x", "--ticket", "auto", "--", "true"];
+    let _ = scene.run(words).expect(0, "it has its turn");
+    eventually(
+        "the place of a script that has ended to be shown no more",
+        || queue(&scene).is_empty(),
+    );
+}
+
+/// Exit 5: nothing is kept under the ticket, here or any more, or somebody uses it.
+#[test]
+fn a_ticket_under_which_nothing_is_kept_is_answered_with_5() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let _ = scene.hold("y", ["-q"]);
+    let ticket = ticket_of(&ticketed(&scene, "auto"));
+    let refused = |name: &str, ticket: &str| {
+        let words = [
+            "run", name, "-w", "1s", "--ticket", ticket, "--output", "json", "--", "touch", "ran",
+        ];
+        let document = scene.run(words).expect(5, "nothing is kept").json();
+        assert_eq!(document["error"]["code"], "TICKET_NOT_FOUND", "{document}");
+    };
+    refused("x", "1");
+    refused("z", "1");
+    refused("y", &ticket);
+    // Two callers with one ticket: the second is told.
+    let mut words = vec!["run", "x", "-q", "-w", "forever", "--ticket", &ticket];
+    words.extend(["--", "true"]);
+    let back = start(&scene, &words);
+    eventually("the caller to be back", || {
+        queue(&scene)
+            .first()
+            .is_some_and(|first| first["away"] == false)
+    });
+    refused("x", &ticket);
+    assert_eq!(queue(&scene).len(), 1, "and has taken no place");
+    let _ = held.open().expect(0, "the holder");
+    let _ = back.finish().expect(0, "its turn came");
+    refused("x", &ticket);
+    assert!(!scene.path("ran").exists(), "nothing was run");
+}
+
+/// "An agent that polls with bounded waits is not starved" by loopers that come back at once,
+/// although none of its waits is long enough for one hold.
+#[test]
+fn whoever_polls_with_a_ticket_is_not_starved_by_loopers() {
+    let scene = Scene::new();
+    let root = scene.root().display();
+    let looper = format!(
+        "while [ -d '{root}' ] && [ ! -e '{root}/end' ]; do tenure run x -q -w forever -- sleep \
+         0.15; done"
+    );
+    let loopers: Vec<_> = (0..3)
+        .map(|_| {
+            let mut command = scene.program("sh");
+            command.args(["-c", &looper]);
+            Started::new(&mut command)
+        })
+        .collect();
+    scene.until_queued("x", 2);
+    let words = |ticket: &'static [&'static str]| {
+        let words = ["run", "x", "-q", "-w", "100ms"];
+        let mut words = words.to_vec();
+        words.extend(ticket);
+        words.extend(["--", "true"]);
+        words
+    };
+    let mut tries = 0;
+    let ((), took) = timed(|| {
+        eventually("the turn of whoever polls", || {
+            tries += 1;
+            scene.run(words(&["--ticket", "auto"])).code() == 0
+        });
+    });
+    fs::write(scene.path("end"), "").unwrap();
+    for mut one in loopers {
+        let _ = one.end();
+    }
+    assert!(tries <= 40, "{tries} tries, {took:?}");
+}
+
+/// The message of a wait counts those in line before the caller and not those who hold.
+#[test]
+fn the_place_in_line_counts_who_waits_and_not_who_holds() {
+    let scene = Scene::new();
+    for flags in [&[][..], &["--slots", "2"], &["--shared"]] {
+        // Two hold beside each other where they may.
+        let mut held = vec![scene.hold("x", ["-q"].iter().chain(flags))];
+        if !flags.is_empty() {
+            held.push(scene.hold("x", ["-q"].iter().chain(flags)));
+        }
+        let mut waiting = Vec::new();
+        for (number, place) in ["next in line", "place 2 in line", "place 3 in line"]
+            .into_iter()
+            .enumerate()
+        {
+            // Behind shared holders it is the exclusive one that waits.
+            let own: &[&str] = if flags == ["--shared"] { &[] } else { flags };
+            let words = ["run", "x", "-w", "forever"].iter().chain(own);
+            let words: Vec<&str> = words.chain(&["--", "true"]).copied().collect();
+            let mut one = start(&scene, &words);
+            scene.until_queued("x", number + 1);
+            let mut said = String::new();
+            while !said.contains('\n') {
+                let mut byte = [0];
+                one.stderr().read_exact(&mut byte).expect("its line");
+                said.push(char::from(byte[0]));
+            }
+            assert!(said.contains(place), "{flags:?}: {place}: {said}");
+            waiting.push(one);
+        }
+        for one in held {
+            let _ = one.open().expect(0, "a holder");
+        }
+        for one in waiting {
+            let _ = one.finish().expect(0, "every turn came");
+        }
+    }
+}
+
+/// "`check`, `list` and the waiting message show who waits, since when, the position"; and the dead
+/// are not shown as if they waited.
+#[test]
+fn check_and_list_show_the_living_who_wait() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let words = |why| {
+        [
+            "run", "x", "-q", "-w", "forever", "--why", why, "--", "true",
+        ]
+    };
+    let dead = start(&scene, &words("the dead"));
+    scene.until_queued("x", 1);
+    let living = start(&scene, &words("the living"));
+    scene.until_queued("x", 2);
+    let pids = [dead.pid(), living.pid()];
+    let shown = queue(&scene);
+    for (waiting, (pid, position)) in shown.iter().zip(pids.into_iter().zip(1..)) {
+        assert_eq!(waiting["pid"], pid, "{shown:?}");
+        assert_eq!(waiting["position"], position, "{shown:?}");
+        assert!(waiting["since"].is_string(), "{shown:?}");
+        assert!(waiting["waiting_ms"].is_u64(), "{shown:?}");
+    }
+    dead.signal(Signal::KILL);
+    drop(dead);
+    eventually("the dead to be shown no more", || queue(&scene).len() == 1);
+    let shown = queue(&scene);
+    assert_eq!(shown[0]["pid"], living.pid(), "{shown:?}");
+    assert_eq!(shown[0]["position"], 1, "{shown:?}");
+    let text = scene.run(["check", "x"]).stdout();
+    assert!(
+        text.contains("1. PID") && text.contains("the living"),
+        "{text}"
+    );
+    assert!(!text.contains("the dead"), "{text}");
+    let list = scene.run(["list"]).stdout();
+    let row: Vec<&str> = list.lines().nth(1).unwrap().split_whitespace().collect();
+    assert!(row.contains(&"1"), "one waits: {list}");
+    let _ = held.open().expect(0, "the holder");
+    let _ = living.finish().expect(0, "its turn came");
+}
+
+/// Nobody waits behind who was killed, whoever of them it was, and however many.
+#[test]
+fn dead_waiters_never_block_the_line() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let words = ["run", "x", "-q", "-w", "forever", "--", "true"];
+    let mut waiting: Vec<Option<Started>> = Vec::new();
+    for number in 1..=8 {
+        waiting.push(Some(start(&scene, &words)));
+        scene.until_queued("x", number);
+    }
+    for index in [0, 1, 3, 6] {
+        let one = waiting[index].take().unwrap();
+        one.signal(Signal::KILL);
+        drop(one);
+    }
+    let _ = held.open().expect(0, "the holder");
+    let ((), took) = timed(|| {
+        for one in waiting.into_iter().flatten() {
+            let _ = one.finish().expect(0, "every living one's turn came");
+        }
+    });
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}

@@ -1,0 +1,583 @@
+//! More than one: shared holders, slots, several locks at once, runs inside runs, and circles of
+//! waits between them.
+
+use crate::support::{Scene, Started, eventually, send, throughout, timed};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+fn start(scene: &Scene, words: &[&str]) -> Started {
+    let mut command = scene.tenure(words);
+    command.current_dir(scene.root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Started::new(&mut command)
+}
+
+/// How many hold a lock, as `check` shows it.
+fn holders(facts: &Value) -> usize {
+    let others = facts["other_holders"].as_array().map_or(0, Vec::len);
+    others + usize::from(facts["holder"].is_object() && facts["standing"] == "held")
+}
+
+/// Reads a file that a command writes.
+fn written(scene: &Scene, file: &str) -> String {
+    let path = scene.path(file);
+    eventually(&format!("{file} to be written"), || path.exists());
+    fs::read_to_string(path).unwrap()
+}
+
+/// Readers go together, and none of them overtakes a writer that waits.
+#[test]
+fn shared_holders_go_together_and_a_writer_is_not_starved() {
+    let scene = Scene::new();
+    let one = scene.hold("x", ["-q", "--shared"]);
+    let two = scene.hold("x", ["-q", "-s"]);
+    let facts = scene.check("x");
+    assert_eq!(holders(&facts), 2, "{facts}");
+    assert_eq!(facts["holder"]["mode"], "shared", "{facts}");
+    let line = "echo writer >>order";
+    let words = ["run", "-q", "-w", "forever", "x", "--", "sh", "-c", line];
+    let writer = start(&scene, &words);
+    scene.until_queued("x", 1);
+    let line = "echo reader >>order";
+    let words = [
+        "run", "-q", "-w", "forever", "-s", "x", "--", "sh", "-c", line,
+    ];
+    let readers = [start(&scene, &words), start(&scene, &words)];
+    scene.until_queued("x", 3);
+    let _ = scene
+        .run(["run", "x", "-n", "--shared", "--", "true"])
+        .expect(4, "whoever would overtake the writer is refused");
+    let _ = one.open().expect(0, "the first");
+    scene.until_queued("x", 3);
+    let _ = two.open().expect(0, "the last of the readers before it");
+    let _ = writer.finish().expect(0, "its turn came");
+    for reader in readers {
+        let _ = reader.finish().expect(0, "and theirs");
+    }
+    assert_eq!(written(&scene, "order"), "writer\nreader\nreader\n");
+}
+
+/// Whoever asks as one of several holders is told about its own hold.
+#[test]
+fn each_of_several_detached_holders_finds_beats_and_releases_its_own() {
+    let scene = Scene::new();
+    for id in ["a", "b"] {
+        let words = [
+            "acquire",
+            "x",
+            "--shared",
+            "--owner",
+            "none",
+            "--request-id",
+            id,
+        ];
+        let _ = scene.run(words).expect(0, "shared");
+    }
+    for id in ["a", "b"] {
+        let words = ["check", "x", "--request-id", id, "--output", "json"];
+        let document = scene.run(words).expect(0, "mine").json();
+        assert_eq!(document["data"]["mine"], true, "{document}");
+        assert_eq!(document["data"]["holder"]["request_id"], id, "{document}");
+        assert_eq!(holders(&document["data"]), 2, "{document}");
+        let words = ["heartbeat", "x", "--request-id", id];
+        let _ = scene.run(words).expect(0, "its own");
+    }
+    let _ = scene
+        .run(["release", "x", "--request-id", "a"])
+        .expect(0, "its own");
+    let facts = scene.check("x");
+    assert_eq!(
+        facts["holder"]["request_id"], "b",
+        "the other stays: {facts}"
+    );
+    let _ = scene
+        .run(["release", "x", "--request-id", "b"])
+        .expect(0, "its own");
+    assert!(scene.is_free("x"));
+}
+
+/// N at a time and never more, however many want it.
+#[test]
+fn slots_let_so_many_in_and_no_more() {
+    let scene = Scene::new();
+    let line = "mkdir in.$$; ls -d in.* | wc -l >>counts; sleep 0.05; rmdir in.$$";
+    let words = [
+        "run", "-q", "-w", "forever", "x", "--slots", "3", "--", "sh", "-c", line,
+    ];
+    let callers: Vec<_> = (0..15).map(|_| start(&scene, &words)).collect();
+    for caller in callers {
+        let _ = caller.finish().expect(0, "every turn came");
+    }
+    let counts: Vec<u32> = written(&scene, "counts")
+        .lines()
+        .map(|line| line.trim().parse().unwrap())
+        .collect();
+    assert_eq!(counts.len(), 15);
+    assert!(counts.iter().all(|count| *count <= 3), "{counts:?}");
+    let most = counts.iter().max().unwrap();
+    assert!(*most > 1, "and they do go beside each other: {counts:?}");
+}
+
+/// "Dead holders free their slot at once."
+#[test]
+fn a_killed_holder_of_a_slot_frees_it_within_a_second() {
+    let scene = Scene::new();
+    let killed = scene.hold("x", ["-q", "--slots", "2"]);
+    let other = scene.hold("x", ["-q", "--slots", "2"]);
+    let words = [
+        "run", "-q", "-w", "forever", "x", "--slots", "2", "--", "echo", "ran",
+    ];
+    let next = start(&scene, &words);
+    scene.until_queued("x", 1);
+    killed.signal(Signal::KILL);
+    send(killed.command, Signal::KILL);
+    let (answer, took) = timed(|| next.finish());
+    let answer = answer.expect(0, "a slot is free");
+    assert_eq!(answer.stdout(), "ran\n");
+    assert!(took < Duration::from_secs(1), "not after {took:?}");
+    assert_eq!(holders(&scene.check("x")), 1, "the other one holds on");
+    let _ = other.open().expect(0, "the other");
+}
+
+/// A killed supervisor's slot stays taken while its command works.
+#[test]
+fn the_slot_of_an_orphan_is_taken_until_its_command_ends() {
+    let scene = Scene::new();
+    let orphan = scene.hold("x", ["-q", "--slots", "1"]);
+    scene.until_named("x");
+    orphan.signal(Signal::KILL);
+    let words = [
+        "run", "-q", "-w", "forever", "x", "--slots", "1", "--", "true",
+    ];
+    let mut next = start(&scene, &words);
+    scene.until_queued("x", 1);
+    throughout(Duration::from_millis(300), "the slot is taken", || {
+        !next.has_ended()
+    });
+    orphan.gate.open();
+    let _ = next.finish().expect(0, "free when the command has ended");
+}
+
+/// Where callers name different numbers, what the strictest of those inside was promised holds.
+#[test]
+fn the_smallest_number_of_slots_among_those_inside_counts() {
+    let scene = Scene::new();
+    let two = scene.hold("x", ["-q", "--slots", "2"]);
+    let three = scene.hold("x", ["-q", "--slots", "3"]);
+    for flags in [&["--slots", "3"][..], &["--slots", "9"], &["--shared"], &[]] {
+        let words = ["run", "x", "-n"]
+            .iter()
+            .chain(flags)
+            .chain(&["--", "true"]);
+        let _ = scene
+            .run(words)
+            .expect(4, &format!("{flags:?}: two are inside"));
+    }
+    let _ = two.open().expect(0, "the strict one");
+    let again = scene.hold("x", ["-q", "--slots", "3"]);
+    let last = scene.hold("x", ["-q", "--slots", "3"]);
+    let _ = scene
+        .run(["run", "x", "-n", "--slots", "3", "--", "true"])
+        .expect(4, "three are inside");
+    for one in [three, again, last] {
+        let _ = one.open().expect(0, "a holder");
+    }
+}
+
+/// "Several `-l` taken in one global order, all or nothing."
+#[test]
+fn several_locks_are_taken_by_name_and_given_back_together() {
+    let scene = Scene::new();
+    let other = scene.hold("b", ["-q"]);
+    let words = ["run", "-q", "-w", "forever", "c", "-l", "b", "-l", "a"];
+    let line = "echo $TENURE_NAME >told; for n in a b c; do tenure check $n -q >/dev/null || \
+                echo $n is not mine >>told; done";
+    let words: Vec<&str> = words.into_iter().chain(["--", "sh", "-c", line]).collect();
+    let all = start(&scene, &words);
+    scene.until_queued("b", 1);
+    assert_eq!(scene.standing("a"), "held", "a before b");
+    assert!(
+        scene.is_free("c"),
+        "c after b, in whatever order they were named"
+    );
+    let _ = other.open().expect(0, "the holder");
+    let _ = all.finish().expect(0, "all of them");
+    assert_eq!(written(&scene, "told"), "c\n", "the NAME gives its name");
+    for name in ["a", "b", "c"] {
+        assert!(scene.is_free(name), "{name} is given back");
+    }
+}
+
+#[test]
+fn what_was_taken_is_given_back_when_a_later_lock_is_refused() {
+    let scene = Scene::new();
+    let other = scene.hold("b", ["-q"]);
+    for wait in ["0", "300ms"] {
+        let words = [
+            "run", "-w", wait, "-l", "b", "-l", "a", "--", "touch", "ran",
+        ];
+        let answer = scene.run(words).expect(4, "b is held");
+        assert!(
+            answer.stderr().contains("b is held by"),
+            "the lock is named that was refused: {}",
+            answer.said()
+        );
+        assert!(scene.is_free("a"), "a is given back");
+    }
+    let _ = scene.run(["acquire", "c", "--owner", "none", "--request-id", "r"]);
+    let words = [
+        "run", "-w", "forever", "-l", "a", "-l", "b", "--", "touch", "ran",
+    ];
+    let waiting = start(&scene, &words);
+    scene.until_queued("b", 1);
+    waiting.signal(Signal::TERM);
+    let _ = waiting.finish().expect(143, "ended while it waited");
+    assert!(scene.is_free("a"), "a is given back");
+    let _ = other.open().expect(0, "the holder");
+    assert!(!scene.path("ran").exists(), "nothing was run");
+}
+
+/// The wait is one for all of them.
+#[test]
+fn several_locks_are_waited_for_within_one_wait() {
+    let scene = Scene::new();
+    let a = scene.hold("a", ["-q"]);
+    let b = scene.hold("b", ["-q"]);
+    let words = ["run", "-q", "-w", "2s", "-l", "a", "-l", "b", "--", "true"];
+    let (answer, took) = timed(|| {
+        let waiting = start(&scene, &words);
+        scene.until_queued("a", 1);
+        let _ = a.open().expect(0, "the first");
+        scene.until_queued("b", 1);
+        waiting.finish()
+    });
+    let _ = answer.expect(4, "b is held all the time");
+    assert!(
+        took < Duration::from_millis(3_500),
+        "one wait, not two: {took:?}"
+    );
+    let _ = b.open().expect(0, "the second");
+}
+
+/// Everybody takes them in one order, so nobody waits in a circle.
+#[test]
+fn runs_that_name_their_locks_in_opposite_orders_never_wait_for_each_other() {
+    let scene = Scene::new();
+    let orders = [["-l", "a", "-l", "b"], ["-l", "b", "-l", "a"]];
+    let callers: Vec<_> = (0..20)
+        .map(|number: usize| {
+            let mut words = vec!["run", "-q", "-w", "forever"];
+            words.extend(orders[number % 2]);
+            words.extend(["--", "sleep", "0.005"]);
+            start(&scene, &words)
+        })
+        .collect();
+    for caller in callers {
+        let _ = caller
+            .finish()
+            .expect(0, "nobody gave way, for nobody had to");
+    }
+}
+
+/// "A nested run of one of them is refused at once", with a clear sentence.
+#[test]
+fn a_nested_run_of_a_lock_that_is_held_already_is_refused_with_81() {
+    let scene = Scene::new();
+    for (outer, inner) in [
+        (&["x"][..], &["x"][..]),
+        (&["x"], &["-l", "y", "-l", "x"]),
+        (&["-l", "w", "-l", "x"], &["x"]),
+        (&["--group", "X"], &["--group", "x"]),
+        (&["x", "--shared"], &["x", "--shared"]),
+        (&["x", "--slots", "2"], &["x", "--slots", "2"]),
+    ] {
+        let mut words = vec!["run", "-q"];
+        words.extend(outer);
+        words.extend(["--", "tenure", "run"]);
+        words.extend(inner);
+        words.extend(["--", "touch", "ran"]);
+        let answer = scene.run(&words).expect(81, &format!("{words:?}"));
+        let said = answer.stderr();
+        assert!(said.contains("x is held by this run itself"), "{said}");
+        assert!(said.contains("--reentrant"), "and what helps: {said}");
+        assert!(scene.is_free("y"), "nothing was taken");
+    }
+    assert!(!scene.path("ran").exists(), "nothing was run");
+}
+
+/// "Or passed through with `--reentrant` after verifying that the hold is live": the outer's token,
+/// the inner's exit code, and the outer's lock as before.
+#[test]
+fn a_reentrant_run_goes_on_under_the_hold_around_it() {
+    let scene = Scene::new();
+    let inner = "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR >inner; exit 7";
+    let outer = format!(
+        "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR >outer; \
+         tenure run --reentrant x -- sh -c '{inner}'; echo $? >code; \
+         tenure check x --output json >after"
+    );
+    for (flags, again) in [
+        (&["x"][..], "x"),
+        (&["x", "--slots", "2"], "x --slots 2"),
+        (&["x", "--shared"], "x --shared"),
+        // Who has it alone has what a shared hold would give.
+        (&["x"], "x --shared"),
+        (&["--group", "x"], "--group X"),
+    ] {
+        let outer = outer.replace("--reentrant x", &format!("--reentrant {again}"));
+        let mut words = vec!["run", "-q"];
+        words.extend(flags);
+        words.extend(["--", "sh", "-c", &outer]);
+        let _ = start(&scene, &words).finish().expect(0, again);
+        assert_eq!(
+            written(&scene, "inner"),
+            written(&scene, "outer"),
+            "{again}"
+        );
+        assert_eq!(written(&scene, "code"), "7\n", "{again}: its exit code");
+        let after: Value = serde_json::from_str(&written(&scene, "after")).unwrap();
+        assert_eq!(after["data"]["mine"], true, "{again}: still held: {after}");
+        assert!(scene.is_free("x"), "{again}: given back once");
+    }
+}
+
+/// What the run around it does not hold, a reentrant run takes, and only that.
+#[test]
+fn a_reentrant_run_takes_what_is_missing_and_gives_only_that_back() {
+    let scene = Scene::new();
+    let inner =
+        "echo $TENURE_NAME $TENURE_TOKEN >inner; tenure check y -q >/dev/null && echo y >>inner";
+    let outer = format!(
+        "echo $TENURE_NAME $TENURE_TOKEN >outer; echo y >>outer; \
+         tenure run --reentrant x -l y -- sh -c '{inner}'; \
+         tenure check y -q >/dev/null && echo y is free >>outer; \
+         tenure check x -q >/dev/null && echo x is mine >>outer; echo y is free >>inner; \
+         echo x is mine >>inner"
+    );
+    let words = ["run", "-q", "x", "--", "sh", "-c", &outer];
+    let _ = start(&scene, &words).finish().expect(0, "both");
+    assert_eq!(written(&scene, "inner"), written(&scene, "outer"));
+}
+
+/// A hold in another mode is not the one that was asked for.
+#[test]
+fn a_reentrant_run_is_refused_where_it_would_get_more_than_is_held() {
+    let scene = Scene::new();
+    for (outer, inner) in [
+        (&["--shared"][..], &[][..]),
+        (&["--slots", "2"], &["--slots", "3"]),
+    ] {
+        let mut words = vec!["run", "-q", "x"];
+        words.extend(outer);
+        words.extend(["--", "tenure", "run", "--reentrant", "x"]);
+        words.extend(inner);
+        words.extend(["--", "touch", "ran"]);
+        let answer = scene.run(&words).expect(81, &format!("{words:?}"));
+        assert!(
+            answer.stderr().contains("another mode"),
+            "{}",
+            answer.said()
+        );
+    }
+    assert!(!scene.path("ran").exists());
+}
+
+/// "Verified against the live hold": one that is lost or over passes nobody through.
+#[test]
+fn a_reentrant_run_does_not_go_on_under_a_hold_that_is_gone() {
+    let scene = Scene::new();
+    // The file is deleted by hand: the hold is lost.
+    let lost = format!(
+        "rm '{}'; tenure run --reentrant x -- touch ran; echo $? >code",
+        scene.locks().join("x.tenure").display()
+    );
+    let words = [
+        "run",
+        "-q",
+        "--on-lost",
+        "warn",
+        "x",
+        "--",
+        "sh",
+        "-c",
+        &lost,
+    ];
+    let _ = start(&scene, &words).finish();
+    assert_eq!(written(&scene, "code"), "80\n", "the hold is lost");
+    assert!(!scene.path("ran").exists(), "nothing was run");
+    // Released while somebody goes on that inherited it.
+    let left = "(while tenure check x --output json | grep -q '\"mine\":true'; do :; done; \
+                tenure run --reentrant x -- touch ran; echo $? >later) >/dev/null 2>&1 &";
+    let words = ["run", "-q", "x", "--", "sh", "-c", left];
+    let _ = start(&scene, &words).finish().expect(0, "it has ended");
+    assert_eq!(written(&scene, "later").trim(), "80", "the hold is over");
+    assert!(!scene.path("ran").exists(), "nothing was run");
+}
+
+/// Starts a run that takes one lock, says so, waits for a sign, and wants another one inside.
+/// The inner run's exit code is the outer's.
+fn link(scene: &Scene, has: &str, wants: &str) -> Started {
+    let root = scene.root().display();
+    let line = format!(
+        "touch '{root}/has.{has}'; while [ -d '{root}' ] && [ ! -e '{root}/go.{has}' ]; do sleep \
+         0.01; done; tenure run -w 25s {wants} -- sh -c 'echo {has} >>\"{root}/done\"'"
+    );
+    let started = start(scene, &["run", has, "-w", "25s", "--", "sh", "-c", &line]);
+    eventually(&format!("{has} to be held"), || {
+        scene.path(&format!("has.{has}")).exists()
+    });
+    started
+}
+
+fn go(scene: &Scene, has: &str) {
+    fs::write(scene.path(&format!("go.{has}")), "").unwrap();
+}
+
+/// "Cycles of waits across runs detected, exit 81, the youngest gives way", and the others finish.
+#[test]
+fn in_a_circle_of_waits_the_youngest_gives_way_and_the_others_finish() {
+    for names in [&["a", "b"][..], &["a", "b", "c"], &["c", "a", "b"]] {
+        let scene = Scene::new();
+        let mut links = Vec::new();
+        for (index, has) in names.iter().enumerate() {
+            let wants = names[(index + 1) % names.len()];
+            links.push(link(&scene, has, wants));
+        }
+        for (index, has) in names.iter().enumerate() {
+            go(&scene, has);
+            let wants = names[(index + 1) % names.len()];
+            if index + 1 < names.len() {
+                scene.until_queued(wants, 1);
+            }
+        }
+        // The last one to wait is the youngest.
+        let (answer, took) = timed(|| links.pop().unwrap().finish());
+        let answer = answer.expect(81, &format!("{names:?}: the youngest"));
+        assert!(
+            answer.stderr().contains("gives way"),
+            "with a sentence: {}",
+            answer.said()
+        );
+        assert!(took < Duration::from_secs(10), "soon: {took:?}");
+        for started in links {
+            let _ = started
+                .finish()
+                .expect(0, &format!("{names:?}: the others"));
+        }
+        let done = written(&scene, "done");
+        assert_eq!(done.lines().count(), names.len() - 1, "{done}");
+    }
+}
+
+/// The same with no order: all begin to wait at once, and exactly one gives way.
+#[test]
+fn in_a_circle_that_closes_at_once_exactly_one_gives_way() {
+    for round in 0..3 {
+        let scene = Scene::new();
+        let names = ["a", "b", "c"];
+        let links: Vec<_> = (0..3)
+            .map(|index| link(&scene, names[index], names[(index + 1) % 3]))
+            .collect();
+        for has in names {
+            go(&scene, has);
+        }
+        let mut codes: Vec<_> = links.into_iter().map(|link| link.finish().code()).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 0, 81], "round {round}");
+    }
+}
+
+/// A chain is no circle: nobody gives way who only has to be patient.
+#[test]
+fn a_chain_of_waits_is_left_alone() {
+    let scene = Scene::new();
+    let end = scene.hold("c", ["-q"]);
+    let b = link(&scene, "b", "c");
+    let a = link(&scene, "a", "b");
+    go(&scene, "b");
+    scene.until_queued("c", 1);
+    go(&scene, "a");
+    scene.until_queued("b", 1);
+    throughout(Duration::from_millis(1_500), "both wait", || {
+        scene.check("b")["queue"].as_array().map(Vec::len) == Some(1)
+    });
+    let _ = end.open().expect(0, "the end of the chain");
+    let _ = b.finish().expect(0, "the middle");
+    let _ = a.finish().expect(0, "and the beginning");
+}
+
+/// Through locks that one run takes together, a circle closes as well.
+#[test]
+fn a_circle_through_a_run_with_several_locks_is_found() {
+    let scene = Scene::new();
+    let b = link(&scene, "b", "a");
+    let several = start(
+        &scene,
+        &["run", "-q", "-w", "25s", "-l", "a", "-l", "b", "--", "true"],
+    );
+    scene.until_queued("b", 1);
+    go(&scene, "b");
+    let answer = b.finish().expect(81, "its inner run is the youngest");
+    assert!(answer.stderr().contains("gives way"), "{}", answer.said());
+    let _ = several.finish().expect(0, "the other goes on");
+}
+
+/// Of two waits at once under one hold, the end of one does not make the other's circle invisible.
+#[test]
+fn a_circle_is_found_although_another_wait_of_the_same_hold_has_come_and_gone() {
+    let scene = Scene::new();
+    let other = scene.hold("c", ["-q"]);
+    let root = scene.root().display().to_string();
+    // It has a; beside each other it waits for c, which it gets soon, and for b.
+    let line = format!(
+        "tenure run -q -w 25s c -- true & \
+         while [ -d '{root}' ] && [ ! -e '{root}/go.a' ]; do sleep 0.01; done; \
+         tenure run -q -w 25s b -- true; code=$?; wait; exit $code"
+    );
+    let b = link(&scene, "b", "a");
+    let a = start(&scene, &["run", "-q", "a", "--", "sh", "-c", &line]);
+    scene.until_queued("c", 1);
+    go(&scene, "a");
+    scene.until_queued("b", 1);
+    let _ = other.open().expect(0, "c's holder");
+    scene.until_queued("c", 0);
+    // The other end of the circle is the youngest, and has to see the older one's note.
+    go(&scene, "b");
+    let (answer, took) = timed(|| b.finish());
+    let _ = answer.expect(81, "the youngest");
+    assert!(took < Duration::from_secs(10), "soon: {took:?}");
+    let _ = a.finish().expect(0, "and the older one goes on");
+}
+
+/// "A note names the ticket that waits, and counts only while that claim does": what a killed
+/// waiter has left behind deceives nobody.
+#[test]
+fn the_note_of_a_killed_waiter_deceives_nobody() {
+    let scene = Scene::new();
+    let root = scene.root().display().to_string();
+    // It has a, waits for b inside, is killed there, and works on under a.
+    let line = format!(
+        "tenure run -w 25s b -- true & echo $! >'{root}/inner.new'; mv '{root}/inner.new' \
+         '{root}/inner'; wait; while [ -d '{root}' ] && [ ! -e '{root}/end' ]; do sleep 0.01; done"
+    );
+    let b = link(&scene, "b", "a");
+    let a = start(&scene, &["run", "a", "--", "sh", "-c", &line]);
+    scene.until_queued("b", 1);
+    let inner = crate::support::read_number(&scene.path("inner"));
+    send(inner, Signal::KILL);
+    eventually("the waiter to be gone", || {
+        scene.check("b")["queue"].as_array().map(Vec::len) == Some(0)
+    });
+    // With the note believed, this would be a circle of two, and this wait its youngest.
+    go(&scene, "b");
+    scene.until_queued("a", 1);
+    throughout(Duration::from_millis(2_500), "it waits", || {
+        scene.check("a")["queue"].as_array().map(Vec::len) == Some(1)
+    });
+    fs::write(scene.path("end"), "").unwrap();
+    let _ = a.finish().expect(0, "the holder of a");
+    let _ = b.finish().expect(0, "and whoever waited for it");
+}

@@ -1,0 +1,259 @@
+//! Places in line: how long they are kept, for whom, and how many there are; by a clock that is an
+//! argument, so nobody waits.
+#![allow(missing_docs, clippy::expect_used, clippy::panic)]
+
+use tenure_core::{
+    Advance, Beacon, Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept,
+    Kind, Liveness, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
+    RequestId, Terms,
+};
+
+const BOOT: &str = "boot-a";
+const GRACE_MS: u64 = 60_000;
+const OWNER: Process = Process {
+    pid: 7,
+    started: Some(70),
+};
+
+fn at(ms: u64) -> Now {
+    Now {
+        wall_us: (1_000_000_000_000 + ms) * 1_000,
+        boot_ms: 1_000_000 + ms,
+        boot_id: BOOT.to_owned(),
+    }
+}
+
+fn request(id: &str, terms: Terms) -> Request {
+    Request {
+        holder: Holder {
+            facts: Vec::new(),
+            request_id: RequestId::new(id).expect("an id"),
+            actor: String::new(),
+            process: Some(Process {
+                pid: 1,
+                started: None,
+            }),
+            command: None,
+            host: Host {
+                boot_id: Some(BOOT.to_owned()),
+                ..Host::default()
+            },
+            why: String::new(),
+        },
+        kind: Kind::Kernel,
+        ttl_ms: 30_000,
+        force: Force::No,
+        patience: Patience::Queue,
+        terms,
+    }
+}
+
+/// What a living caller shows: its beacon, or, once it is away, its owner's process.
+fn alive(claim: &Claim) -> Evidence {
+    Evidence {
+        beacon: if claim.away.is_some() {
+            Beacon::Out
+        } else {
+            Beacon::Lit
+        },
+        process: Liveness::Alive,
+        command: Liveness::NotRecorded,
+    }
+}
+
+fn enter(entry: &mut Entry, request: Request, now: &Now) -> Entering {
+    entry.enter(&Policy::NATIVE, request, now, alive, &mut Vec::new())
+}
+
+fn queued(entry: &mut Entry, id: &str, now: &Now) -> u64 {
+    match enter(entry, request(id, Terms::default()), now) {
+        Entering::Queued { ticket, .. } => ticket,
+        other => panic!("{id} is queued: {other:?}"),
+    }
+}
+
+/// A list with a holder, and one place that is kept from instant 0 on.
+fn kept() -> (Entry, u64) {
+    let mut entry = Entry::default();
+    let held = enter(&mut entry, request("holder", Terms::default()), &at(0));
+    assert!(matches!(held, Entering::Granted { .. }), "{held:?}");
+    let ticket = queued(&mut entry, "away", &at(0));
+    assert!(entry.park(ticket, Some(OWNER), GRACE_MS, &at(0)));
+    (entry, ticket)
+}
+
+fn back(entry: &mut Entry, kept: Kept, now: &Now) -> Entering {
+    let terms = Terms {
+        kept: Some(kept),
+        ..Terms::default()
+    };
+    enter(entry, request("back", terms), now)
+}
+
+fn is_at(entering: &Entering, place: u64) -> bool {
+    matches!(entering, Entering::Queued { ticket, .. } if *ticket == place)
+}
+
+#[test]
+fn a_place_is_kept_for_its_grace_and_not_a_moment_longer() {
+    for kept_by in [Kept::Owner(OWNER), Kept::Ticket(0)] {
+        let named = |ticket| match kept_by {
+            Kept::Ticket(_) => Kept::Ticket(ticket),
+            by @ Kept::Owner(_) => by,
+        };
+        for (after_ms, in_time) in [
+            (0, true),
+            (1, true),
+            (GRACE_MS - 1, true),
+            (GRACE_MS, true),
+            (GRACE_MS + 1, false),
+            (GRACE_MS * 100, false),
+        ] {
+            let (mut entry, ticket) = kept();
+            let later = queued(&mut entry, "later", &at(0));
+            let entering = back(&mut entry, named(ticket), &at(after_ms));
+            if in_time {
+                assert!(is_at(&entering, ticket), "{after_ms} ms: {entering:?}");
+                assert!(ticket < later, "in front of whoever came later");
+                continue;
+            }
+            match (kept_by, &entering) {
+                // A ticket is a promise that was asked about; without one it just queues.
+                (Kept::Ticket(_), Entering::NotKept) => {}
+                (Kept::Owner(_), Entering::Queued { ticket, .. }) if *ticket > later => {}
+                _ => panic!("{after_ms} ms: {entering:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_absence_begins_a_new_grace() {
+    let (mut entry, ticket) = kept();
+    for round in 1..5 {
+        let now = at(round * GRACE_MS);
+        let entering = back(&mut entry, Kept::Ticket(ticket), &now);
+        assert!(is_at(&entering, ticket), "round {round}: {entering:?}");
+        assert!(entry.park(ticket, Some(OWNER), GRACE_MS, &now));
+    }
+}
+
+#[test]
+fn a_place_that_lapsed_or_whose_owner_died_is_gone_for_everybody() {
+    let (entry, ticket) = kept();
+    let claim = entry.claim(ticket).expect("its claim");
+    let seen = alive(claim);
+    assert!(!claim.is_gone(&Policy::NATIVE, seen, &at(GRACE_MS)));
+    assert!(claim.is_gone(&Policy::NATIVE, seen, &at(GRACE_MS + 1)));
+    let dead = Evidence {
+        process: Liveness::Dead(Death::Gone),
+        ..seen
+    };
+    assert!(claim.is_gone(&Policy::NATIVE, dead, &at(0)));
+}
+
+#[test]
+fn who_is_away_holds_nobody_up_and_has_its_turn_when_it_is_back() {
+    let (mut entry, ticket) = kept();
+    let later = queued(&mut entry, "later", &at(1));
+    let holder = entry.claims.first().expect("the holder").ticket;
+    entry.leave(holder, &at(2));
+    let advance = entry.advance(&Policy::NATIVE, later, &at(3), alive, &mut Vec::new());
+    assert!(matches!(advance, Advance::Granted { .. }), "{advance:?}");
+    let entering = back(&mut entry, Kept::Ticket(ticket), &at(4));
+    assert!(
+        is_at(&entering, ticket),
+        "one holds behind it meanwhile: {entering:?}"
+    );
+    entry.leave(later, &at(5));
+    let advance = entry.advance(&Policy::NATIVE, ticket, &at(6), alive, &mut Vec::new());
+    assert!(matches!(advance, Advance::Granted { .. }), "{advance:?}");
+}
+
+/// Two callers with one ticket: the place is one caller's.
+#[test]
+fn a_place_that_is_in_use_is_not_given_twice() {
+    let (mut entry, ticket) = kept();
+    let entering = back(&mut entry, Kept::Ticket(ticket), &at(1));
+    assert!(is_at(&entering, ticket), "{entering:?}");
+    let entering = back(&mut entry, Kept::Ticket(ticket), &at(2));
+    assert_eq!(entering, Entering::NotKept);
+    let entering = back(&mut entry, Kept::Owner(OWNER), &at(2));
+    let Entering::Queued { ticket: other, .. } = entering else {
+        panic!("an owner queues anew: {entering:?}");
+    };
+    assert_ne!(other, ticket);
+}
+
+/// A place in a queue of one goes to a newer arrival, whether its caller is there or away.
+#[test]
+fn a_kept_place_in_a_queue_of_one_is_lost_to_a_newer_arrival() {
+    let single = Terms {
+        queueing: Queueing::Single,
+        ..Terms::default()
+    };
+    let mut entry = Entry::default();
+    let _ = enter(&mut entry, request("holder", single), &at(0));
+    let Entering::Queued { ticket, .. } = enter(&mut entry, request("away", single), &at(0)) else {
+        panic!("it waits");
+    };
+    assert!(entry.park(ticket, Some(OWNER), GRACE_MS, &at(0)));
+    let mut events = Vec::new();
+    let newer = request("newer", single);
+    let _ = entry.enter(&Policy::NATIVE, newer, &at(1), alive, &mut events);
+    assert!(
+        matches!(&events[..], [Event::Displaced { claim }] if claim.ticket == ticket),
+        "{events:?}"
+    );
+    let entering = back(&mut entry, Kept::Ticket(ticket), &at(2));
+    assert_eq!(entering, Entering::NotKept);
+}
+
+/// "Up to 100 pending in arrival order, the rest refused at once": the dead and the absent are not
+/// counted, and who has a place keeps it.
+#[test]
+fn a_queue_of_max_counts_the_living_who_are_there() {
+    let max = Terms {
+        queueing: Queueing::Max,
+        ..Terms::default()
+    };
+    let mut entry = Entry::default();
+    let _ = enter(&mut entry, request("holder", max), &at(0));
+    let mut tickets = Vec::new();
+    for number in 0..PENDING_MAX {
+        let entering = enter(&mut entry, request(&format!("r{number}"), max), &at(0));
+        let Entering::Queued { ticket, .. } = entering else {
+            panic!("{number} of {PENDING_MAX}: {entering:?}");
+        };
+        tickets.push(ticket);
+    }
+    let refused = enter(&mut entry, request("more", max), &at(0));
+    assert!(
+        matches!(&refused, Entering::Refused(refusal) if refusal.reason == Reason::QueueFull),
+        "{refused:?}"
+    );
+    assert_eq!(entry.claims.len(), 1 + PENDING_MAX, "and left no trace");
+    assert!(tickets.is_sorted(), "in order of arrival");
+    // One of them is away for a while: there is room, and none when it is back.
+    assert!(entry.park(tickets[3], Some(OWNER), GRACE_MS, &at(0)));
+    let entering = enter(&mut entry, request("instead", max), &at(1));
+    assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
+    let terms = Terms {
+        kept: Some(Kept::Ticket(tickets[3])),
+        ..max
+    };
+    let entering = enter(&mut entry, request("back", terms), &at(2));
+    assert!(is_at(&entering, tickets[3]), "its own place: {entering:?}");
+    // One of them is dead.
+    let dead = tickets[5];
+    let seen = |claim: &Claim| {
+        let mut seen = alive(claim);
+        if claim.ticket == dead || claim.ticket == tickets[6] {
+            seen.beacon = Beacon::Out;
+        }
+        seen
+    };
+    let last = request("last", max);
+    let entering = entry.enter(&Policy::NATIVE, last, &at(3), seen, &mut Vec::new());
+    assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
+}

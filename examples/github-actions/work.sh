@@ -1,0 +1,19 @@
+#!/bin/sh
+# One run of the agent: the work, a commit of what it changed, and a push to the branch that all runs
+# share. What $AGENT says is run by the shell; everything else is as it stands.
+set -eu
+
+sh -c "${AGENT:?AGENT is the command that does the work}"
+
+git add --all
+if git diff --cached --quiet; then
+  echo "nothing has changed"
+  exit 0
+fi
+git -c user.name="${AGENT_NAME:-agent}" -c user.email="${AGENT_EMAIL:-agent@users.noreply.github.com}" \
+  commit --quiet --message "Run ${GITHUB_RUN_ID:-by hand}"
+
+# A rebase makes the commits anew, and wants to know by whom.
+export GIT_COMMITTER_NAME="${AGENT_NAME:-agent}"
+export GIT_COMMITTER_EMAIL="${AGENT_EMAIL:-agent@users.noreply.github.com}"
+tenure push --attempts 5 --backoff 1s
