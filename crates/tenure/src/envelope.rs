@@ -170,14 +170,13 @@ impl Failure {
         Self::new(Exit::LockLost, "LOCK_LOST", message).about(name)
     }
 
-    /// Work that ended because somebody asked the holder to stop.
+    /// Work that ended because a request asked the holder to stop; `None` for one that could not be
+    /// found out.
     pub fn superseded(name: &LockName, by: Option<&str>) -> Self {
-        let who = by.map_or_else(String::new, |by| format!(" by request {by}"));
-        let message = format!("{name} was asked for{who}, so this run has ended");
+        let by = by.unwrap_or("unknown");
+        let message = format!("{name} was asked for by request {by}, so this run has ended");
         let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
-        if let Some(by) = by {
-            failure.context.insert("superseded_by".into(), by.into());
-        }
+        failure.context.insert("superseded_by".into(), by.into());
         failure
     }
 

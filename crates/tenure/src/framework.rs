@@ -380,7 +380,6 @@ fn under_watch<T: Tool>(
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner),
     );
-    let first = guards.first().map(|guard| guard.name().clone());
     let lost = guards.iter().find(|guard| guard.is_lost());
     let lost = lost.map(|guard| guard.name().clone());
     let lost = match guards.release() {
@@ -394,7 +393,7 @@ fn under_watch<T: Tool>(
         (Some(signal), ..) => Err(Failure::cancelled(signal, "run")),
         (None, Some(name), _) => Err(Failure::lock_lost(&name)),
         (None, None, Ok(data)) => Ok(data),
-        (None, None, Err(error)) => Err(failure(error, first.as_ref())),
+        (None, None, Err(error)) => Err(failure(error, course)),
     }
 }
 
@@ -431,14 +430,14 @@ fn told(name: &LockName, waiting: &Waiting<'_>) {
 }
 
 /// What a command's own error is to its caller.
-fn failure(error: Error, lock: Option<&LockName>) -> Failure {
+fn failure(error: Error, course: &Course) -> Failure {
     let error = match error.downcast::<Failure>() {
         Ok(failure) => return *failure,
         Err(error) => error,
     };
-    match (error.downcast_ref::<Stopped>(), lock) {
+    match (error.downcast_ref::<Stopped>(), course.wanted()) {
         // Neither a signal nor a loss: somebody asked for the lock.
-        (Some(Stopped), Some(name)) => Failure::superseded(name, None),
+        (Some(Stopped), Some((name, by))) => Failure::superseded(&name, by.as_deref()),
         (Some(Stopped), None) | (None, _) => {
             Failure::new(Exit::General, "FAILED", error.to_string())
         }

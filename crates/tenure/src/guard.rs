@@ -541,6 +541,9 @@ impl LockManager {
         if shared.pid != std::process::id() {
             return Err(AcquireError::Forked { name });
         }
+        if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            return Err(AcquireError::Cancelled { name });
+        }
         if options.again == Again::Reenter
             && let Some(guard) = shared.again(&name, options.mode)
         {

@@ -500,7 +500,8 @@ fn who_is_asked_for_its_lock_ends_as_superseded() {
         .store()
         .cancel(&name, "req_other", &now)
         .expect("a lock");
-    working.end().error(79, "SUPERSEDED");
+    let error = working.end().error(79, "SUPERSEDED");
+    assert_eq!(error["context"]["superseded_by"], "req_other");
     assert_eq!(scene.claims("deploy-prod"), 0);
 }
 

@@ -38,9 +38,10 @@ pub(super) struct Course {
 struct State {
     /// The first signal. It counts for more than everything else.
     signal: Option<StopSignal>,
-    /// The lock that is lost, or that somebody asked for.
+    /// The lock that is lost.
     lost: Option<LockName>,
-    wanted: Option<LockName>,
+    /// The lock that somebody asked for, and who.
+    wanted: Option<(LockName, Option<String>)>,
     asked_at: Option<Instant>,
     interrupts: u32,
     /// The command has ended, and its call is answered by the main thread.
@@ -75,6 +76,11 @@ impl Course {
         self.state().signal
     }
 
+    /// The lock that somebody asked for, and who.
+    pub(super) fn wanted(&self) -> Option<(LockName, Option<String>)> {
+        self.state().wanted.clone()
+    }
+
     /// The command has ended. Does not return if the monitor is ending the process.
     pub(super) fn settle(&self) {
         self.state().settled = true;
@@ -105,7 +111,7 @@ impl Course {
         let failure = match (&state.signal, &state.lost, &state.wanted) {
             (Some(signal), ..) => Failure::cancelled(*signal, "run"),
             (None, Some(name), _) => Failure::lock_lost(name),
-            (None, None, Some(name)) => Failure::superseded(name, None),
+            (None, None, Some((name, by))) => Failure::superseded(name, by.as_deref()),
             (None, None, None) => return None,
         };
         let detail = Some("the command did not end within its grace, and was cut short".to_owned());
@@ -131,7 +137,7 @@ struct Knock {
 /// A guard's state can be asked for without keeping it.
 struct Watched {
     name: LockName,
-    state: Box<dyn Fn() -> GuardState + Send>,
+    state: Box<dyn Fn() -> (GuardState, Option<String>) + Send>,
 }
 
 impl Wake for Knock {
@@ -270,10 +276,12 @@ impl Watch {
         let guards = &self.knock.guards;
         let guards = guards.lock().unwrap_or_else(PoisonError::into_inner);
         for guard in guards.iter() {
-            match (guard.state)() {
+            let (state, by) = (guard.state)();
+            match state {
                 GuardState::Held => {}
                 GuardState::StopRequested => self.course.ask(|state| {
-                    state.wanted.get_or_insert_with(|| guard.name.clone());
+                    let wanted = || (guard.name.clone(), by);
+                    state.wanted.get_or_insert_with(wanted);
                 }),
                 GuardState::Lost => self.course.ask(|state| {
                     state.lost.get_or_insert_with(|| guard.name.clone());

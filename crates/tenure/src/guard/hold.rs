@@ -7,11 +7,11 @@ use super::backing::Place;
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
 use super::{Shared, log};
 use crate::offload;
-use crate::store::StoreError;
+use crate::store::{Reading, StoreError};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 use tenure_core::{Claim, Holder, Left, LockName, Mode, Renewal};
@@ -87,6 +87,11 @@ impl Guard {
     /// Whether the work should end: the lock is lost, or somebody asked for it.
     pub fn should_stop(&self) -> bool {
         self.state() != GuardState::Held
+    }
+
+    /// The request id of whoever asked for the lock, once that is known.
+    pub fn asked_by(&self) -> Option<&str> {
+        self.hold.asked_by.get().map(String::as_str)
     }
 
     /// Asks the store whether the hold stands: before a step that must not be done twice.
@@ -186,12 +191,16 @@ impl Guard {
         .await;
     }
 
-    /// Shows the state for as long as anybody wants to know, without keeping the lock.
+    /// Shows the state and who asked, for as long as anybody wants to know, without keeping the
+    /// lock.
     #[cfg(feature = "framework")]
-    pub(crate) fn observer(&self) -> impl Fn() -> GuardState + Send + use<> {
+    pub(crate) fn observer(&self) -> impl Fn() -> (GuardState, Option<String>) + Send + use<> {
         let hold = Arc::downgrade(&self.hold);
         // Once all guards are gone there is nothing to be told.
-        move || hold.upgrade().map_or(GuardState::Held, |hold| hold.state())
+        move || match hold.upgrade() {
+            Some(hold) => (hold.state(), hold.asked_by.get().cloned()),
+            None => (GuardState::Held, None),
+        }
     }
 
     /// Wakes `waker` at every change of the state from now on: for event loops of one's own.
@@ -309,6 +318,7 @@ pub(super) struct Hold {
     /// released under it.
     ended: Mutex<Option<bool>>,
     wakers: Mutex<Vec<Waker>>,
+    asked_by: OnceLock<String>,
 }
 
 impl Hold {
@@ -318,10 +328,9 @@ impl Hold {
         name: LockName,
         claim: Claim,
     ) -> Self {
-        let state = if claim.cancel.is_some() {
-            GuardState::StopRequested
-        } else {
-            GuardState::Held
+        let (state, asked_by) = match claim.cancel {
+            Some(cancel) => (GuardState::StopRequested, cancel.by.into()),
+            None => (GuardState::Held, OnceLock::new()),
         };
         Self {
             shared,
@@ -336,6 +345,7 @@ impl Hold {
             guards: AtomicUsize::new(1),
             ended: Mutex::default(),
             wakers: Mutex::default(),
+            asked_by,
         }
     }
 
@@ -417,10 +427,29 @@ impl Hold {
                 Renewal::Renewed {
                     cancel_requested: true,
                     ..
-                } => GuardState::StopRequested,
+                } => {
+                    self.find_out_who_asks();
+                    GuardState::StopRequested
+                }
                 Renewal::Renewed { .. } => GuardState::Held,
             })
         }))
+    }
+
+    fn find_out_who_asks(&self) {
+        if self.asked_by.get().is_some() {
+            return;
+        }
+        // Should that fail, there is a next time.
+        let reading = self.shared.backing.read(&self.name).ok();
+        let entry = reading.as_ref().and_then(Reading::entry);
+        let own = entry.and_then(|entry| {
+            let mut claims = entry.granted();
+            claims.find(|claim| claim.token == Some(self.token))
+        });
+        if let Some(cancel) = own.and_then(|claim| claim.cancel.as_ref()) {
+            let _ = self.asked_by.set(cancel.by.clone());
+        }
     }
 
     fn look(&self) -> Result<GuardState, StoreError> {

@@ -162,10 +162,7 @@ impl Keeper {
         for hold in settled {
             self.take(shared, &hold);
         }
-        let touched = self.files.as_mut().map(files::Files::touched);
-        for id in touched.into_iter().flatten() {
-            self.look(shared, id, false);
-        }
+        self.look_at(shared, None);
         let now = shared.clock.instant();
         let all = matches!(shared.watching, Watching::Always(_));
         let due: Vec<u64> = self
@@ -177,6 +174,9 @@ impl Keeper {
         for id in due {
             let renews = self.kept.get(&id).is_some_and(|kept| kept.renew_at <= now);
             self.look(shared, id, renews);
+            if renews {
+                self.look_at(shared, Some(id));
+            }
         }
         let rest = match (&shared.watching, self.due.first()) {
             (_, None) => NAP_MAX,
@@ -188,6 +188,18 @@ impl Keeper {
         // A millisecond more than to the instant itself, so that none is looked at too early.
         let rest = rest.saturating_add(Duration::from_millis(1));
         next.map_or(rest, |next| next.min(rest)).min(NAP_MAX)
+    }
+
+    /// Looks at the holds whose files were touched, but for the one that has just been renewed:
+    /// that was our own doing. Somebody who comes within the few microseconds since then is found
+    /// by the next heartbeat.
+    fn look_at(&mut self, shared: &Shared, renewed: Option<u64>) {
+        let touched = self.files.as_mut().map(files::Files::touched);
+        for id in touched.into_iter().flatten() {
+            if Some(id) != renewed {
+                self.look(shared, id, false);
+            }
+        }
     }
 
     fn take(&mut self, shared: &Shared, hold: &Weak<Hold>) {
