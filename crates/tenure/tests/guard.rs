@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -26,6 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What a child of a test is told to do; a test binary is started again for it.
 const ROLE: &str = "TENURE_TEST_ROLE";
 const FOLDER: &str = "TENURE_TEST_FOLDER";
+
+fn locks_folder() -> PathBuf {
+    std::env::var_os(FOLDER).expect("a folder").into()
+}
+
+/// How often each contender works.
+const ROUNDS: usize = 40;
 
 struct Place(tempfile::TempDir);
 
@@ -115,8 +123,7 @@ fn what_a_child_does() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let folder = std::env::var_os(FOLDER).expect("a folder");
-    let locks = LockManager::new(folder).expect("a folder with a name");
+    let locks = LockManager::new(locks_folder()).expect("a folder with a name");
     let (role, name) = role.split_once(' ').expect("a role and a name");
     match role {
         "hold" => {
@@ -135,6 +142,21 @@ fn what_a_child_does() {
         "abort" => {
             let _guard = locks.acquire(name).expect("a free lock");
             std::process::abort();
+        }
+        "contend" => {
+            let witness = std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(locks_folder().join("witness"))
+                .expect("a file");
+            for _ in 0..ROUNDS {
+                let guard = locks.acquire_with(name, &forever()).expect("a turn");
+                // The kernel's own lock: whoever else is at work has it.
+                witness.try_lock().expect("alone");
+                writeln!(&witness, "{}", guard.token()).expect("a line");
+                witness.unlock().expect("a lock");
+                guard.release().expect("a release");
+            }
         }
         other => unreachable!("no such role: {other}"),
     }
@@ -243,6 +265,39 @@ fn a_layer_that_re_enters_shares_the_hold_and_the_last_one_releases() {
     drop(reader);
 }
 
+/// Whoever joins a hold at the moment at which it is released has it, or is refused; never a guard of
+/// nothing.
+#[test]
+fn joining_a_hold_that_is_just_released_gives_a_guard_that_holds() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new().again(Again::Reenter).wait(Wait::No);
+    thread::scope(|scope| {
+        for by_drop in [true, true, false, false] {
+            let (locks, options) = (&locks, &options);
+            scope.spawn(move || {
+                let mut held = 0;
+                while held < 200 {
+                    match locks.acquire_with("a", options) {
+                        Ok(guard) => {
+                            held += 1;
+                            guard.verify().expect("it holds");
+                            if by_drop {
+                                drop(guard);
+                            } else {
+                                guard.release().expect("it was held");
+                            }
+                        }
+                        Err(AcquireError::HeldByThisProcess { .. }) => {}
+                        Err(error) => unreachable!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(place.claims("a"), 0, "the last one releases");
+}
+
 #[test]
 fn threads_that_take_turns_never_overlap() {
     const THREADS: u32 = 8;
@@ -292,6 +347,37 @@ fn a_refusal_says_who_has_it_and_when_to_come_back() {
     let guard = waiter.join().expect("no panic").expect("its turn");
     assert_eq!(place.claims("a"), 1);
     drop(guard);
+}
+
+/// Contending processes, two of which are killed in the middle, with flock(2) as the independent
+/// witness.
+#[test]
+fn processes_never_work_at_once_and_tokens_rise() {
+    let place = Place::new();
+    let contend = || {
+        let mut command = place.child("contend", "a");
+        command.stdout(Stdio::null()).spawn().expect("a process")
+    };
+    let mut steady: Vec<Child> = (0..4).map(|_| contend()).collect();
+    let lines = || {
+        let text = std::fs::read_to_string(place.0.path().join("witness")).unwrap_or_default();
+        let tokens: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        tokens
+    };
+    for _ in 0..2 {
+        let mut victim = contend();
+        let before = lines().len();
+        eventually(|| lines().len() > before + 5);
+        victim.kill().expect("it is ours");
+        victim.wait().expect("its end");
+    }
+    for child in &mut steady {
+        assert!(child.wait().expect("its end").success(), "always alone");
+    }
+    let tokens = lines();
+    assert!(tokens.len() >= 4 * ROUNDS, "{} rounds", tokens.len());
+    assert!(tokens.is_sorted_by(|a, b| a < b), "they only rise");
+    assert_eq!(place.claims("a"), 0);
 }
 
 #[test]

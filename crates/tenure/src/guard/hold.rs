@@ -49,7 +49,9 @@ impl Guard {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
                 (guards > 0).then_some(guards + 1)
             });
-        let is_held = joined.is_ok() && hold.state() != GuardState::Lost;
+        // Looked at once it is joined: nobody ends a hold that has one more guard.
+        let ended = |hold: &Hold| locked(&hold.ended).is_some();
+        let is_held = joined.is_ok() && !ended(hold) && hold.state() != GuardState::Lost;
         if joined.is_ok() && !is_held {
             hold.guards.fetch_sub(1, Ordering::AcqRel);
         }
@@ -126,10 +128,17 @@ impl Guard {
         if !self.hold.is_here() {
             return Err(ReleaseError::Forked { guard: self });
         }
-        if self.hold.guards.load(Ordering::Acquire) > 1 {
+        let last = self
+            .hold
+            .guards
+            .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire);
+        if last.is_err() {
             return Ok(());
         }
-        match self.hold.end() {
+        let released = self.hold.end();
+        // This guard is still there, for its drop or for whoever gets it back.
+        self.hold.guards.store(1, Ordering::Release);
+        match released {
             Ok(true) => Ok(()),
             Ok(false) => Err(ReleaseError::Lost { guard: self }),
             Err(source) => Err(ReleaseError::Store {
