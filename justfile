@@ -16,6 +16,7 @@ bench *args:
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy -p tenure --all-features --all-targets --locked -- -D warnings
 
 # Everything that has to hold before a change is merged.
 ci:

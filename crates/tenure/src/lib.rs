@@ -13,8 +13,15 @@
 //!   it ended. Hand the fencing token to the resource.
 //! - Deleting a lock's file by hand while it is held lets another caller in. The holder notices
 //!   and is told, but not before it happened.
+//! - A guard cannot stop the work under it. It says that the lock was asked for or is lost; the work
+//!   has to look.
 //!
 //! # Where to begin
+//! - [`guard`] is a lock as a guard: `LockManager::open()?.acquire("deploy")?`. Several at once,
+//!   shared, slots, cancellation, a loss that can be awaited. [`testing`] lets you test what you
+//!   build on it.
+//! - `framework` (with the feature of that name) is for authors of command-line tools: a lock declared
+//!   beside a clap-derived command. [`envelope`] is the document that it answers with.
 //! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
 //!   blocking or async.
 //! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
@@ -22,17 +29,24 @@
 //!   which is a thin user of this crate.
 
 pub mod audit;
+mod cancel;
 pub mod clock;
 pub mod config;
 pub mod duration;
 pub mod engine;
+pub mod envelope;
 pub mod fence;
+#[cfg(feature = "framework")]
+pub mod framework;
+pub mod guard;
 pub mod intent;
+mod offload;
 mod private;
 pub mod process;
 pub mod profile;
 pub mod resume;
 pub mod store;
+pub mod testing;
 pub mod yaml;
 
 pub use tenure_core as core;

@@ -13,7 +13,7 @@ mod owner;
 pub use owner::{Chosen, OwnerError, choose_owner, is_descendant_of};
 
 use std::fs;
-use tenure_core::{Death, Host, Liveness, Process};
+use tenure_core::{Death, Host, Liveness, Process, RequestId};
 
 /// This process and the surroundings in which its number means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +87,24 @@ pub fn actor_name(actor: &str) -> String {
         })
     };
     name().unwrap_or_else(|| actor.to_owned())
+}
+
+/// An owner token that nobody else has: `req_` and 24 hex digits of the kernel's randomness. The
+/// clock and the process would nearly do; chance makes up for a clock that was set back.
+///
+/// # Errors
+/// - What the system answers that gives no random bytes.
+pub fn new_request_id() -> std::io::Result<RequestId> {
+    let mut bytes = [0_u8; 12];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    let mut id = "req_".to_owned();
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            id.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    let id = RequestId::new(id).ok().filter(|_| filled == bytes.len());
+    id.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
 /// The trimmed content of a small file; `None` if it cannot be read or is empty.

@@ -90,7 +90,6 @@
 mod data;
 mod error;
 mod lock;
-mod offload;
 mod report;
 
 pub use data::ResumeLockData;
@@ -100,6 +99,7 @@ pub use report::takeover_text;
 
 use crate::clock::SystemClock;
 use crate::engine::{self, AcquireError, Silent, Wait};
+use crate::offload;
 use crate::process::{self, Identity};
 use crate::profile::{Profile, Resume, why};
 use crate::store::file::{FileStore, ThreadSleeper};
@@ -112,6 +112,9 @@ use std::sync::Arc;
 use tenure_core::{
     Force, Holder, Kind, Liveness, LockName, Patience, Policy, Process, Request, RequestId,
 };
+
+/// The name of the threads that do what async callers want.
+const THREAD: &str = "tenure-resume";
 
 /// Whether a process with this number runs, as far as this one can tell.
 ///
@@ -226,14 +229,16 @@ impl ResumeLockManager {
         overriding: Override,
     ) -> Result<ResumeLock, ResumeLockError> {
         let (manager, job) = (self.clone(), id.to_owned());
-        offload::on_thread(move || manager.acquire_lock_blocking_with(&job, overriding))
-            .await
-            .unwrap_or_else(|source| {
-                Err(ResumeLockError::Thread {
-                    job_id: id.to_owned(),
-                    source,
-                })
+        offload::on_thread(THREAD, move || {
+            manager.acquire_lock_blocking_with(&job, overriding)
+        })
+        .await
+        .unwrap_or_else(|source| {
+            Err(ResumeLockError::Thread {
+                job_id: id.to_owned(),
+                source,
             })
+        })
     }
 
     /// [`ResumeLockManager::acquire_lock`] for code that is not async.
@@ -333,27 +338,15 @@ impl Place {
         }
     }
 
-    /// An owner token that nobody else has. The clock and the process would nearly do; chance
-    /// makes up for a clock that was set back.
     fn new_request_id(&self, name: &LockName) -> Result<RequestId, ResumeLockError> {
-        let mut bytes = [0_u8; 12];
-        let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-        let id = bytes.iter().fold("req_".to_owned(), |id, byte| {
-            let digits = [byte >> 4, byte & 15];
-            let digits = digits.map(|digit| char::from_digit(digit.into(), 16));
-            id + &digits.into_iter().flatten().collect::<String>()
-        });
-        match (filled, RequestId::new(id)) {
-            (Ok(count), Ok(id)) if count == bytes.len() => Ok(id),
-            _ => Err(ResumeLockError::Store {
-                job_id: name.as_str().to_owned(),
-                source: StoreError::Io {
-                    place: self.storage.display().to_string(),
-                    doing: "drawing random bytes for an owner token",
-                    source: std::io::ErrorKind::UnexpectedEof.into(),
-                },
-            }),
-        }
+        process::new_request_id().map_err(|source| ResumeLockError::Store {
+            job_id: name.as_str().to_owned(),
+            source: StoreError::Io {
+                place: self.storage.display().to_string(),
+                doing: "drawing random bytes for an owner token",
+                source,
+            },
+        })
     }
 }
 

@@ -12,9 +12,9 @@ use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, chmodat, fchmod, fstat, fstatfs, mkdirat, openat, statat,
 };
 use rustix::io::Errno;
-use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The folder, opened and found good.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Folder {
 /// A folder that was opened, and what was opened in its place after it had been removed. Whoever
 /// works with the older one goes on with that, so none is closed before the last use of all.
 #[derive(Debug, Default)]
-pub(super) struct Latest(OnceCell<Box<Link>>);
+pub(super) struct Latest(OnceLock<Box<Link>>);
 
 #[derive(Debug)]
 struct Link {

@@ -4,10 +4,12 @@
 //! the library can not, and lets a parked thread sleep in its place ([`ThreadSleeper`]).
 
 use super::bytes::{self, Byte, Mode};
+use crate::cancel;
 use crate::clock::instant;
 use crate::store::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::pipe::PipeFlags;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -49,8 +51,8 @@ impl ByteLock {
     }
 }
 
-/// The ways to sleep that a file store needs.
-pub trait Sleeper {
+/// The ways to sleep that a file store needs. One store may be used by several threads at once.
+pub trait Sleeper: Send + Sync {
     /// Takes a byte that is held for moments only, and keeps it. Never interrupted; ends with
     /// [`Wake::Expired`] after `patience`.
     ///
@@ -90,6 +92,8 @@ pub trait Sleeper {
 /// and on a file of its own, so that it keeps no beacon of its caller's lit. A caller that goes
 /// back to sleep behind the same byte finds its helper there; there is never a second one for the
 /// same wait.
+///
+/// A wait inside of [`crate::guard::Cancel`]'s hearing is ended by it at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadSleeper;
 
@@ -131,27 +135,44 @@ impl Sleeper for ThreadSleeper {
             Some(parked) => parked,
             None => Helper::start(file, lock, of)?,
         };
-        if let Some(summons) = summons {
-            return helper.wait_summoned(summons, until);
+        let cancel = cancel::heard();
+        let caller = helper.caller.clone();
+        // Whoever cancels may do so when this wait is over; nobody listens then.
+        let _bell = cancel
+            .as_ref()
+            .map(|cancel| cancel.ring(move || drop(caller.send(Word::Called))));
+        let is_cancelled = || cancel.as_ref().is_some_and(cancel::Cancel::is_cancelled);
+        if is_cancelled() {
+            PARKED.set(Some(helper));
+            return Ok(Wake::Interrupted);
         }
-        let answer = match until {
-            None => helper
-                .answer
-                .recv()
-                .map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-            Some(until) => {
-                let rest = until.saturating_duration_since(instant());
-                helper.answer.recv_timeout(rest)
-            }
-        };
-        match answer {
-            Ok(result) => result.map(|()| Wake::Ready),
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                PARKED.set(Some(helper));
-                Ok(Wake::Expired)
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                Err(io::Error::other("the waiting thread ended early"))
+        if let Some(summons) = summons {
+            return helper.wait_summoned(summons, until, &is_cancelled);
+        }
+        loop {
+            let word = match until {
+                None => helper
+                    .words
+                    .recv()
+                    .map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Some(until) => {
+                    let rest = until.saturating_duration_since(instant());
+                    helper.words.recv_timeout(rest)
+                }
+            };
+            match word {
+                Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
+                // A call that came for an earlier wait of this thread is none for this one.
+                Ok(Word::Called) if !is_cancelled() => {}
+                Ok(Word::Called) => {
+                    PARKED.set(Some(helper));
+                    return Ok(Wake::Interrupted);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    PARKED.set(Some(helper));
+                    return Ok(Wake::Expired);
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ended_early()),
             }
         }
     }
@@ -162,7 +183,25 @@ impl Sleeper for ThreadSleeper {
         nap: Duration,
         until: Option<Instant>,
     ) -> io::Result<Wake> {
-        poll_readable(fds, nap, until)
+        let Some(cancel) = cancel::heard() else {
+            return poll_readable(fds, nap, until);
+        };
+        let (hears, calls) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let _bell = cancel.ring(move || {
+            // A full pipe has been heard.
+            let _ = rustix::io::write(&calls, &[1]);
+        });
+        if cancel.is_cancelled() {
+            return Ok(Wake::Interrupted);
+        }
+        let mut all = fds.to_vec();
+        all.push(hears.as_fd());
+        let wake = poll_readable(&all, nap, until)?;
+        Ok(if cancel.is_cancelled() {
+            Wake::Interrupted
+        } else {
+            wake
+        })
     }
 }
 
@@ -192,13 +231,28 @@ impl Sought {
 /// A thread that sleeps in the kernel in somebody's place.
 struct Helper {
     of: Sought,
-    answer: mpsc::Receiver<io::Result<()>>,
+    words: mpsc::Receiver<Word>,
+    /// For whoever cancels the wait.
+    caller: mpsc::Sender<Word>,
+}
+
+/// What somebody who waits for a helper is told.
+enum Word {
+    /// The byte was let go, or the wait for it failed.
+    Ended(io::Result<()>),
+    /// The wait was cancelled.
+    Called,
+}
+
+fn ended_early() -> io::Error {
+    io::Error::other("the waiting thread ended early")
 }
 
 impl Helper {
     fn start(file: BorrowedFd<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
         let own = reopened(file, lock.mode)?;
-        let (done, answer) = mpsc::sync_channel(1);
+        let (done, words) = mpsc::channel();
+        let caller = done.clone();
         std::thread::Builder::new()
             .name("tenure-wait".to_owned())
             .stack_size(64 * 1024)
@@ -211,23 +265,30 @@ impl Helper {
                 };
                 let given_back = lock.give_back(own.as_fd());
                 // The caller may have gone home.
-                let _ = done.send(result.and(given_back));
+                let _ = done.send(Word::Ended(result.and(given_back)));
             })?;
-        Ok(Self { of, answer })
+        Ok(Self { of, words, caller })
     }
 }
 
 impl Helper {
     /// Waits for the helper and for a summons alike, by looking at one between naps on the other:
     /// a summons is answered at once, the end of the claim before within [`SUMMONED_NAP`].
-    fn wait_summoned(self, summons: BorrowedFd<'_>, until: Option<Instant>) -> io::Result<Wake> {
+    fn wait_summoned(
+        self,
+        summons: BorrowedFd<'_>,
+        until: Option<Instant>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<Wake> {
         loop {
-            match self.answer.try_recv() {
-                Ok(result) => return result.map(|()| Wake::Ready),
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    return Err(io::Error::other("the waiting thread ended early"));
-                }
-                Err(mpsc::TryRecvError::Empty) => {}
+            match self.words.try_recv() {
+                Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
+                Err(mpsc::TryRecvError::Disconnected) => return Err(ended_early()),
+                Ok(Word::Called) | Err(mpsc::TryRecvError::Empty) => {}
+            }
+            if is_cancelled() {
+                PARKED.set(Some(self));
+                return Ok(Wake::Interrupted);
             }
             let nap_ends = instant() + SUMMONED_NAP;
             let wake = poll_readable(&[summons], SUMMONED_NAP, until)?;

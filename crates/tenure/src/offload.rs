@@ -9,14 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tracing::{Span, dispatcher};
 
-/// The name of the thread, as tools show it.
-const THREAD: &str = "tenure-resume";
-
-/// Does `work` on a thread, which starts at the first poll. Logs go where the caller's would.
+/// Does `work` on a thread of this name, as tools show it. It starts at the first poll. Logs go
+/// where the caller's would.
 ///
 /// # Errors
 /// - The system's answer, if it gives no thread.
-pub(super) async fn on_thread<T: Send + 'static>(
+pub(crate) async fn on_thread<T: Send + 'static>(
+    thread: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let dispatch = dispatcher::get_default(Clone::clone);
@@ -24,7 +23,7 @@ pub(super) async fn on_thread<T: Send + 'static>(
     let promise = Promise(Arc::new(Mutex::new(State::Working(None))));
     let pending = Pending(Arc::clone(&promise.0));
     std::thread::Builder::new()
-        .name(THREAD.to_owned())
+        .name(thread.to_owned())
         .spawn(move || {
             dispatcher::with_default(&dispatch, || span.in_scope(|| promise.keep(work())));
         })?;
@@ -155,13 +154,13 @@ mod tests {
 
     #[test]
     fn any_executor_gets_the_result() {
-        assert_eq!(block_on(on_thread(|| 7)).ok(), Some(7));
+        assert_eq!(block_on(on_thread("test", || 7)).ok(), Some(7));
     }
 
     #[test]
     fn nothing_is_done_before_the_first_poll() {
         let (sender, receiver) = mpsc::channel::<()>();
-        drop(on_thread(move || sender.send(())));
+        drop(on_thread("test", move || sender.send(())));
         assert!(receiver.recv().is_err(), "the work was dropped undone");
     }
 
@@ -169,7 +168,7 @@ mod tests {
     fn what_a_dropped_future_would_have_got_is_dropped() {
         let (go, wait) = mpsc::channel::<()>();
         let (sender, receiver) = mpsc::channel();
-        let mut future = Box::pin(on_thread(move || {
+        let mut future = Box::pin(on_thread("test", move || {
             let _ = wait.recv();
             Tells(sender)
         }));
@@ -193,7 +192,9 @@ mod tests {
 
     #[test]
     fn work_that_panics_is_an_error_and_no_endless_wait() {
-        let outcome = block_on(on_thread(|| -> u8 { panic!("as the test wants it") }));
+        let outcome = block_on(on_thread("test", || -> u8 {
+            panic!("as the test wants it")
+        }));
         assert!(outcome.is_err(), "the future ends");
     }
 }

@@ -1,0 +1,151 @@
+//! Ends a wait from another thread: a flag, and a bell for whoever sleeps while it is raised.
+//!
+//! A wait hears the [`Cancel`] that its thread was given by [`listening`], so that neither the
+//! engine nor the contract of a store has to know of it. What becomes of a wait that was ended is
+//! the engine's business: its claim leaves the queue before the caller is answered.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Ends waits for locks, from any thread. Clones are one and the same.
+///
+/// It stays cancelled: a wait that begins afterwards ends at once.
+///
+/// # Examples
+/// ```
+/// use tenure::guard::{AcquireError, Cancel, Options};
+/// # let locks = tenure::testing::locks();
+/// let held = locks.acquire("deploy")?;
+/// let cancel = Cancel::new();
+/// let waiter = std::thread::spawn({
+///     let (locks, cancel) = (locks.clone(), cancel.clone());
+///     let options = Options::new().again(tenure::guard::Again::Wait).cancel(&cancel);
+///     move || locks.acquire_with("deploy", &options)
+/// });
+/// cancel.cancel();
+/// let answer = waiter.join().expect("the waiter");
+/// assert!(matches!(answer, Err(AcquireError::Cancelled { .. })));
+/// held.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Cancel {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: AtomicBool,
+    bells: Mutex<Vec<Weak<Ring>>>,
+}
+
+type Ring = dyn Fn() + Send + Sync;
+
+/// Rings for as long as it is kept.
+pub(crate) struct Bell {
+    _ring: Arc<Ring>,
+}
+
+impl Cancel {
+    /// One that nobody has cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends all waits that hear it, now and later.
+    pub fn cancel(&self) {
+        self.shared.asked.store(true, Ordering::SeqCst);
+        let bells = std::mem::take(&mut *self.bells());
+        for ring in bells.iter().filter_map(Weak::upgrade) {
+            ring();
+        }
+    }
+
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.asked.load(Ordering::SeqCst)
+    }
+
+    /// Has `ring` called when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: who
+    /// cancelled before this does not ring.
+    pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
+        let ring: Arc<Ring> = Arc::new(ring);
+        let mut bells = self.bells();
+        bells.retain(|bell| bell.strong_count() > 0);
+        bells.push(Arc::downgrade(&ring));
+        Bell { _ring: ring }
+    }
+
+    fn bells(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Ring>>> {
+        // Whoever panics while it has them leaves a whole list.
+        self.shared
+            .bells
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancel")
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    static HEARD: RefCell<Option<Cancel>> = const { RefCell::new(None) };
+}
+
+/// What ends the waits of this thread.
+pub(crate) fn heard() -> Option<Cancel> {
+    HEARD.with_borrow(Clone::clone)
+}
+
+/// Lets the waits of `work` be ended by `cancel`.
+pub(crate) fn listening<T>(cancel: Option<&Cancel>, work: impl FnOnce() -> T) -> T {
+    struct Before(Option<Cancel>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            HEARD.set(self.0.take());
+        }
+    }
+    let _before = Before(HEARD.replace(cancel.cloned()));
+    work()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_bell_rings_once_and_only_while_it_is_kept() {
+        let cancel = Cancel::new();
+        let (sender, receiver) = mpsc::channel();
+        let kept = cancel.ring({
+            let sender = sender.clone();
+            move || sender.send("kept").unwrap_or_default()
+        });
+        drop(cancel.ring(move || sender.send("dropped").unwrap_or_default()));
+        cancel.cancel();
+        cancel.cancel();
+        drop(kept);
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["kept"]);
+    }
+
+    #[test]
+    fn what_is_heard_ends_with_the_work_even_if_it_panics() {
+        let cancel = Cancel::new();
+        let panicked = std::panic::catch_unwind(|| {
+            listening(Some(&cancel), || {
+                assert!(heard().is_some(), "heard inside");
+                panic!("as the test wants it");
+            });
+        });
+        assert!(panicked.is_err(), "it panicked");
+        assert!(heard().is_none(), "and not after it");
+    }
+}

@@ -1,0 +1,480 @@
+//! What is said of a lock: its facts gathered once, for programs as an object and for people as a
+//! line. The object is the `context` of a refusal.
+
+use super::{Exit, Failure, Retry, human};
+use crate::guard::Refused;
+use crate::process::actor_name;
+use crate::profile::known_as;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tenure_core::{
+    Asker, Claim, Death, Decision, Entry, Force, Kind, Life, Mode, Now, PENDING_MAX, Patience,
+    Policy, Reason, StaleReason, Standing, decide, retry_after_ms,
+};
+
+/// A lock.
+#[derive(Debug, Clone, Serialize)]
+pub struct LockView {
+    /// The lock.
+    pub name: String,
+    /// `free`, `held`, `stale`, `unreadable` or `unknown`.
+    pub standing: &'static str,
+    /// Whether the caller is the holder.
+    pub mine: bool,
+    /// Whether a plain request would get it now.
+    pub available: bool,
+    /// Why nobody counts its holder any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_because: Option<String>,
+    /// What is wrong with its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable_because: Option<String>,
+    /// Where it is kept.
+    pub lock_file: String,
+    /// Who has it.
+    pub holder: Option<HolderView>,
+    /// Who else has it, where several may at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_holders: Vec<HolderView>,
+    /// Who waits, in order.
+    pub queue: Vec<QueueView>,
+    /// When a retry is likely to succeed; a hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Who has it.
+#[derive(Debug, Clone, Serialize)]
+pub struct HolderView {
+    /// `run` (supervised, lives by a kernel lock), `detached` (lives by its record) or `foreign`
+    /// (a record of another program).
+    pub kind: &'static str,
+    /// The supervisor died and its command goes on.
+    pub orphaned: bool,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// The command of a run.
+    pub command_pid: Option<u32>,
+    /// Its owner token.
+    pub request_id: String,
+    /// Its fencing token; `None` while the lock is being handed over.
+    pub token: Option<u64>,
+    /// On whose behalf.
+    pub actor: String,
+    /// On which machine.
+    pub host: String,
+    /// What for.
+    pub why: String,
+    /// Since when, RFC 3339 in UTC.
+    pub since: String,
+    /// For how long, in milliseconds, counted from the acquisition.
+    pub age_ms: u64,
+    /// Its last renewal, likewise.
+    pub last_heartbeat: String,
+    /// How long the hold outlives that where nothing stronger can be seen.
+    pub ttl_ms: u64,
+    /// Somebody asked it to stop.
+    pub cancel_requested: bool,
+    /// The request id of whoever asked first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_by: Option<String>,
+    /// `exclusive`, `shared` or `slots`.
+    pub mode: &'static str,
+    /// How many may hold at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+}
+
+/// Who waits.
+#[derive(Debug, Clone, Serialize)]
+pub struct QueueView {
+    /// 1 is next.
+    pub position: usize,
+    /// Its place in line.
+    pub ticket: u64,
+    /// `exclusive`, `shared` or `slots`.
+    pub mode: &'static str,
+    /// How many may hold at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    /// Its caller is away, and its place is kept.
+    pub away: bool,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its owner token.
+    pub request_id: String,
+    /// On whose behalf.
+    pub actor: String,
+    /// On which machine.
+    pub host: String,
+    /// What for.
+    pub why: String,
+    /// Since when, RFC 3339 in UTC.
+    pub since: String,
+    /// For how long, in milliseconds.
+    pub waiting_ms: u64,
+}
+
+impl LockView {
+    /// Gathers the facts of a refusal from the list as it was seen then.
+    pub fn refused(refused: &Refused) -> Self {
+        let Refused {
+            name,
+            place,
+            policy,
+            refusal,
+            entry,
+            seen,
+            unreadable_because,
+            waited: _,
+            retry_after: _,
+        } = refused;
+        let mut view = Self::bare(name.as_str(), refusal.standing, policy, place.clone());
+        view.unreadable_because.clone_from(unreadable_because);
+        view.fill(
+            entry,
+            refusal.standing,
+            refusal.blocker.as_deref(),
+            policy,
+            seen,
+        );
+        view
+    }
+
+    /// What is said of one claim.
+    pub fn holder_of(claim: &Claim, now: &Now) -> HolderView {
+        holder(claim, Standing::Held(Life::Supervised), now)
+    }
+
+    fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
+        Self {
+            name: name.to_owned(),
+            standing: match standing {
+                Standing::Free => "free",
+                Standing::Held(_) => "held",
+                Standing::Stale(_) => "stale",
+                Standing::Unreadable => "unreadable",
+                Standing::Unknown => "unknown",
+            },
+            mine: false,
+            available: matches!(decision, Decision::Grant | Decision::TakeOver),
+            stale_because: match standing {
+                Standing::Stale(reason) => Some(stale_reason(reason).to_owned()),
+                _ => None,
+            },
+            unreadable_because: None,
+            lock_file,
+            holder: None,
+            other_holders: Vec::new(),
+            queue: Vec::new(),
+            retry_after_ms: None,
+        }
+    }
+
+    fn fill(
+        &mut self,
+        entry: &Entry,
+        standing: Standing,
+        claim: Option<&Claim>,
+        policy: &Policy,
+        now: &Now,
+    ) {
+        self.holder = claim.map(|claim| holder(claim, standing, now));
+        let front = claim.map(|claim| claim.ticket);
+        self.other_holders = entry
+            .granted()
+            .filter(|other| Some(other.ticket) != front)
+            // Nobody has looked at the others.
+            .map(|other| holder(other, Standing::Held(Life::Supervised), now))
+            .collect();
+        if matches!(standing, Standing::Held(_)) {
+            self.retry_after_ms = Some(retry_after_ms(entry, policy, now));
+        }
+        self.queue = entry
+            .claims
+            .iter()
+            .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
+            // Who was asked to stop waits for nothing any more.
+            .filter(|waiting| waiting.cancel.is_none())
+            .enumerate()
+            .map(|(index, waiting)| queued(index + 1, waiting, now))
+            .collect();
+    }
+
+    /// One line for people: who, where, since when, why.
+    pub fn line(&self) -> String {
+        match (&self.holder, self.standing) {
+            (Some(holder), "held") => format!("{} is held by {}", self.name, holder.sentence()),
+            (Some(holder), "stale") => format!(
+                "{} was left behind by {} ({})",
+                self.name,
+                holder.who(),
+                self.stale_because.as_deref().unwrap_or("stale")
+            ),
+            (_, "unreadable") => format!(
+                "{} cannot be read: {} ({})",
+                self.name,
+                self.unreadable_because.as_deref().unwrap_or("damaged"),
+                clean(&self.lock_file)
+            ),
+            (_, standing) => format!("{} is {standing}", self.name),
+        }
+    }
+
+    /// The object.
+    pub fn json(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(object)) => object,
+            // A structure with texts for keys is an object.
+            _ => Map::new(),
+        }
+    }
+
+    /// The failure that this lock is to somebody who wanted it.
+    pub fn into_failure(
+        self,
+        reason: Reason,
+        waited: Option<Duration>,
+        retry_after_ms: u64,
+    ) -> Failure {
+        let holder = self.holder.as_ref();
+        let after = waited
+            .map(|waited| format!(" — acquisition timed out after {}", human(waited)))
+            .unwrap_or_default();
+        let by = holder.map_or_else(
+            || "an unknown holder".to_owned(),
+            |holder| match holder.pid {
+                Some(pid) => format!("PID {pid}"),
+                None => format!("request {}", holder.request_id),
+            },
+        );
+        let aged = holder
+            .map(|holder| format!(" (age: {})", age(holder.age_ms)))
+            .unwrap_or_default();
+        let mut failure = match reason {
+            Reason::Held => Failure::new(
+                Exit::Precondition,
+                "LOCK_HELD",
+                format!("Resource lock held by {by}{aged}{after}"),
+            ),
+            Reason::QueueFull => Failure::new(
+                Exit::Precondition,
+                "QUEUE_FULL",
+                format!(
+                    "Resource lock held by {by}{aged}, and {PENDING_MAX} wait for it already, as \
+                     many as --queue max lets"
+                ),
+            ),
+            Reason::NeedsConfirmation => Failure::new(
+                Exit::Precondition,
+                "CONFIRMATION_REQUIRED",
+                format!(
+                    "Resource lock held by {by}{aged}; overriding it may let two holders work at \
+                     once and needs --yes beside --force"
+                ),
+            ),
+            Reason::StaleNeedsForce => Failure::new(
+                Exit::Precondition,
+                "LOCK_STALE",
+                format!("Resource lock is stale, left by {by}{aged}; --force takes it over"),
+            ),
+            Reason::Unreadable => Failure::new(
+                Exit::Precondition,
+                "LOCK_UNREADABLE",
+                format!("{} cannot be read; --force replaces it", self.lock_file),
+            ),
+            Reason::Unknown => Failure::new(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                "It could not be found out who holds the lock".to_owned(),
+            ),
+        };
+        if matches!(reason, Reason::Held | Reason::QueueFull) {
+            failure.retry = Some(Retry {
+                after_ms: retry_after_ms,
+                strategy: "linear_backoff",
+            });
+            let fact = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+            failure.detail = Some(format!(
+                "lock_file={} holder_pid={} holder_age_ms={}",
+                self.lock_file,
+                fact(
+                    holder
+                        .and_then(|holder| holder.pid)
+                        .map(|pid| pid.to_string())
+                ),
+                fact(holder.map(|holder| holder.age_ms.to_string())),
+            ));
+            failure.phase = Some("acquire");
+        }
+        let mut context = self.json();
+        if let Some(waited) = waited {
+            let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            context.insert("waited_ms".into(), millis.into());
+        }
+        failure.context = context;
+        failure
+    }
+}
+
+impl HolderView {
+    /// Who and where.
+    pub fn who(&self) -> String {
+        process(self.pid, &self.request_id, &self.actor, &self.host)
+    }
+
+    /// Who, where, since when, why.
+    pub fn sentence(&self) -> String {
+        let orphaned = if self.orphaned {
+            match self.command_pid {
+                Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
+                None => " (it died; its command goes on)".to_owned(),
+            }
+        } else {
+            String::new()
+        };
+        let asked = if self.cancel_requested {
+            ", asked to stop"
+        } else {
+            ""
+        };
+        let why = if self.why.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", clean(&self.why))
+        };
+        format!(
+            "{}{orphaned} since {} ({} ago{asked}){why}",
+            self.who(),
+            self.since,
+            age(self.age_ms)
+        )
+    }
+}
+
+fn process(pid: Option<u32>, request_id: &str, actor: &str, host: &str) -> String {
+    let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
+    // A record of another program may name neither.
+    let whose = match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
+        (true, true, false) if pid.is_some() => format!(" (request {request_id})"),
+        (true, true, _) => String::new(),
+        (true, false, _) => format!(" ({host})"),
+        (false, true, _) => format!(" ({actor})"),
+        (false, false, _) => format!(" ({actor}@{host})"),
+    };
+    match pid {
+        Some(pid) => format!("PID {pid}{whose}"),
+        None if request_id.is_empty() => format!("somebody{whose}"),
+        None => format!("request {request_id}{whose}"),
+    }
+}
+
+/// An age, in the unit that says enough.
+fn age(millis: u64) -> String {
+    human(Duration::from_millis(millis))
+}
+
+fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
+    let boot = claim.holder.host.boot_id.as_deref();
+    let since = claim.since.unwrap_or(claim.entered);
+    HolderView {
+        kind: match claim.kind {
+            Kind::Kernel => "run",
+            Kind::Detached => "detached",
+            Kind::Foreign | Kind::Sealed => "foreign",
+        },
+        orphaned: standing == Standing::Held(Life::Orphaned),
+        pid: claim.holder.process.map(|process| process.pid),
+        command_pid: claim.holder.command.map(|process| process.pid),
+        request_id: known_as(&claim.holder).to_owned(),
+        token: claim.token.filter(|token| *token > 0),
+        actor: actor_name(&claim.holder.actor),
+        host: claim.holder.host.name.clone(),
+        why: claim.holder.why.clone(),
+        since: timestamp(since.wall_ms),
+        age_ms: since.age_ms(boot, now),
+        last_heartbeat: timestamp(claim.lease.renewed.wall_ms),
+        ttl_ms: claim.lease.ttl_ms,
+        cancel_requested: claim.cancel.is_some(),
+        cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
+        mode: mode(claim.mode),
+        slots: slots(claim.mode),
+    }
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+        Mode::Slots(_) => "slots",
+    }
+}
+
+fn slots(mode: Mode) -> Option<u32> {
+    match mode {
+        Mode::Exclusive | Mode::Shared => None,
+        Mode::Slots(slots) => Some(slots.get()),
+    }
+}
+
+fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
+    let boot = claim.holder.host.boot_id.as_deref();
+    QueueView {
+        position,
+        ticket: claim.ticket,
+        mode: mode(claim.mode),
+        slots: slots(claim.mode),
+        away: claim.away.is_some(),
+        pid: claim.holder.process.map(|process| process.pid),
+        request_id: claim.holder.request_id.to_string(),
+        actor: actor_name(&claim.holder.actor),
+        host: claim.holder.host.name.clone(),
+        why: claim.holder.why.clone(),
+        since: timestamp(claim.entered.wall_ms),
+        waiting_ms: claim.entered.age_ms(boot, now),
+    }
+}
+
+/// RFC 3339 in UTC, to the second.
+fn timestamp(wall_ms: u64) -> String {
+    i64::try_from(wall_ms / 1_000)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
+}
+
+fn stale_reason(reason: StaleReason) -> &'static str {
+    match reason {
+        StaleReason::BeaconOut => "it ended without releasing",
+        StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
+        StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
+        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
+        StaleReason::ProcessUnknown => "its process cannot be checked",
+        StaleReason::Silent => "no heartbeat for longer than its ttl",
+        StaleReason::Aged => "too old",
+        StaleReason::Unreadable => "unreadable",
+    }
+}
+
+/// Text from a record, safe for a terminal.
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() || turns_text(c) {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// Marks that change the order in which a line is shown, or end it.
+fn turns_text(c: char) -> bool {
+    matches!(
+        c,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}

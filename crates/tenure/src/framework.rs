@@ -1,0 +1,455 @@
+//! For authors of command-line tools: declare the lock beside the command, and that is all.
+//!
+//! A [`Tool`] is a clap-derived command that says which [`Lock`] it needs. [`main`] does the rest:
+//! it reads `--wait`, acquires, runs the command, answers with one JSON document
+//! ([the envelope](crate::envelope)), and ends with the documented exit code.
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use tenure::framework::{self, Context, Error, Lock, Tool};
+//!
+//! #[derive(Parser)]
+//! enum Deploy {
+//!     /// Brings an environment up to date
+//!     Deploy {
+//!         #[arg(long)]
+//!         env: String,
+//!     },
+//!     /// Shows what runs where
+//!     Status,
+//! }
+//!
+//! impl Tool for Deploy {
+//!     type Answer = String;
+//!
+//!     fn lock(&self) -> Lock {
+//!         match self {
+//!             Self::Deploy { env } => Lock::named(format!("deploy-{env}")),
+//!             Self::Status => Lock::none(),
+//!         }
+//!     }
+//!
+//!     fn run(self, context: &Context) -> Result<String, Error> {
+//!         match self {
+//!             Self::Deploy { env } => {
+//!                 for _step in 0..10 {
+//!                     context.check()?; // asked to stop?
+//!                     // … one step; `context.token()` goes to whatever can refuse an older one
+//!                 }
+//!                 Ok(env)
+//!             }
+//!             Self::Status => Ok("all is well".to_owned()),
+//!         }
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     framework::main::<Deploy>()
+//! }
+//! ```
+//!
+//! # What the caller of the tool gets
+//! - `--wait DURATION`, before or after the subcommand, else `$TENURE_WAIT`, else what the
+//!   declaration says, else 10 s. `0` does not wait, and `forever` has to be asked for.
+//! - One JSON document on stdout, whatever happens; `--help` and `--version` are answered as clap
+//!   does. Prose goes to stderr.
+//! - Exit 4 and `LOCK_HELD` with a hint when to come back; 2 for bad arguments, before anything is
+//!   touched; 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM; 80 after a lost lock; 79 when the
+//!   command stopped because another one asked for it; 1 otherwise ([`Exit`]).
+//!
+//! The locks are those of `tenure run` in the same place ([`LockManager::open`]): the two exclude
+//! each other, and `tenure check` shows them.
+//!
+//! # How a command is ended
+//! The command runs on the **main thread**, as it would without this module. A thread beside it
+//! receives the signals, a lost lock, and a request to stop. It then **asks**: [`Context::check`]
+//! fails, [`Context::sleep`] ends, [`Context::is_cancelled`] is true. The command returns, the lock
+//! is released, the document is written, the process ends.
+//!
+//! **A command that never asks** is given a grace (10 s, [`Lock::grace`]). After it the document is
+//! written and the process *ends while the command is at work*. The lock is not released before: the
+//! kernel frees it as the process ends, so that nobody else starts earlier. No destructor runs, and a
+//! file that the command was writing is left as it is. A command that blocks in one long call should
+//! be a program of its own under `tenure run`.
+//!
+//! A second SIGTERM changes nothing; a second SIGINT ends the process at once, without a document.
+//!
+//! # Limitations
+//! - Processes that the command has started are not ended with it, and do not keep the lock. End
+//!   them in the command, or run them under `tenure run`.
+//! - A panic that unwinds is answered with `PANICKED` and exit 1, after the lock was released. With
+//!   `panic = "abort"` there is no document; the kernel frees the lock.
+//! - [`std::process::exit`] in the command ends the process without a document. The kernel frees the
+//!   lock.
+//! - What the command prints on stdout stands before the document. It belongs on stderr.
+//! - The signals SIGHUP, SIGINT and SIGTERM belong to this module for the rest of the process (unless
+//!   they were ignored when it began, as under nohup(1)). This is the only part of the library that
+//!   installs handlers.
+//! - Defaults by lock name in a `tenure.toml` are not read.
+//!
+//! What is in the document is the [`envelope`](crate::envelope)'s business, and who may have the lock
+//! the core's.
+
+#![allow(
+    clippy::result_large_err,
+    reason = "a call fails once, and the process ends then"
+)]
+
+mod answer;
+mod arguments;
+mod monitor;
+
+pub use crate::envelope::{Exit, Failure};
+pub use arguments::WaitArgs;
+
+use crate::clock::instant;
+use crate::engine::{Wait, Waiting};
+use crate::envelope::LockView;
+use crate::guard::{Cancel, Guard, Guards, LockManager, OpenError, Options};
+use answer::Surface;
+use clap::Parser;
+use monitor::{Course, Monitor};
+use serde::Serialize;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tenure_core::{LockName, RequestId};
+
+/// How long a command may take to end once it was asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What a command may fail with: anything that is an error. A [`Failure`] keeps its code, exit code
+/// and context; everything else is `FAILED` and exit 1.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// A command-line tool: what clap parses, which lock each call needs, and what it does.
+pub trait Tool: Parser {
+    /// What a call answers; becomes the document's `data`.
+    type Answer: Serialize;
+
+    /// The lock that this call needs.
+    fn lock(&self) -> Lock;
+
+    /// The work, done while the lock is held.
+    ///
+    /// # Errors
+    /// - Whatever makes the call fail.
+    fn run(self, context: &Context) -> Result<Self::Answer, Error>;
+
+    /// Where the locks are: with those of `tenure run`, unless the tool says otherwise.
+    ///
+    /// # Errors
+    /// - [`OpenError`] as [`LockManager::open`].
+    fn locks(&self) -> Result<LockManager, OpenError> {
+        LockManager::open()
+    }
+}
+
+/// What a command declares: the locks that it needs, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Lock {
+    names: Vec<String>,
+    mode: Mode,
+    wait: Option<Wait>,
+    grace: Option<Duration>,
+    why: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Mode {
+    #[default]
+    Exclusive,
+    Shared,
+    Slots(NonZeroU32),
+}
+
+impl Lock {
+    /// No lock at all.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The lock of this name. Whether a name that is made of arguments is one is found before
+    /// anything is touched.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::none().and(name)
+    }
+
+    /// One more lock. All are taken in one order, or none.
+    pub fn and(mut self, name: impl Into<String>) -> Self {
+        self.names.push(name.into());
+        self
+    }
+
+    /// Holds beside other shared holds.
+    pub fn shared(mut self) -> Self {
+        self.mode = Mode::Shared;
+        self
+    }
+
+    /// Holds one of so many slots.
+    pub fn slots(mut self, slots: NonZeroU32) -> Self {
+        self.mode = Mode::Slots(slots);
+        self
+    }
+
+    /// How long to wait, unless the caller says otherwise.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// How long the command may take to end once it was asked to, instead of 10 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// What it is held for, as others are told; else the name of the program and its subcommand.
+    pub fn why(mut self, text: impl Into<String>) -> Self {
+        self.why = Some(text.into());
+        self
+    }
+
+    fn options(&self, wait: Option<Wait>, why: &str, cancel: &Cancel) -> Options {
+        let options = Options::new()
+            .cancel(cancel)
+            .why(self.why.as_deref().unwrap_or(why));
+        let options = match self.mode {
+            Mode::Exclusive => options,
+            Mode::Shared => options.shared(),
+            Mode::Slots(slots) => options.slots(slots),
+        };
+        match wait.or(self.wait) {
+            Some(wait) => options.wait(wait),
+            None => options,
+        }
+    }
+}
+
+/// What a command is told, and can ask.
+#[derive(Debug)]
+pub struct Context {
+    guards: Guards,
+    course: Arc<Course>,
+    request_id: String,
+    warnings: Mutex<Vec<String>>,
+}
+
+/// The command was asked to stop; see [`Context::check`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("asked to stop")]
+#[non_exhaustive]
+pub struct Stopped;
+
+impl Context {
+    /// The fencing token of the lock, or of the first of several; `None` without a lock. Hand it to
+    /// a resource that can refuse an older one.
+    pub fn token(&self) -> Option<u64> {
+        self.guards.first().map(Guard::token)
+    }
+
+    /// The locks that are held.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// The id of this call, as the document and everybody who looks at the lock show it.
+    pub fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// Whether the command should end: after a signal, after the lock was lost, or because somebody
+    /// asked for the lock.
+    pub fn is_cancelled(&self) -> bool {
+        self.course.is_asked()
+    }
+
+    /// The same for `?`: between any two steps.
+    ///
+    /// # Errors
+    /// - [`Stopped`] if the command should end. Passed on, it leaves the right answer to the
+    ///   framework.
+    pub fn check(&self) -> Result<(), Stopped> {
+        if self.is_cancelled() {
+            return Err(Stopped);
+        }
+        Ok(())
+    }
+
+    /// Sleeps, and wakes up early if the command should end.
+    ///
+    /// # Errors
+    /// - [`Stopped`] if it should.
+    pub fn sleep(&self, time: Duration) -> Result<(), Stopped> {
+        self.course.sleep(time);
+        self.check()
+    }
+
+    /// Something that a person should know, on stderr, and a program finds under `warnings`.
+    pub fn warn(&self, message: impl Into<String>) {
+        let message = message.into();
+        answer::say(&message);
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.push(message);
+    }
+}
+
+/// The whole of a tool's `main`.
+pub fn main<T: Tool>() -> ExitCode {
+    main_of::<T>(std::env::args_os())
+}
+
+/// The same for a command line that comes from elsewhere; its first word is the program.
+pub fn main_of<T: Tool>(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut surface = Surface::new();
+    let call = match arguments::parse::<T>(words, &mut surface) {
+        Ok(Some(call)) => call,
+        Ok(None) => return Exit::Success.into(),
+        Err(failure) => return surface.answer(Err(&failure)).into(),
+    };
+    match carry_out(call, &surface) {
+        Ok(data) => surface.answer(Ok(data)).into(),
+        Err(failure) => surface.answer(Err(&failure)).into(),
+    }
+}
+
+fn carry_out<T: Tool>(call: arguments::Call<T>, surface: &Surface) -> Result<Value, Failure> {
+    let lock = call.tool.lock();
+    for name in &lock.names {
+        LockName::new(name).map_err(|why| {
+            Failure::bad_arguments(format!("the lock name {name:?} cannot be used: {why}"))
+        })?;
+    }
+    let course = Arc::new(Course::new(lock.grace.unwrap_or(GRACE)));
+    let monitor = Monitor::start(&course, surface).map_err(|error| {
+        let message = format!("signals cannot be received: {error}");
+        Failure::new(Exit::General, "NO_SIGNALS", message)
+    })?;
+    let answer = under_watch(call, &lock, &course, &monitor, surface);
+    course.settle();
+    answer
+}
+
+/// Acquires, runs the command, releases.
+fn under_watch<T: Tool>(
+    call: arguments::Call<T>,
+    lock: &Lock,
+    course: &Arc<Course>,
+    monitor: &Monitor,
+    surface: &Surface,
+) -> Result<Value, Failure> {
+    let guards = if lock.names.is_empty() {
+        Guards::default()
+    } else {
+        acquire(&call, lock, course, surface)?
+    };
+    // A signal that came in time means that the command never starts.
+    if let Some(signal) = course.signal() {
+        return Err(Failure::cancelled(signal, "acquire"));
+    }
+    monitor.watch(&guards);
+    surface.started(guards.first());
+    let context = Context {
+        guards,
+        request_id: surface.request_id(),
+        course: Arc::clone(course),
+        warnings: Mutex::default(),
+    };
+    let tool = call.tool;
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let answer = tool.run(&context)?;
+        Ok(serde_json::to_value(answer)?)
+    }));
+    let outcome = outcome.unwrap_or_else(|_| {
+        let message = "The command panicked; what it said is on stderr";
+        Err(Failure::new(Exit::General, "PANICKED", message).into())
+    });
+    // From here on the answer is ours, and not the monitor's.
+    course.settle();
+    let Context {
+        guards, warnings, ..
+    } = context;
+    surface.warn(
+        warnings
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner),
+    );
+    let lost = guards.iter().find(|guard| guard.is_lost());
+    let lost = lost.map(|guard| guard.name().clone());
+    let lost = match guards.release() {
+        Ok(()) => lost,
+        Err(error) => {
+            surface.warn([error.to_string()]);
+            lost.or_else(|| error.guards.first().map(|guard| guard.name().clone()))
+        }
+    };
+    match (course.signal(), lost, outcome) {
+        (Some(signal), ..) => Err(Failure::cancelled(signal, "run")),
+        (None, Some(name), _) => Err(Failure::lock_lost(&name)),
+        (None, None, Ok(data)) => Ok(data),
+        (None, None, Err(error)) => Err(failure(error, course)),
+    }
+}
+
+fn acquire<T: Tool>(
+    call: &arguments::Call<T>,
+    lock: &Lock,
+    course: &Course,
+    surface: &Surface,
+) -> Result<Guards, Failure> {
+    let locks = call.tool.locks()?;
+    let why = surface.why();
+    let wait = call.wait;
+    let options = lock.options(wait, &why, course.cancel()).on_wait(told);
+    let names = lock.names.iter().map(String::as_str);
+    locks.acquire_all(names, &options).map_err(|error| {
+        // A signal is the only one who cancels.
+        match course.signal() {
+            Some(signal) => Failure::cancelled(signal, "acquire"),
+            None => error.into(),
+        }
+    })
+}
+
+/// Who is waited for, for a person.
+fn told(name: &LockName, waiting: &Waiting<'_>) {
+    let Some(claim) = waiting.front() else {
+        return;
+    };
+    let holder = LockView::holder_of(claim, waiting.now);
+    answer::say(&format!(
+        "waiting for {name}, held by {}",
+        holder.sentence()
+    ));
+}
+
+/// What a command's own error is to its caller.
+fn failure(error: Error, course: &Course) -> Failure {
+    let error = match error.downcast::<Failure>() {
+        Ok(failure) => return *failure,
+        Err(error) => error,
+    };
+    match (error.downcast_ref::<Stopped>(), course.wanted()) {
+        // Neither a signal nor a loss: somebody asked for the lock.
+        (Some(Stopped), Some((name, by))) => Failure::superseded(&name, by.as_deref()),
+        (Some(Stopped), None) | (None, _) => {
+            Failure::new(Exit::General, "FAILED", error.to_string())
+        }
+    }
+}
+
+/// An id for a call that holds nothing.
+fn new_id() -> String {
+    crate::process::new_request_id().map_or_else(|_| String::new(), |id: RequestId| id.to_string())
+}
+
+/// How long something took, by the monotonic clock.
+fn since(began: std::time::Instant) -> Duration {
+    instant().saturating_duration_since(began)
+}

@@ -1,0 +1,125 @@
+//! Reads a tool's command line, and the `--wait` that every tool has.
+//!
+//! What clap has to say about a bad one becomes one sentence.
+
+use super::answer::{self, Surface};
+use super::{Failure, Tool};
+use crate::duration::{self, DurationError};
+use crate::engine::Wait;
+use clap::error::ErrorKind;
+use clap::{Args, FromArgMatches};
+use std::ffi::OsString;
+
+/// The variable that says how long to wait where no flag does.
+const VARIABLE: &str = "TENURE_WAIT";
+
+/// The flag `--wait`. [`super::main`] adds it to every tool; a program that parses for itself can
+/// flatten it into its own arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct WaitArgs {
+    /// How long to wait for a lock: 90s, 15m, 1h30m, a number of seconds, 0, or forever
+    #[arg(
+        long = "wait",
+        value_name = "DURATION",
+        global = true,
+        allow_hyphen_values = true
+    )]
+    given: Option<String>,
+}
+
+impl WaitArgs {
+    /// How long to wait: what was typed, else what `$TENURE_WAIT` says; `None` if neither does.
+    ///
+    /// # Errors
+    /// - [`Failure`] with exit 2 if it is not a duration.
+    pub fn wait(&self) -> Result<Option<Wait>, Failure> {
+        let told = || {
+            let told = std::env::var(VARIABLE).ok();
+            told.filter(|text| !text.is_empty())
+        };
+        let typed = self.given.clone().map(|text| ("--wait", text));
+        let Some((source, text)) = typed.or_else(|| told().map(|text| (VARIABLE, text))) else {
+            return Ok(None);
+        };
+        if text == "forever" {
+            return Ok(Some(Wait::Forever));
+        }
+        let duration = duration::parse(&text).map_err(|error| {
+            let hint = match error {
+                DurationError::TooLong { .. } => "; write `forever` to wait without a limit",
+                DurationError::Form { .. } => " (a wait may also be `forever`)",
+            };
+            Failure::bad_arguments(format!("{source} {error}{hint}"))
+        })?;
+        Ok(Some(if duration.is_zero() {
+            Wait::No
+        } else {
+            Wait::For(duration)
+        }))
+    }
+}
+
+/// A call that was understood.
+pub(super) struct Call<T> {
+    pub(super) tool: T,
+    pub(super) wait: Option<Wait>,
+}
+
+/// Reads a command line. `None` if clap has answered it, by its help or version.
+pub(super) fn parse<T: Tool>(
+    words: impl IntoIterator<Item = OsString>,
+    surface: &mut Surface,
+) -> Result<Option<Call<T>>, Failure> {
+    let words: Vec<_> = words.into_iter().collect();
+    let command = WaitArgs::augment_args(T::command());
+    // Looked for by hand: a call that cannot be read has its command, too.
+    let mut typed = words.iter().skip(1).filter_map(|word| word.to_str());
+    let known = typed.find_map(|word| command.find_subcommand(word));
+    surface.called(
+        command.get_name(),
+        known.map_or("", clap::Command::get_name),
+    );
+    let matches = match command.try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) => return refuse(&error),
+    };
+    let understood = T::from_arg_matches(&matches)
+        .and_then(|tool| Ok((tool, WaitArgs::from_arg_matches(&matches)?)));
+    match understood {
+        Ok((tool, wait)) => {
+            let wait = wait.wait()?;
+            Ok(Some(Call { tool, wait }))
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+fn refuse<T>(error: &clap::Error) -> Result<Option<T>, Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that has closed the pipe has seen enough.
+            let _ = error.print();
+            return Ok(None);
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            answer::say(&error.to_string());
+            return Err(Failure::bad_arguments(
+                "a subcommand is missing; --help shows them all",
+            ));
+        }
+        _ => {}
+    }
+    let text = error.to_string();
+    // What follows is advice, and the usage.
+    let advice = ["Usage:", "tip:", "For more information"];
+    let mut lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !advice.iter().any(|begins| line.starts_with(begins)));
+    let first = lines.next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+    // The missing arguments themselves stand on lines of their own.
+    let message = lines.filter(|line| !line.is_empty());
+    let message = message.fold(first, |message, line| message + " " + line);
+    Err(Failure::bad_arguments(message))
+}

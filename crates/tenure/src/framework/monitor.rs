@@ -1,0 +1,319 @@
+//! The thread beside the command: receives signals, a lost lock and a request to stop; asks the
+//! command to end, and ends the process when its grace is over.
+//!
+//! Signals arrive through pipes (signal-hook), so nothing but a write happens in a handler.
+//!
+//! # Crash safety
+//! A process that is ended here has not released its lock. The kernel frees it as the last thread
+//! ends, and never while the command can still do something.
+
+use super::answer::Surface;
+use super::{Failure, since};
+use crate::cancel::Cancel;
+use crate::clock::instant;
+use crate::envelope::{Exit, StopSignal};
+use crate::guard::{Guard, GuardState};
+use crate::store::file::poll_readable;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+use tenure_core::LockName;
+
+/// How long the thread sleeps at most. Nothing depends on it; a sleep has to have an end.
+const NAP_MAX: Duration = Duration::from_secs(3_600);
+
+/// How a call goes on: whether and why it was asked to end, and who answers.
+#[derive(Debug)]
+pub(super) struct Course {
+    state: Mutex<State>,
+    changed: Condvar,
+    cancel: Cancel,
+    grace: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The first signal. It counts for more than everything else.
+    signal: Option<StopSignal>,
+    /// The lock that is lost.
+    lost: Option<LockName>,
+    /// The lock that somebody asked for, and who.
+    wanted: Option<(LockName, Option<String>)>,
+    asked_at: Option<Instant>,
+    interrupts: u32,
+    /// The command has ended, and its call is answered by the main thread.
+    settled: bool,
+}
+
+impl Course {
+    pub(super) fn new(grace: Duration) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            cancel: Cancel::new(),
+            grace,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change below is one assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What ends the wait for a lock.
+    pub(super) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.state().asked_at.is_some()
+    }
+
+    pub(super) fn signal(&self) -> Option<StopSignal> {
+        self.state().signal
+    }
+
+    /// The lock that somebody asked for, and who.
+    pub(super) fn wanted(&self) -> Option<(LockName, Option<String>)> {
+        self.state().wanted.clone()
+    }
+
+    /// The command has ended. Does not return if the monitor is ending the process.
+    pub(super) fn settle(&self) {
+        self.state().settled = true;
+    }
+
+    pub(super) fn sleep(&self, time: Duration) {
+        let began = instant();
+        let mut state = self.state();
+        while state.asked_at.is_none() {
+            let rest = time.saturating_sub(since(began));
+            if rest.is_zero() {
+                return;
+            }
+            let woken = self.changed.wait_timeout(state, rest);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn ask(&self, note: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        note(&mut state);
+        state.asked_at.get_or_insert_with(instant);
+        self.changed.notify_all();
+    }
+
+    /// What a command is ended for that does not end by itself.
+    fn overdue(state: &State) -> Option<Failure> {
+        let failure = match (&state.signal, &state.lost, &state.wanted) {
+            (Some(signal), ..) => Failure::cancelled(*signal, "run"),
+            (None, Some(name), _) => Failure::lock_lost(name),
+            (None, None, Some((name, by))) => Failure::superseded(name, by.as_deref()),
+            (None, None, None) => return None,
+        };
+        let detail = Some("the command did not end within its grace, and was cut short".to_owned());
+        Some(Failure {
+            partial: true,
+            detail,
+            ..failure
+        })
+    }
+}
+
+/// Its thread goes on until the process ends.
+pub(super) struct Monitor {
+    knock: Arc<Knock>,
+}
+
+/// Wakes the thread for a change of a guard.
+struct Knock {
+    door: UnixStream,
+    guards: Mutex<Vec<Watched>>,
+}
+
+/// A guard's state can be asked for without keeping it.
+struct Watched {
+    name: LockName,
+    state: Box<dyn Fn() -> (GuardState, Option<String>) + Send>,
+}
+
+impl Wake for Knock {
+    fn wake(self: Arc<Self>) {
+        // A full pipe wakes as well.
+        let _ = (&self.door).write(&[1]);
+    }
+}
+
+impl Monitor {
+    /// Receives signals from now on.
+    pub(super) fn start(course: &Arc<Course>, surface: &Surface) -> io::Result<Self> {
+        let ignored = ignored_signals();
+        let mut arrivals = Vec::new();
+        for signal in [
+            StopSignal::Terminate,
+            StopSignal::Interrupt,
+            StopSignal::Hangup,
+        ] {
+            // Whoever started us with a signal ignored wants it to stay so.
+            if ignored >> (signal.number() - 1) & 1 == 1 {
+                continue;
+            }
+            let (arrives, sends) = UnixStream::pair()?;
+            arrives.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(signal.number().into(), sends)?;
+            arrivals.push((signal, arrives));
+        }
+        let (listens, door) = UnixStream::pair()?;
+        listens.set_nonblocking(true)?;
+        door.set_nonblocking(true)?;
+        let knock = Arc::new(Knock {
+            door,
+            guards: Mutex::default(),
+        });
+        let watch = Watch {
+            course: Arc::clone(course),
+            surface: surface.clone(),
+            arrivals,
+            listens,
+            knock: Arc::clone(&knock),
+        };
+        std::thread::Builder::new()
+            .name("tenure-monitor".to_owned())
+            .spawn(move || watch.run())?;
+        Ok(Self { knock })
+    }
+
+    /// Follows these guards.
+    pub(super) fn watch(&self, guards: &[Guard]) {
+        let mut watched = self
+            .knock
+            .guards
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        watched.extend(guards.iter().map(|guard| Watched {
+            name: guard.name().clone(),
+            state: Box::new(guard.observer()),
+        }));
+        drop(watched);
+        let waker = Waker::from(Arc::clone(&self.knock));
+        for guard in guards {
+            guard.wake_on_change(&waker);
+        }
+        waker.wake();
+    }
+}
+
+/// The thread's own.
+struct Watch {
+    course: Arc<Course>,
+    surface: Surface,
+    arrivals: Vec<(StopSignal, UnixStream)>,
+    listens: UnixStream,
+    knock: Arc<Knock>,
+}
+
+impl Watch {
+    fn run(mut self) {
+        loop {
+            let nap = self.until_overdue().unwrap_or(NAP_MAX);
+            let fds: Vec<_> = self
+                .arrivals
+                .iter()
+                .map(|(_, arrives)| arrives.as_fd())
+                .chain([self.listens.as_fd()])
+                .collect();
+            if poll_readable(&fds, nap, None).is_err() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            self.receive();
+            self.look_at_guards();
+            if self.until_overdue() == Some(Duration::ZERO) {
+                self.cut_short();
+            }
+        }
+    }
+
+    /// How long the command may go on; `None` unless it was asked to end, and has not.
+    fn until_overdue(&self) -> Option<Duration> {
+        let state = self.course.state();
+        let asked_at = state.asked_at.filter(|_| !state.settled)?;
+        Some(self.course.grace.saturating_sub(since(asked_at)))
+    }
+
+    fn receive(&mut self) {
+        for (signal, arrives) in &mut self.arrivals {
+            let mut bytes = [0; 16];
+            let mut count = 0;
+            while let Ok(read @ 1..) = arrives.read(&mut bytes) {
+                count += u32::try_from(read).unwrap_or(u32::MAX);
+            }
+            if count == 0 {
+                continue;
+            }
+            let interrupts = if *signal == StopSignal::Interrupt {
+                count
+            } else {
+                0
+            };
+            self.course.ask(|state| {
+                state.signal.get_or_insert(*signal);
+                state.interrupts = state.interrupts.saturating_add(interrupts);
+            });
+            // Whoever insists does not want to be answered.
+            if self.course.state().interrupts > 1 {
+                end(Exit::Signalled(StopSignal::Interrupt.number()));
+            }
+            self.course.cancel.cancel();
+        }
+    }
+
+    fn look_at_guards(&mut self) {
+        let mut bytes = [0; 16];
+        while let Ok(1..) = self.listens.read(&mut bytes) {}
+        let guards = &self.knock.guards;
+        let guards = guards.lock().unwrap_or_else(PoisonError::into_inner);
+        for guard in guards.iter() {
+            let (state, by) = (guard.state)();
+            match state {
+                GuardState::Held => {}
+                GuardState::StopRequested => self.course.ask(|state| {
+                    let wanted = || (guard.name.clone(), by);
+                    state.wanted.get_or_insert_with(wanted);
+                }),
+                GuardState::Lost => self.course.ask(|state| {
+                    state.lost.get_or_insert_with(|| guard.name.clone());
+                }),
+            }
+        }
+    }
+
+    /// Answers in the place of a command that does not end, and ends the process under it.
+    fn cut_short(&self) {
+        // Kept to the end: the main thread, should it come back now, must not answer too.
+        let state = self.course.state();
+        if state.settled {
+            return;
+        }
+        if let Some(failure) = Course::overdue(&state) {
+            end(self.surface.answer_beside(&failure));
+        }
+    }
+}
+
+/// Ends the process at once. The kernel frees its locks.
+fn end(exit: Exit) -> ! {
+    signal_hook::low_level::exit(exit.code().into())
+}
+
+/// The signals that are ignored, as bits from signal 1 on. None where that cannot be seen.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or(0)
+}

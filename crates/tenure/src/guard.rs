@@ -1,0 +1,840 @@
+//! A lock as a guard, for any Rust program.
+//!
+//! ```
+//! use tenure::guard::LockManager;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let scratch = tempfile::tempdir()?;
+//! # let folder = scratch.path();
+//! let locks = LockManager::new(folder)?; // `LockManager::open()` for where `tenure run` has them
+//! let guard = locks.acquire("deploy-prod")?;
+//! println!("token {}", guard.token()); // for the resource: refuse smaller ones
+//! guard.release()?; // or let it drop
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The model
+//! An acquire enters a claim into the ordered list that the lock is, and sleeps in the kernel until
+//! its turn has come. The guard keeps the claim's *beacon* lit, a kernel lock: everybody else sees
+//! that its process lives, and is woken when it ends, however it ends. Programs that use this
+//! module and the command `tenure run` take turns with each other, in one queue.
+//!
+//! Async code has the same on any executor: [`LockManager::acquire_async`], [`Guard::lost`],
+//! [`Guard::release_async`].
+//!
+//! # What a guard notices
+//! One thread of the manager looks after all its guards. It renews each lease three times within
+//! its ttl, and learns from the kernel when a lock's file is touched, so [`Guard::state`] shows
+//! within milliseconds
+//! - that somebody asked the holder to stop: `tenure cancel`, `tenure acquire --force`. Nobody takes
+//!   the lock from under a guard; the work has to look and end;
+//! - that the lock is lost: its file was removed or replaced by hand.
+//!
+//! For the first 20 ms of a hold nobody looks, and where the system has no more watches (inotify) it
+//! takes up to a second, or longer with thousands of guards. [`Guard::verify`] asks at once.
+//!
+//! # Limitations
+//! - It excludes processes on **one machine** that see the same folder, as every file store.
+//! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for
+//!   a lock that it holds, in whatever thread: waiting could never end if it asked under the lock.
+//!   [`Again`] has the other answers: threads that take turns, and layers that share a hold.
+//! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it (they show
+//!   [`GuardState::Lost`]) and their drop leaves the parent's lock alone. The copy does inherit the
+//!   open file that carries the beacon, until it becomes another program: should the parent be
+//!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release
+//!   by the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before
+//!   the parent had threads or after an exec.
+//! - **No drop runs** with `panic = "abort"`, after [`std::process::exit`], under SIGKILL. The kernel
+//!   frees the lock then, as the process ends: the next in line is woken at once, sweeps the dead
+//!   claim, and says so in its log.
+//! - A child process that the work has started and left behind does not keep the lock (the beacon is
+//!   not inherited over an exec). `tenure run` is for that.
+//! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
+//! - Each guard keeps two files open.
+//!
+//! # What is logged
+//! `tracing` events, all with the field `lock`. Their names stay: `tenure.lock.acquired` and
+//! `.released` (debug), `.taken_over` (info after a death, else warn), `.stop_requested` (info),
+//! `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
+//! installed, and nothing is global.
+//!
+//! Who may have the lock is decided in the core; where it is kept is the store's affair.
+
+mod backing;
+mod error;
+mod hold;
+mod keeper;
+mod log;
+
+pub use crate::cancel::Cancel;
+pub use backing::SharedStore;
+pub use error::{
+    AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
+};
+pub use hold::{Guard, GuardState, Guards};
+
+use crate::cancel;
+use crate::clock::{Clock, SystemClock, instant};
+use crate::config::{self, Config};
+use crate::engine::{self, Observer, Wait, Waiting};
+use crate::offload;
+use crate::process::{self, Identity};
+use crate::profile::why;
+use crate::store::file::{FileStore, ThreadSleeper};
+use crate::store::{Content, StoreError};
+use backing::{Backed, Backing};
+use hold::{Hold, locked};
+use keeper::{Newcomers, Watching};
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+use tenure_core::{
+    Claim, Entry, Force, HeldUnforced, Holder, Kind, LockName, Mode, Patience, Policy, Reason,
+    Request, RequestId, Terms,
+};
+
+/// How often a cancelled wait is noticed in a store that knows nothing of [`Cancel`].
+const CANCEL_LOOK: Duration = Duration::from_millis(10);
+
+/// How often a hold is looked at in a store whose files cannot be watched.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What becomes of an acquire of a lock that this process holds already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Again {
+    /// It is refused at once, with [`AcquireError::HeldByThisProcess`].
+    #[default]
+    Refuse,
+    /// It joins the hold of the same manager, if that covers what is asked for: one more guard of
+    /// the same lock with the same token. The lock ends with the last of them.
+    Reenter,
+    /// It waits like everybody else: for programs whose threads take turns. A thread that holds the
+    /// lock itself waits in vain.
+    Wait,
+}
+
+/// How a lock is acquired. A value to be kept and used again.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure::engine::Wait;
+/// use tenure::guard::Options;
+/// # let locks = tenure::testing::locks();
+/// let reading = Options::new().shared().why("nightly report");
+/// let patient = reading.clone().wait(Wait::For(Duration::from_secs(60)));
+/// let one = locks.acquire_with("figures", &reading)?;
+/// let other = locks.acquire_with("figures", &patient)?;
+/// assert!(one.token() < other.token());
+/// # Ok::<(), tenure::guard::AcquireError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Options {
+    mode: Mode,
+    wait: Option<Wait>,
+    ttl: Option<Duration>,
+    why: Option<String>,
+    actor: Option<String>,
+    cancel: Option<Cancel>,
+    again: Again,
+    on_wait: OnWait,
+}
+
+/// Who is told that a wait begins.
+#[derive(Clone, Default)]
+struct OnWait(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&LockName, &Waiting<'_>) + Send + Sync;
+
+impl std::fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Some(_)" } else { "None" })
+    }
+}
+
+impl Options {
+    /// Exclusive, for as long as the store's policy waits by default (10 s).
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Holds beside other shared holds.
+    pub fn shared(mut self) -> Self {
+        self.mode = Mode::Shared;
+        self
+    }
+
+    /// Holds one of so many slots.
+    pub fn slots(mut self, slots: NonZeroU32) -> Self {
+        self.mode = Mode::Slots(slots);
+        self
+    }
+
+    /// How long to wait. [`Wait::Forever`] has to be asked for.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// How long the hold counts after its last heartbeat where nothing stronger can be seen of it,
+    /// from another container, say. Heartbeats follow it. At least a millisecond.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// What it is held for, as others are told; else the name of the program.
+    pub fn why(mut self, text: &str) -> Self {
+        self.why = Some(why(text));
+        self
+    }
+
+    /// On whose behalf, as others are told; else the user.
+    pub fn actor(mut self, name: &str) -> Self {
+        self.actor = Some(why(name));
+        self
+    }
+
+    /// Lets the wait be ended from another thread.
+    pub fn cancel(mut self, cancel: &Cancel) -> Self {
+        self.cancel = Some(cancel.clone());
+        self
+    }
+
+    /// Has somebody told, once for each lock, that it has to be waited for, and for whom.
+    pub fn on_wait(
+        mut self,
+        tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_wait = OnWait(Some(Arc::new(tell)));
+        self
+    }
+
+    /// What to do if this process holds the lock already.
+    pub fn again(mut self, again: Again) -> Self {
+        self.again = again;
+        self
+    }
+}
+
+/// Where locks are acquired. Cheap to clone, and to be shared by threads; a lock does not end with
+/// the manager that it came from.
+#[derive(Clone)]
+pub struct LockManager {
+    shared: Arc<Shared>,
+}
+
+/// What all clones and all guards share.
+struct Shared {
+    backing: Arc<dyn Backing>,
+    policy: Policy,
+    clock: Box<dyn Clock + Send + Sync>,
+    identity: Identity,
+    /// The process that made the manager.
+    pid: u32,
+    watching: Watching,
+    /// Whether the store's own sleep hears a [`Cancel`].
+    hears_cancel: bool,
+    newcomers: Newcomers,
+    /// One hold of each lock that is held.
+    held: Mutex<HashMap<LockName, Weak<Hold>>>,
+}
+
+impl LockManager {
+    /// The locks in a folder, which is made by the first acquire.
+    ///
+    /// # Errors
+    /// - [`OpenError::Folder`] if its path cannot be made absolute.
+    pub fn new(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
+        // A later change of the working folder makes no difference.
+        let folder = std::path::absolute(folder.as_ref());
+        let folder = folder.map_err(|source| OpenError::Folder { source })?;
+        let identity = Identity::current();
+        let store = FileStore::new(folder, identity.host.clone(), Box::new(ThreadSleeper));
+        let clock = SystemClock::new(identity.host.boot_id.as_deref());
+        Ok(Self::made(Made {
+            backing: Arc::new(Backed(store)),
+            clock: Box::new(clock),
+            identity,
+            watching: Watching::Files,
+            hears_cancel: true,
+        }))
+    }
+
+    /// The locks where `tenure run` has them without being told: `$TENURE_DIR`, else the folder that
+    /// the nearest `tenure.toml` names, else the user's own (`~/.local/state/tenure/locks`).
+    ///
+    /// # Errors
+    /// - [`OpenError::Config`] if a `tenure.toml` cannot be used, or no place is known.
+    /// - [`OpenError::Folder`] if the working folder cannot be named.
+    pub fn open() -> Result<Self, OpenError> {
+        Self::new(default_place()?)
+    }
+
+    /// The locks of any other store, by its own policy. A cancelled wait and a request to stop are
+    /// noticed by looking, so they take some moments longer than with [`LockManager::new`].
+    pub fn with_store(store: impl SharedStore) -> Self {
+        let identity = Identity::current();
+        let clock = SystemClock::new(identity.host.boot_id.as_deref());
+        Self::made(Made {
+            backing: Arc::new(Backed(store)),
+            clock: Box::new(clock),
+            identity,
+            watching: Watching::Looks(LOOK),
+            hears_cancel: false,
+        })
+    }
+
+    /// The same by another clock, for tests.
+    pub(crate) fn with_clock(
+        store: impl SharedStore,
+        clock: impl Clock + Send + Sync + 'static,
+        identity: Identity,
+        look: Duration,
+    ) -> Self {
+        Self::made(Made {
+            backing: Arc::new(Backed(store)),
+            clock: Box::new(clock),
+            identity,
+            watching: Watching::Always(look),
+            hears_cancel: false,
+        })
+    }
+
+    fn made(made: Made) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                policy: made.backing.policy(),
+                backing: made.backing,
+                clock: made.clock,
+                identity: made.identity,
+                pid: std::process::id(),
+                watching: made.watching,
+                hears_cancel: made.hears_cancel,
+                newcomers: Newcomers::default(),
+                held: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Acquires a lock, and waits for it as long as the policy does by default (10 s).
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_with`].
+    ///
+    /// # Crash safety
+    /// As [`LockManager::acquire_with`].
+    pub fn acquire(&self, name: &str) -> Result<Guard, AcquireError> {
+        self.acquire_with(name, &Options::new())
+    }
+
+    /// Acquires a lock, or says at once who has it.
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_with`].
+    pub fn try_acquire(&self, name: &str) -> Result<Guard, AcquireError> {
+        self.acquire_with(name, &Options::new().wait(Wait::No))
+    }
+
+    /// Acquires a lock, and waits at most this long.
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_with`].
+    pub fn acquire_timeout(&self, name: &str, wait: Duration) -> Result<Guard, AcquireError> {
+        self.acquire_with(name, &Options::new().wait(Wait::For(wait)))
+    }
+
+    /// Acquires a lock in the way that `options` say.
+    ///
+    /// # Errors
+    /// - [`AcquireError::Held`] if somebody has it and the wait was over or not wanted.
+    /// - [`AcquireError::HeldByThisProcess`] if this process has it ([`Again`]).
+    /// - [`AcquireError::HeldByOuterRun`] if the `tenure run` around this process has it.
+    /// - [`AcquireError::Cancelled`] if the wait was cancelled.
+    /// - [`AcquireError::Superseded`] if another claim asked this one to stop.
+    /// - [`AcquireError::Refused`] if a record stands there that this policy does not replace.
+    /// - [`AcquireError::Name`] if the name cannot be the name of a lock.
+    /// - [`AcquireError::Forked`] in a copy of the process that made this manager.
+    /// - [`AcquireError::Thread`] if the system gives no thread.
+    /// - [`AcquireError::Store`] if the store failed.
+    ///
+    /// # Crash safety
+    /// The claim's beacon is lit before the claim can be seen, and goes out with the process. Death
+    /// before the write leaves nothing; death after it leaves a dead claim, which the next caller
+    /// sweeps.
+    pub fn acquire_with(&self, name: &str, options: &Options) -> Result<Guard, AcquireError> {
+        let name = named(name)?;
+        let wait = self.wait(options);
+        self.take(name, options, wait)
+    }
+
+    /// Acquires several locks, all of them or none, in the one order in which everybody takes them.
+    /// A name that is given twice is taken once. The wait is that of all together.
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_with`], of the lock that was not to be had. The others have been
+    ///   given back.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::Options;
+    /// # let locks = tenure::testing::locks();
+    /// let both = locks.acquire_all(["schema", "data"], &Options::new())?;
+    /// assert_eq!(both[0].name().as_str(), "data", "in the order of their names");
+    /// both.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acquire_all<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
+        let names = names.into_iter().map(named);
+        self.take_all(names.collect::<Result<_, _>>()?, options)
+    }
+
+    fn take_all(
+        &self,
+        mut names: Vec<LockName>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
+        names.sort();
+        names.dedup();
+        let wait = self.wait(options);
+        let began = self.shared.clock.instant();
+        let mut guards = Guards::default();
+        for name in names {
+            let rest = match wait {
+                Wait::For(all) if !guards.is_empty() => {
+                    let now = self.shared.clock.instant();
+                    Wait::For(all.saturating_sub(now.saturating_duration_since(began)))
+                }
+                Wait::No | Wait::For(_) | Wait::Forever => wait,
+            };
+            guards.push(self.take(name, options, rest).map_err(|error| {
+                match (error, wait) {
+                    // The time of all was up, and not just what was left for this one.
+                    (AcquireError::Held(refused), Wait::For(all)) => {
+                        AcquireError::Held(Box::new(Refused {
+                            waited: Some(all),
+                            ..*refused
+                        }))
+                    }
+                    (error, _) => error,
+                }
+            })?);
+        }
+        Ok(guards)
+    }
+
+    /// [`LockManager::acquire_with`] for async code, on any executor.
+    ///
+    /// Nothing happens before the future is polled. A thread waits in its place, so the executor is
+    /// never blocked. A future that is dropped early leaves the queue, and whatever it would have
+    /// acquired is released.
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_with`].
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::{AcquireError, LockManager, Options};
+    ///
+    /// async fn deploy(locks: &LockManager) -> Result<(), AcquireError> {
+    ///     let guard = locks.acquire_async("deploy", &Options::new()).await?;
+    ///     tokio::select! {
+    ///         () = work() => {}
+    ///         () = guard.stop_requested() => {} // asked for, or lost
+    ///     }
+    ///     guard.release_async().await.unwrap_or_else(|error| eprintln!("{error}"));
+    ///     Ok(())
+    /// }
+    /// # async fn work() {}
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    /// # runtime.block_on(deploy(&tenure::testing::locks())).expect("a free lock");
+    /// ```
+    pub async fn acquire_async(
+        &self,
+        name: &str,
+        options: &Options,
+    ) -> Result<Guard, AcquireError> {
+        let name = named(name)?;
+        let failed = name.clone();
+        let done = self.offloaded(options, move |locks, options| {
+            locks.take(name, options, locks.wait(options))
+        });
+        let thread = |source| AcquireError::Thread {
+            name: failed,
+            source,
+        };
+        done.await.map_err(thread)?
+    }
+
+    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
+    ///
+    /// # Errors
+    /// - As [`LockManager::acquire_all`].
+    pub async fn acquire_all_async(
+        &self,
+        names: impl IntoIterator<Item = &str>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
+        let names = names.into_iter().map(named);
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = names.first().cloned() else {
+            return Ok(Guards::default());
+        };
+        let done = self.offloaded(options, move |locks, options| {
+            locks.take_all(names, options)
+        });
+        let thread = |source| AcquireError::Thread {
+            name: first,
+            source,
+        };
+        done.await.map_err(thread)?
+    }
+
+    /// Waits on a thread, for as long as somebody wants the result.
+    async fn offloaded<T: Send + 'static>(
+        &self,
+        options: &Options,
+        work: impl FnOnce(&Self, &Options) -> T + Send + 'static,
+    ) -> std::io::Result<T> {
+        struct Unwanted(Cancel);
+        impl Drop for Unwanted {
+            fn drop(&mut self) {
+                self.0.cancel();
+            }
+        }
+        let unwanted = Unwanted(Cancel::new());
+        let (locks, given) = (self.clone(), options.cancel.clone());
+        let options = options.clone().cancel(&unwanted.0);
+        let done = offload::on_thread("tenure-acquire", move || {
+            let own = options.cancel.clone().unwrap_or_default();
+            // Whoever was given a say by the caller keeps it.
+            let _bell = given.as_ref().map(|given| {
+                let own = own.clone();
+                given.ring(move || own.cancel())
+            });
+            if given.is_some_and(|given| given.is_cancelled()) {
+                own.cancel();
+            }
+            work(&locks, &options)
+        });
+        done.await
+    }
+
+    fn wait(&self, options: &Options) -> Wait {
+        options
+            .wait
+            .unwrap_or(match self.shared.policy.held_unforced {
+                HeldUnforced::WaitMs(millis) => Wait::For(Duration::from_millis(millis)),
+                HeldUnforced::Refuse => Wait::No,
+            })
+    }
+
+    fn take(&self, name: LockName, options: &Options, wait: Wait) -> Result<Guard, AcquireError> {
+        let shared = &self.shared;
+        if shared.pid != std::process::id() {
+            return Err(AcquireError::Forked { name });
+        }
+        if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            return Err(AcquireError::Cancelled { name });
+        }
+        if options.again == Again::Reenter
+            && let Some(guard) = shared.again(&name, options.mode)
+        {
+            return Ok(guard);
+        }
+        let request = match shared.request(options) {
+            Ok(request) => request,
+            Err(source) => return Err(AcquireError::Store { name, source }),
+        };
+        let mut attendance = Attendance {
+            shared,
+            name: &name,
+            options,
+            told: false,
+            gave_way: None,
+        };
+        let cancel = options.cancel.as_ref();
+        let acquired = cancel::listening(cancel, || {
+            Arc::clone(&shared.backing).acquire(
+                &*shared.clock,
+                &name,
+                &request,
+                wait,
+                &mut attendance,
+            )
+        });
+        let gave_way = attendance.gave_way.take();
+        let acquired = match acquired {
+            Ok(acquired) => acquired,
+            Err(error) => {
+                return Err(gave_way.unwrap_or_else(|| shared.explain(name, options, error)));
+            }
+        };
+        log::acquired(&name, &acquired.claim, &acquired.events, acquired.waited);
+        // A seat comes with every grant that is not an earlier hold of the same request id, and
+        // this one is new.
+        let Some(place) = acquired.seat else {
+            return Err(AcquireError::HeldByThisProcess {
+                name,
+                token: acquired.claim.token,
+            });
+        };
+        let hold = Arc::new(Hold::new(
+            Arc::clone(shared),
+            place,
+            name.clone(),
+            acquired.claim,
+        ));
+        let guard = Guard::first(Arc::clone(&hold));
+        locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
+        match shared.newcomers.add(shared, &hold) {
+            Ok(()) => Ok(guard),
+            Err(source) => Err(AcquireError::Thread { name, source }),
+        }
+    }
+}
+
+impl std::fmt::Debug for LockManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockManager")
+            .field("policy", &self.shared.policy.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a manager is made of.
+struct Made {
+    backing: Arc<dyn Backing>,
+    clock: Box<dyn Clock + Send + Sync>,
+    identity: Identity,
+    watching: Watching,
+    hears_cancel: bool,
+}
+
+/// The folder of the locks, if nobody names one.
+pub(crate) fn default_place() -> Result<PathBuf, OpenError> {
+    let told = std::env::var_os("TENURE_DIR").filter(|dir| !dir.is_empty());
+    if let Some(folder) = told {
+        return Ok(folder.into());
+    }
+    let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
+    let config = Config::nearest(&here)?;
+    match config.and_then(|config| config.dir) {
+        Some(folder) => Ok(folder),
+        None => Ok(config::default_folder()?),
+    }
+}
+
+fn named(name: &str) -> Result<LockName, AcquireError> {
+    LockName::new(name).map_err(|source| AcquireError::Name {
+        name: name.to_owned(),
+        source,
+    })
+}
+
+impl Shared {
+    fn request(&self, options: &Options) -> Result<Request, StoreError> {
+        let request_id = process::new_request_id().map_err(|source| StoreError::Io {
+            place: "the system".to_owned(),
+            doing: "drawing random bytes for an owner token",
+            source,
+        })?;
+        let ttl_ms = options.ttl.map_or(self.policy.supervised_ttl_ms, |ttl| {
+            u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1)
+        });
+        Ok(Request {
+            holder: self.holder(options, request_id),
+            kind: Kind::Kernel,
+            ttl_ms,
+            force: Force::No,
+            patience: Patience::Default,
+            terms: Terms {
+                mode: options.mode,
+                ..Terms::default()
+            },
+        })
+    }
+
+    fn holder(&self, options: &Options, request_id: RequestId) -> Holder {
+        let actor = options.actor.as_ref().unwrap_or(&self.identity.actor);
+        let why = options.why.clone().unwrap_or_else(|| {
+            let program = std::env::args_os().next();
+            let program = program.as_deref().map(Path::new).and_then(Path::file_name);
+            program.map_or_else(String::new, |name| why(&name.to_string_lossy()))
+        });
+        Holder {
+            request_id,
+            actor: actor.clone(),
+            process: Some(self.identity.process),
+            command: None,
+            host: self.identity.host.clone(),
+            why,
+            facts: Vec::new(),
+        }
+    }
+
+    /// One more guard of what is held already, if that is enough.
+    fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
+        let hold = locked(&self.held).get(name)?.upgrade()?;
+        let covers = hold.mode == Mode::Exclusive || hold.mode == mode;
+        covers.then(|| Guard::again(&hold)).flatten()
+    }
+
+    /// A hold has ended.
+    fn forget(&self, hold: &Hold) {
+        let mut held = locked(&self.held);
+        let known = held.get(hold.name());
+        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), hold)) {
+            held.remove(hold.name());
+        }
+    }
+
+    /// The hold of this process that stands in the way of another one, as far as that cannot end
+    /// without it.
+    fn own_in_the_way<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
+        let (process, host) = (self.identity.process, &self.identity.host);
+        let is_ours = |claim: &&Claim| {
+            let theirs = &claim.holder;
+            theirs.process == Some(process)
+                && theirs.host.boot_id == host.boot_id
+                && theirs.host.pid_namespace == host.pid_namespace
+        };
+        match mode {
+            Mode::Exclusive => entry.granted().find(is_ours),
+            // Another one's end would do.
+            Mode::Shared | Mode::Slots(_) => {
+                let first = entry.granted().next();
+                first.filter(|_| entry.granted().all(|claim| is_ours(&claim)))
+            }
+        }
+    }
+
+    fn what_is_wrong(&self, name: &LockName) -> Option<String> {
+        match self.backing.read(name).ok()?.content {
+            Content::Unreadable { why, .. } => Some(why),
+            Content::Whole { .. } => None,
+        }
+    }
+
+    /// The error of an attempt that did not succeed.
+    fn explain(
+        &self,
+        name: LockName,
+        options: &Options,
+        error: engine::AcquireError,
+    ) -> AcquireError {
+        match error {
+            engine::AcquireError::Refused {
+                refusal,
+                entry,
+                waited,
+                retry_after_ms,
+                kept: _,
+            } => {
+                if options.again != Again::Wait
+                    && let Some(own) = self.own_in_the_way(&entry, options.mode)
+                {
+                    let token = own.token;
+                    return AcquireError::HeldByThisProcess { name, token };
+                }
+                let reason = refusal.reason;
+                let unreadable_because = match reason {
+                    Reason::Unreadable => self.what_is_wrong(&name),
+                    Reason::Held
+                    | Reason::StaleNeedsForce
+                    | Reason::NeedsConfirmation
+                    | Reason::QueueFull
+                    | Reason::Unknown => None,
+                };
+                let refused = Box::new(Refused {
+                    place: self.backing.place(&name),
+                    name,
+                    policy: self.policy,
+                    refusal,
+                    entry: *entry,
+                    seen: self.clock.now(),
+                    unreadable_because,
+                    waited,
+                    retry_after: Duration::from_millis(retry_after_ms),
+                });
+                match reason {
+                    Reason::Held => AcquireError::Held(refused),
+                    Reason::StaleNeedsForce
+                    | Reason::NeedsConfirmation
+                    | Reason::QueueFull
+                    | Reason::Unreadable
+                    | Reason::Unknown => AcquireError::Refused(refused),
+                }
+            }
+            engine::AcquireError::Superseded { by } => AcquireError::Superseded { name, by },
+            engine::AcquireError::Store(source) => AcquireError::Store { name, source },
+            // Nobody asked for a place that was kept, and who gives way says why itself.
+            engine::AcquireError::Interrupted
+            | engine::AcquireError::NotKept
+            | engine::AcquireError::Deadlock => AcquireError::Cancelled { name },
+        }
+    }
+}
+
+/// Looks at the list while a caller waits.
+struct Attendance<'a> {
+    shared: &'a Shared,
+    name: &'a LockName,
+    options: &'a Options,
+    told: bool,
+    gave_way: Option<AcquireError>,
+}
+
+impl Observer for Attendance<'_> {
+    fn waiting(&mut self, _: &Waiting<'_>) -> Option<Instant> {
+        let looks = self.options.cancel.is_some() && !self.shared.hears_cancel;
+        looks.then(|| instant() + CANCEL_LOOK)
+    }
+
+    fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
+        let name = || self.name.clone();
+        let options = self.options;
+        if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            self.gave_way = Some(AcquireError::Cancelled { name: name() });
+        } else if options.again != Again::Wait
+            && let Some(own) = self.shared.own_in_the_way(waiting.entry, options.mode)
+        {
+            self.gave_way = Some(AcquireError::HeldByThisProcess {
+                name: name(),
+                token: own.token,
+            });
+        } else if let Some(token) = outer_run(self.name, waiting.entry) {
+            self.gave_way = Some(AcquireError::HeldByOuterRun {
+                name: name(),
+                token,
+            });
+        }
+        if self.gave_way.is_none()
+            && !std::mem::replace(&mut self.told, true)
+            && let OnWait(Some(tell)) = &options.on_wait
+        {
+            tell(self.name, waiting);
+        }
+        self.gave_way.is_some()
+    }
+}
+
+/// The token of a hold of this lock that this process inherited from the run around it. A token is
+/// drawn once per lock, so the folder need not be compared.
+fn outer_run(name: &LockName, entry: &Entry) -> Option<u64> {
+    let inherited = std::env::var("TENURE_HELD").ok()?;
+    let tokens = inherited.split(';').filter_map(|hold| {
+        let (token, place) = hold.split_once('=')?;
+        let (_, lock) = place.rsplit_once('/')?;
+        (lock == name.as_str()).then(|| token.parse::<u64>().ok())?
+    });
+    let mut held = tokens.filter(|token| entry.granted().any(|claim| claim.token == Some(*token)));
+    held.next()
+}

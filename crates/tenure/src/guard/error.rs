@@ -1,0 +1,254 @@
+//! What can go wrong with a guard: one enum per verb, fields in place of texts.
+//!
+//! How a refusal is shown to a program is the [`envelope`](crate::envelope)'s business.
+
+use super::{Guard, Guards};
+use crate::config::ConfigError;
+use crate::store::StoreError;
+use std::fmt;
+use std::time::Duration;
+use tenure_core::{Claim, Entry, Holder, LockName, NameError, Now, Policy, Reason, Refusal};
+
+/// Why there is no place for locks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A configuration cannot be used, or none names a folder.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The folder cannot be named.
+    #[error("the lock folder cannot be named: {source}")]
+    Folder {
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// Why a lock was not acquired.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The name cannot be the name of a lock.
+    #[error("the lock name {name:?} cannot be used: {source}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// Which rule it breaks.
+        source: NameError,
+    },
+    /// Somebody has it, and the wait is over or was not wanted.
+    #[error("{0}")]
+    Held(Box<Refused>),
+    /// Something else stands there: a record that cannot be read, or a stale one that this policy
+    /// leaves alone.
+    #[error("{0}")]
+    Refused(Box<Refused>),
+    /// This process has it, so that waiting for it might never end. See [`super::Again`].
+    #[error("{name} is held by this process")]
+    HeldByThisProcess {
+        /// The lock.
+        name: LockName,
+        /// The fencing token of that hold.
+        token: Option<u64>,
+    },
+    /// The `tenure run` around this process has it, and ends only with this process.
+    #[error("{name} is held by the run that this process belongs to")]
+    HeldByOuterRun {
+        /// The lock.
+        name: LockName,
+        /// The fencing token of that hold.
+        token: u64,
+    },
+    /// The wait was cancelled. The claim has left the queue.
+    #[error("waiting for {name} was cancelled")]
+    Cancelled {
+        /// The lock.
+        name: LockName,
+    },
+    /// Another claim asked this one to stop before it held anything.
+    #[error("waiting for {name} was given up in favour of {by}")]
+    Superseded {
+        /// The lock.
+        name: LockName,
+        /// The request id of whoever asked.
+        by: String,
+    },
+    /// The manager was made by the process that this one is a copy of.
+    #[error("{name}: after a fork the copy needs a lock manager of its own")]
+    Forked {
+        /// The lock.
+        name: LockName,
+    },
+    /// The system gives no thread for heartbeats, and the lock was given back.
+    #[error("{name}: no thread for heartbeats: {source}")]
+    Thread {
+        /// The lock.
+        name: LockName,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The store failed: permissions, a full disk, a network file system.
+    #[error("{name}: {source}")]
+    Store {
+        /// The lock.
+        name: LockName,
+        /// How.
+        source: StoreError,
+    },
+}
+
+/// What stood in the way of an acquire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// The lock.
+    pub name: LockName,
+    /// Where it is kept.
+    pub place: String,
+    /// The row by which it was judged.
+    pub policy: Policy,
+    /// The reason, and the claim that stood in the way.
+    pub refusal: Refusal,
+    /// The whole list as it was seen last.
+    pub entry: Entry,
+    /// When that was.
+    pub seen: Now,
+    /// What is wrong with its record, if it cannot be read.
+    pub unreadable_because: Option<String>,
+    /// How long was waited; `None` if nobody wanted to.
+    pub waited: Option<Duration>,
+    /// When a retry is likely to succeed; a hint.
+    pub retry_after: Duration,
+}
+
+impl Refused {
+    /// The claim that stood in the way, where it could be read.
+    pub fn blocker(&self) -> Option<&Claim> {
+        self.refusal.blocker.as_deref()
+    }
+
+    /// Who made it.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.blocker().map(|claim| &claim.holder)
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = crate::envelope::LockView::refused(self);
+        match self.refusal.reason {
+            Reason::Held | Reason::QueueFull => f.write_str(&view.line()),
+            Reason::StaleNeedsForce | Reason::NeedsConfirmation => {
+                write!(f, "{}, and nobody takes it over unasked", view.line())
+            }
+            Reason::Unreadable => write!(f, "{}: its record cannot be read", self.name),
+            Reason::Unknown => write!(f, "{}: it cannot be found out who has it", self.name),
+        }
+    }
+}
+
+/// Why a release did not go well. It gives the guard back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lock was not held any more, so that two may have been at work. Whoever has it keeps it.
+    #[error("{} was lost before it was released", guard.name())]
+    Lost {
+        /// The guard. Dropping it does nothing more.
+        guard: Guard,
+    },
+    /// The store failed. The lock does not protect anything any more, and is free as soon as the
+    /// next caller looks; releasing again tidies up.
+    #[error("{} was not released: {source}", guard.name())]
+    Store {
+        /// The guard.
+        guard: Guard,
+        /// How it failed.
+        source: StoreError,
+    },
+    /// The guard was made by the process that this one is a copy of, and stays that one's.
+    #[error("{} belongs to the process that this one is a copy of", guard.name())]
+    Forked {
+        /// The guard. Dropping it does nothing.
+        guard: Guard,
+    },
+}
+
+impl ReleaseError {
+    /// The guard.
+    pub fn into_guard(self) -> Guard {
+        match self {
+            Self::Lost { guard } | Self::Store { guard, .. } | Self::Forked { guard } => guard,
+        }
+    }
+}
+
+/// Why not all of several locks were released well. Those that were are gone.
+#[derive(Debug, thiserror::Error)]
+#[error("{first}")]
+pub struct ReleaseAllError {
+    /// What went wrong first; its guard is among those that are given back.
+    pub first: ReleaseFailure,
+    /// The guards whose release failed.
+    pub guards: Guards,
+}
+
+/// A failed release without its guard.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReleaseFailure {
+    /// See [`ReleaseError::Lost`].
+    #[error("{name} was lost before it was released")]
+    Lost {
+        /// The lock.
+        name: LockName,
+    },
+    /// See [`ReleaseError::Store`].
+    #[error("{name} was not released: {source}")]
+    Store {
+        /// The lock.
+        name: LockName,
+        /// How it failed.
+        source: StoreError,
+    },
+    /// See [`ReleaseError::Forked`].
+    #[error("{name} belongs to the process that this one is a copy of")]
+    Forked {
+        /// The lock.
+        name: LockName,
+    },
+}
+
+impl ReleaseFailure {
+    pub(super) fn of(error: ReleaseError) -> (Self, Guard) {
+        let name = |guard: &Guard| guard.name().clone();
+        match error {
+            ReleaseError::Lost { guard } => (Self::Lost { name: name(&guard) }, guard),
+            ReleaseError::Store { guard, source } => {
+                let name = name(&guard);
+                (Self::Store { name, source }, guard)
+            }
+            ReleaseError::Forked { guard } => (Self::Forked { name: name(&guard) }, guard),
+        }
+    }
+}
+
+/// Why a hold could not be shown to stand.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// It does not, or not in this process.
+    #[error("{name} is lost")]
+    Lost {
+        /// The lock.
+        name: LockName,
+    },
+    /// The store failed, so that nobody can tell.
+    #[error("{name}: {source}")]
+    Store {
+        /// The lock.
+        name: LockName,
+        /// How.
+        source: StoreError,
+    },
+}

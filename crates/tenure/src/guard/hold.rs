@@ -1,0 +1,569 @@
+//! The guard: what holding a lock is, and how it ends.
+//!
+//! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of
+//! them. Heartbeats are the keeper's business.
+
+use super::backing::Place;
+use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
+use super::{Shared, log};
+use crate::offload;
+use crate::store::{Reading, StoreError};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+use tenure_core::{Claim, Holder, Left, LockName, Mode, Renewal};
+
+/// How a hold stands, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuardState {
+    /// It is held.
+    Held,
+    /// It is held, and somebody asked the holder to stop (`tenure cancel`, a forced acquire).
+    StopRequested,
+    /// It is not held any more: taken over, removed by hand, or given back with an error.
+    Lost,
+}
+
+/// A lock that is held. Dropping it releases it.
+///
+/// It may be sent to and shared with other threads. The drop never panics, releases nothing but
+/// its own hold, and does so only in the process that acquired it; what fails in it is logged.
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct Guard {
+    hold: Arc<Hold>,
+}
+
+impl Guard {
+    pub(super) fn first(hold: Arc<Hold>) -> Self {
+        Self { hold }
+    }
+
+    /// One more guard of a hold, unless that has just ended.
+    pub(super) fn again(hold: &Arc<Hold>) -> Option<Self> {
+        let joined = hold
+            .guards
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
+                (guards > 0).then_some(guards + 1)
+            });
+        // Looked at once it is joined: nobody ends a hold that has one more guard.
+        let ended = |hold: &Hold| locked(&hold.ended).is_some();
+        let is_held = joined.is_ok() && !ended(hold) && hold.state() != GuardState::Lost;
+        if joined.is_ok() && !is_held {
+            hold.guards.fetch_sub(1, Ordering::AcqRel);
+        }
+        is_held.then(|| Self {
+            hold: Arc::clone(hold),
+        })
+    }
+
+    /// The lock.
+    pub fn name(&self) -> &LockName {
+        &self.hold.name
+    }
+
+    /// The fencing token: above that of every earlier hold of this lock. Hand it to a resource
+    /// that can refuse an older one.
+    pub fn token(&self) -> u64 {
+        self.hold.token
+    }
+
+    /// Who holds it, as everybody else is told.
+    pub fn holder(&self) -> &Holder {
+        &self.hold.holder
+    }
+
+    /// How it stands, as far as is known by now; asks nobody. See [`super`] for how soon that is.
+    pub fn state(&self) -> GuardState {
+        self.hold.state()
+    }
+
+    /// Whether the lock is known not to be held any more.
+    pub fn is_lost(&self) -> bool {
+        self.state() == GuardState::Lost
+    }
+
+    /// Whether the work should end: the lock is lost, or somebody asked for it.
+    pub fn should_stop(&self) -> bool {
+        self.state() != GuardState::Held
+    }
+
+    /// The request id of whoever asked for the lock, once that is known.
+    pub fn asked_by(&self) -> Option<&str> {
+        self.hold.asked_by.get().map(String::as_str)
+    }
+
+    /// Asks the store whether the hold stands: before a step that must not be done twice.
+    ///
+    /// # Errors
+    /// - [`VerifyError::Lost`] if it does not, or not in this process.
+    /// - [`VerifyError::Store`] if the store failed, so that nobody can tell.
+    pub fn verify(&self) -> Result<(), VerifyError> {
+        let name = || self.name().clone();
+        match self.hold.look() {
+            Ok(GuardState::Lost) => Err(VerifyError::Lost { name: name() }),
+            Ok(GuardState::Held | GuardState::StopRequested) => Ok(()),
+            Err(source) => Err(VerifyError::Store {
+                name: name(),
+                source,
+            }),
+        }
+    }
+
+    /// Releases, and says whether that went well. A guard that shares its hold by re-entering only
+    /// goes; the last one releases.
+    ///
+    /// # Errors
+    /// - [`ReleaseError::Lost`] if the lock was taken over or removed meanwhile.
+    /// - [`ReleaseError::Store`] if the store failed.
+    /// - [`ReleaseError::Forked`] if another process acquired it.
+    ///
+    /// # Crash safety
+    /// The list is changed first, and the beacon put out afterwards. Death before the change leaves
+    /// a dead claim, which the next caller sweeps; death after it leaves nothing.
+    pub fn release(self) -> Result<(), ReleaseError> {
+        if !self.hold.is_here() {
+            return Err(ReleaseError::Forked { guard: self });
+        }
+        let last = self
+            .hold
+            .guards
+            .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire);
+        if last.is_err() {
+            return Ok(());
+        }
+        let released = self.hold.end();
+        // This guard is still there, for its drop or for whoever gets it back.
+        self.hold.guards.store(1, Ordering::Release);
+        match released {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ReleaseError::Lost { guard: self }),
+            Err(source) => Err(ReleaseError::Store {
+                guard: self,
+                source,
+            }),
+        }
+    }
+
+    /// [`Guard::release`] for async code, on any executor. The drop of a guard takes some 15 µs,
+    /// and up to five seconds where another process is stopped in the middle of a change to the same
+    /// lock; this never blocks the executor. Once polled, the release goes on even if the future is
+    /// dropped; before that, it is the drop's.
+    ///
+    /// # Errors
+    /// - As [`Guard::release`].
+    pub async fn release_async(self) -> Result<(), ReleaseError> {
+        // Should the system give no thread, the guard goes with the work, and releases.
+        offload::on_thread("tenure-release", move || self.release())
+            .await
+            .unwrap_or(Ok(()))
+    }
+
+    /// Is ready once the lock is lost. Runs on any executor, and may be selected on.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = tenure::testing::locks();
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// let guard = locks.acquire("deploy")?;
+    /// # runtime.block_on(async {
+    /// # let work = async {};
+    /// tokio::select! {
+    ///     () = work => {} // with the lock to the end
+    ///     () = guard.lost() => panic!("somebody else may be at work"),
+    /// }
+    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn lost(&self) {
+        self.until(|state| state == GuardState::Lost).await;
+    }
+
+    /// Is ready once the work should end: the lock is lost, or somebody asked for it.
+    pub async fn stop_requested(&self) {
+        self.until(|state| state != GuardState::Held).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(GuardState) -> bool) {
+        std::future::poll_fn(|context| {
+            self.wake_on_change(context.waker());
+            // Looked at afterwards: what changed before the waker was there wakes nobody.
+            if is_so(self.state()) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// Shows the state and who asked, for as long as anybody wants to know, without keeping the
+    /// lock.
+    #[cfg(feature = "framework")]
+    pub(crate) fn observer(&self) -> impl Fn() -> (GuardState, Option<String>) + Send + use<> {
+        let hold = Arc::downgrade(&self.hold);
+        // Once all guards are gone there is nothing to be told.
+        move || match hold.upgrade() {
+            Some(hold) => (hold.state(), hold.asked_by.get().cloned()),
+            None => (GuardState::Held, None),
+        }
+    }
+
+    /// Wakes `waker` at every change of the state from now on: for event loops of one's own.
+    pub fn wake_on_change(&self, waker: &Waker) {
+        self.hold.wake_on_change(waker);
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.hold.name)
+            .field("token", &self.hold.token)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // First, for it touches nothing that a thread may have had at the moment of a fork.
+        if !self.hold.is_here() {
+            return;
+        }
+        if self.hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        match self.hold.end() {
+            // That it was lost has been logged when it was found.
+            Ok(_) => {}
+            Err(error) => log::release_failed(&self.hold.name, &error),
+        }
+    }
+}
+
+/// Several locks that are held together. Dropping them releases them, the last one first.
+#[derive(Debug, Default)]
+#[must_use = "the locks are released as soon as the guards are dropped"]
+pub struct Guards {
+    guards: Vec<Guard>,
+}
+
+impl Guards {
+    pub(super) fn push(&mut self, guard: Guard) {
+        self.guards.push(guard);
+    }
+
+    /// The guard of one of the locks.
+    pub fn get(&self, name: &str) -> Option<&Guard> {
+        self.guards
+            .iter()
+            .find(|guard| guard.name().as_str() == name)
+    }
+
+    /// Releases all, the last one first, and goes on after a failure.
+    ///
+    /// # Errors
+    /// - [`ReleaseAllError`] with what went wrong first, and the guards whose release failed.
+    ///
+    /// # Crash safety
+    /// As [`Guard::release`], one after the other.
+    pub fn release(mut self) -> Result<(), ReleaseAllError> {
+        let mut first = None;
+        let mut left = Self::default();
+        while let Some(guard) = self.guards.pop() {
+            if let Err(error) = guard.release() {
+                let (failure, guard) = ReleaseFailure::of(error);
+                first.get_or_insert(failure);
+                left.push(guard);
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some(first) => Err(ReleaseAllError {
+                first,
+                guards: left,
+            }),
+        }
+    }
+}
+
+/// The guards in the order in which the locks were taken.
+impl Deref for Guards {
+    type Target = [Guard];
+
+    fn deref(&self) -> &[Guard] {
+        &self.guards
+    }
+}
+
+impl Drop for Guards {
+    fn drop(&mut self) {
+        while let Some(guard) = self.guards.pop() {
+            drop(guard);
+        }
+    }
+}
+
+/// One hold.
+pub(super) struct Hold {
+    shared: Arc<Shared>,
+    place: Box<dyn Place>,
+    name: LockName,
+    token: u64,
+    pub(super) mode: Mode,
+    ttl: Duration,
+    holder: Holder,
+    /// The process that acquired it.
+    pid: u32,
+    state: AtomicU8,
+    /// How many guards there are.
+    guards: AtomicUsize,
+    /// Set once there is nothing left to release, with whether it was still ours then. Taken for
+    /// the length of every call to the store, so that no heartbeat finds a hold lost that was
+    /// released under it.
+    ended: Mutex<Option<bool>>,
+    wakers: Mutex<Vec<Waker>>,
+    asked_by: OnceLock<String>,
+}
+
+impl Hold {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        place: Box<dyn Place>,
+        name: LockName,
+        claim: Claim,
+    ) -> Self {
+        let (state, asked_by) = match claim.cancel {
+            Some(cancel) => (GuardState::StopRequested, cancel.by.into()),
+            None => (GuardState::Held, OnceLock::new()),
+        };
+        Self {
+            shared,
+            place,
+            name,
+            token: claim.token.unwrap_or_default(),
+            mode: claim.mode,
+            ttl: Duration::from_millis(claim.lease.ttl_ms),
+            holder: claim.holder,
+            pid: std::process::id(),
+            state: AtomicU8::new(state as u8),
+            guards: AtomicUsize::new(1),
+            ended: Mutex::default(),
+            wakers: Mutex::default(),
+            asked_by,
+        }
+    }
+
+    pub(super) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether this is the process that acquired it, and not a copy made by a fork.
+    fn is_here(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    fn state(&self) -> GuardState {
+        let known = self.state.load(Ordering::Acquire);
+        if known == GuardState::Lost as u8 || !self.is_here() {
+            GuardState::Lost
+        } else if known == GuardState::StopRequested as u8 {
+            GuardState::StopRequested
+        } else {
+            GuardState::Held
+        }
+    }
+
+    /// Notes what was found. A lost lock stays lost, and a request to stop stands.
+    fn found(&self, state: GuardState) -> GuardState {
+        let before = self.state.fetch_max(state as u8, Ordering::AcqRel);
+        if before < state as u8 {
+            match state {
+                GuardState::Held => {}
+                GuardState::StopRequested => log::stop_requested(&self.name, self.token),
+                GuardState::Lost => log::lost(&self.name, self.token),
+            }
+            // Woken outside of the lock: a waker may well ask again.
+            let wakers = match state {
+                GuardState::Held | GuardState::StopRequested => locked(&self.wakers).clone(),
+                GuardState::Lost => std::mem::take(&mut *locked(&self.wakers)),
+            };
+            wakers.into_iter().for_each(Waker::wake);
+        }
+        self.state()
+    }
+
+    pub(super) fn is_lost_by_silence(&self) {
+        self.found(GuardState::Lost);
+    }
+
+    fn wake_on_change(&self, waker: &Waker) {
+        let mut wakers = locked(&self.wakers);
+        wakers.retain(|known| !known.will_wake(waker));
+        wakers.push(waker.clone());
+    }
+
+    /// Renews the lease. `None` once it was released.
+    pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
+        let now = self.shared.clock.now();
+        self.ask(|place| place.renew(&now))
+    }
+
+    /// Looks whether it stands, without a change. `None` once it was released.
+    pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
+        self.ask(|place| place.verify())
+    }
+
+    fn ask(
+        &self,
+        question: impl FnOnce(&dyn Place) -> Result<Renewal, StoreError>,
+    ) -> Option<Result<GuardState, StoreError>> {
+        let ended = locked(&self.ended);
+        if ended.is_some() {
+            return None;
+        }
+        Some(question(&*self.place).map(|renewal| {
+            self.found(match renewal {
+                Renewal::Lost => GuardState::Lost,
+                Renewal::Renewed {
+                    cancel_requested: true,
+                    ..
+                } => {
+                    self.find_out_who_asks();
+                    GuardState::StopRequested
+                }
+                Renewal::Renewed { .. } => GuardState::Held,
+            })
+        }))
+    }
+
+    fn find_out_who_asks(&self) {
+        if self.asked_by.get().is_some() {
+            return;
+        }
+        // Should that fail, there is a next time.
+        let reading = self.shared.backing.read(&self.name).ok();
+        let entry = reading.as_ref().and_then(Reading::entry);
+        let own = entry.and_then(|entry| {
+            let mut claims = entry.granted();
+            claims.find(|claim| claim.token == Some(self.token))
+        });
+        if let Some(cancel) = own.and_then(|claim| claim.cancel.as_ref()) {
+            let _ = self.asked_by.set(cancel.by.clone());
+        }
+    }
+
+    fn look(&self) -> Result<GuardState, StoreError> {
+        if !self.is_here() {
+            return Ok(GuardState::Lost);
+        }
+        self.check().unwrap_or(Ok(GuardState::Lost))
+    }
+
+    /// Gives the lock back. False if it was not held any more.
+    fn end(self: &Arc<Self>) -> Result<bool, StoreError> {
+        let mut ended = locked(&self.ended);
+        if let Some(was_ours) = *ended {
+            return Ok(was_ours);
+        }
+        let left = self.place.leave(&self.shared.clock.now());
+        let was_ours = match left {
+            Ok(Left::Released { held_ms }) => {
+                log::released(&self.name, self.token, held_ms);
+                true
+            }
+            Ok(Left::Withdrawn | Left::Absent) => {
+                self.found(GuardState::Lost);
+                false
+            }
+            Err(error) => {
+                // The beacon is out, whatever the list says.
+                self.found(GuardState::Lost);
+                return Err(error);
+            }
+        };
+        *ended = Some(was_ours);
+        drop(ended);
+        self.shared.forget(self);
+        Ok(was_ours)
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is kept under these locks is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::LockManager;
+    use crate::store::memory::MemoryStore;
+    use tenure_core::{Now, Policy};
+
+    /// A place that counts how often it was given back.
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Place for Counted {
+        fn renew(&self, _: &Now) -> Result<Renewal, StoreError> {
+            self.verify()
+        }
+
+        fn verify(&self) -> Result<Renewal, StoreError> {
+            let (token, cancel_requested) = (1, false);
+            Ok(Renewal::Renewed {
+                token,
+                cancel_requested,
+            })
+        }
+
+        fn leave(&self, _: &Now) -> Result<Left, StoreError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Left::Released { held_ms: 1 })
+        }
+    }
+
+    fn guard(left: &Arc<AtomicUsize>, pid: u32) -> Guard {
+        let locks = LockManager::with_store(MemoryStore::new(Policy::NATIVE));
+        let real = locks.acquire("a").expect("a free lock");
+        let name = real.name().clone();
+        let entry = locks.shared.backing.read(&name).expect("a list");
+        let claim = entry.entry().and_then(|entry| entry.claims.first());
+        let claim = claim.expect("the claim of the guard").clone();
+        let place = Box::new(Counted(Arc::clone(left)));
+        let mut hold = Hold::new(Arc::clone(&locks.shared), place, name, claim);
+        hold.pid = pid;
+        Guard::first(Arc::new(hold))
+    }
+
+    #[test]
+    fn a_forked_copy_of_a_guard_neither_holds_nor_releases() {
+        let left = Arc::new(AtomicUsize::new(0));
+        // As the copy sees it: the process that made the guard has another number.
+        let copy = guard(&left, std::process::id() + 1);
+        assert!(copy.is_lost(), "the copy must not work under it");
+        assert!(copy.verify().is_err(), "and is told when it asks");
+        let error = copy.release().expect_err("not the copy's to release");
+        assert!(matches!(error, ReleaseError::Forked { .. }), "{error}");
+        drop(error.into_guard());
+        assert_eq!(left.load(Ordering::Relaxed), 0, "the maker's lock stands");
+        drop(guard(&left, std::process::id()));
+        assert_eq!(left.load(Ordering::Relaxed), 1, "and the maker releases");
+    }
+
+    #[test]
+    fn a_release_that_was_told_is_not_done_again_by_the_drop() {
+        let left = Arc::new(AtomicUsize::new(0));
+        let held = guard(&left, std::process::id());
+        held.release().expect("a release");
+        assert_eq!(left.load(Ordering::Relaxed), 1);
+    }
+}

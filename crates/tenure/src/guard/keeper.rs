@@ -1,0 +1,369 @@
+//! The one thread of a manager: heartbeats, requests to stop, and lost locks, for any number of
+//! guards.
+//!
+//! It is started with the first guard and ends with the manager and its last guard. Each hold is
+//! renewed three times within its ttl, at a moment of its own, so that many holds do not beat at
+//! once. Where the store's files can be watched, the kernel says when somebody touched one; holds
+//! that cannot be watched are looked at from time to time, so seldom that all of them together cost
+//! next to nothing. A hold that ends within [`SETTLE`] costs this thread nothing but one look at a
+//! list of newcomers.
+//!
+//! What a hold makes of what is found is its own affair (`hold`).
+
+use super::hold::{Hold, locked};
+use super::{GuardState, Shared, log};
+use crate::clock::instant;
+use crate::store::file::poll_readable;
+use rustix::pipe::PipeFlags;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a hold has to last before it is looked after.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// How long the thread sleeps at most. Nothing depends on it; a sleep has to have an end.
+const NAP_MAX: Duration = Duration::from_secs(3_600);
+
+/// What one look at a hold may cost of the time, on the average over all that are not watched.
+const LOOK_SHARE: Duration = Duration::from_millis(2);
+
+/// How soon a heartbeat is tried again that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The shortest time between two heartbeats of a hold, whatever its ttl.
+const BEAT_MIN: Duration = Duration::from_millis(10);
+
+/// How holds are watched.
+#[derive(Debug, Clone)]
+pub(super) enum Watching {
+    /// The kernel tells of changes to the files in which the store keeps its locks.
+    Files,
+    /// Each hold is looked at this often, or more seldom where there are many.
+    Looks(Duration),
+    /// The same for a clock that stands still while the test sleeps: all of them, this often.
+    Always(Duration),
+}
+
+/// The manager's side.
+#[derive(Default)]
+pub(super) struct Newcomers {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    holds: VecDeque<(Instant, Weak<Hold>)>,
+    /// Writing to it, or closing it, wakes the thread.
+    wake: Option<OwnedFd>,
+    /// Whether the thread will look at the newcomers by itself.
+    awake: bool,
+}
+
+impl Newcomers {
+    /// Has a hold looked after, and starts the thread if there is none.
+    pub(super) fn add(&self, shared: &Arc<Shared>, hold: &Arc<Hold>) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        state.holds.push_back((instant(), Arc::downgrade(hold)));
+        if let (false, Some(wake)) = (state.awake, &state.wake) {
+            // A full pipe wakes as well.
+            let _ = rustix::io::write(wake, &[1]);
+        } else if state.wake.is_none() {
+            state.wake = Some(start(Arc::downgrade(shared))?);
+        }
+        state.awake = true;
+        Ok(())
+    }
+
+    /// Those that have lasted long enough, and when the next of the others will have. With none
+    /// left, the thread waits to be woken.
+    fn settled(&self, now: Instant) -> (Vec<Weak<Hold>>, Option<Duration>) {
+        let mut state = locked(&self.state);
+        let mut settled = Vec::new();
+        while let Some((since, hold)) = state.holds.front() {
+            let age = now.saturating_duration_since(*since);
+            if hold.strong_count() > 0 && age < SETTLE {
+                return (settled, Some(SETTLE.saturating_sub(age)));
+            }
+            settled.extend(state.holds.pop_front().map(|(_, hold)| hold));
+        }
+        state.awake = false;
+        (settled, None)
+    }
+}
+
+fn start(shared: Weak<Shared>) -> io::Result<OwnedFd> {
+    let (hears, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    std::thread::Builder::new()
+        .name("tenure-keeper".to_owned())
+        .stack_size(256 * 1024)
+        .spawn(move || keep(&shared, &hears))?;
+    Ok(wake)
+}
+
+fn keep(shared: &Weak<Shared>, hears: &OwnedFd) {
+    let mut keeper = Keeper::default();
+    let mut nap = Duration::ZERO;
+    loop {
+        let mut fds: Vec<BorrowedFd<'_>> = vec![hears.as_fd()];
+        fds.extend(keeper.files.as_ref().map(files::Files::as_fd));
+        if poll_readable(&fds, nap, None).is_err() {
+            // Out of memory, say. Heartbeats go on.
+            std::thread::sleep(RETRY);
+        }
+        if drain(hears) {
+            return;
+        }
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        nap = keeper.turn(&shared);
+    }
+}
+
+/// Reads all that was written. True if nobody will write any more.
+fn drain(hears: &OwnedFd) -> bool {
+    let mut buffer = [0; 64];
+    loop {
+        match rustix::io::read(hears, &mut buffer) {
+            Ok(0) => return true,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// What is known of a hold.
+struct Kept {
+    hold: Weak<Hold>,
+    every: Duration,
+    renew_at: Instant,
+    due: Instant,
+    renewed: Instant,
+    /// The number of its file's watch.
+    watch: Option<i32>,
+}
+
+/// The thread's side.
+#[derive(Default)]
+struct Keeper {
+    kept: HashMap<u64, Kept>,
+    due: BTreeSet<(Instant, u64)>,
+    next_id: u64,
+    files: Option<files::Files>,
+}
+
+impl Keeper {
+    /// Does what is due; answers how long there is nothing to do.
+    fn turn(&mut self, shared: &Shared) -> Duration {
+        let (settled, next) = shared.newcomers.settled(instant());
+        for hold in settled {
+            self.take(shared, &hold);
+        }
+        self.look_at(shared, None);
+        let now = shared.clock.instant();
+        let all = matches!(shared.watching, Watching::Always(_));
+        let due: Vec<u64> = self
+            .due
+            .iter()
+            .take_while(|(at, _)| all || *at <= now)
+            .map(|(_, id)| *id)
+            .collect();
+        for id in due {
+            let renews = self.kept.get(&id).is_some_and(|kept| kept.renew_at <= now);
+            self.look(shared, id, renews);
+            if renews {
+                self.look_at(shared, Some(id));
+            }
+        }
+        let rest = match (&shared.watching, self.due.first()) {
+            (_, None) => NAP_MAX,
+            (Watching::Always(nap), Some(_)) => *nap,
+            (Watching::Files | Watching::Looks(_), Some((at, _))) => {
+                at.saturating_duration_since(shared.clock.instant())
+            }
+        };
+        // A millisecond more than to the instant itself, so that none is looked at too early.
+        let rest = rest.saturating_add(Duration::from_millis(1));
+        next.map_or(rest, |next| next.min(rest)).min(NAP_MAX)
+    }
+
+    /// Looks at the holds whose files were touched, but for the one that has just been renewed:
+    /// that was our own doing. Somebody who comes within the few microseconds since then is found
+    /// by the next heartbeat.
+    fn look_at(&mut self, shared: &Shared, renewed: Option<u64>) {
+        let touched = self.files.as_mut().map(files::Files::touched);
+        for id in touched.into_iter().flatten() {
+            if Some(id) != renewed {
+                self.look(shared, id, false);
+            }
+        }
+    }
+
+    fn take(&mut self, shared: &Shared, hold: &Weak<Hold>) {
+        let Some(kept) = hold.upgrade() else {
+            return;
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        let watch = match shared.watching {
+            Watching::Files => {
+                if self.files.is_none() {
+                    self.files = files::Files::new();
+                }
+                let place = shared.backing.place(kept.name());
+                let files = self.files.as_mut();
+                files.and_then(|files| files.watch(&place, id))
+            }
+            Watching::Looks(_) | Watching::Always(_) => None,
+        };
+        let every = (kept.ttl() / 3).max(BEAT_MIN);
+        let now = shared.clock.instant();
+        // Between half of the interval and all of it: each hold has a moment of its own.
+        let share = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let first = every / 2 + every.mul_f64(f64::from(share as u32) / f64::from(1_u32 << 25));
+        self.kept.insert(
+            id,
+            Kept {
+                hold: hold.clone(),
+                every,
+                renew_at: now + first,
+                due: now,
+                renewed: now,
+                watch,
+            },
+        );
+        // At once: what happened before the watch was there is not told.
+        self.look(shared, id, false);
+    }
+
+    /// Looks at a hold, and notes when to do so again.
+    fn look(&mut self, shared: &Shared, id: u64, renews: bool) {
+        let looks = self.look_interval(shared);
+        let Some(kept) = self.kept.get_mut(&id) else {
+            return;
+        };
+        self.due.remove(&(kept.due, id));
+        let hold = kept.hold.upgrade();
+        let found = hold
+            .as_ref()
+            .and_then(|hold| if renews { hold.renew() } else { hold.check() });
+        let now = shared.clock.instant();
+        let ended = match (&hold, found) {
+            (None, _) | (_, None) | (Some(_), Some(Ok(GuardState::Lost))) => true,
+            (Some(_), Some(Ok(GuardState::Held | GuardState::StopRequested))) => {
+                if renews {
+                    kept.renewed = now;
+                    kept.renew_at = now + kept.every;
+                }
+                false
+            }
+            (Some(hold), Some(Err(error))) => {
+                log::renew_failed(hold.name(), &error);
+                if renews {
+                    kept.renew_at = now + kept.every.min(RETRY);
+                }
+                // Others may count it as stale by its silence. It has to know before they do.
+                let silent = now.saturating_duration_since(kept.renewed) >= kept.every * 2;
+                let counts = shared.policy.age.is_some();
+                if counts && silent {
+                    hold.is_lost_by_silence();
+                }
+                counts && silent
+            }
+        };
+        if ended {
+            let watch = self.kept.remove(&id).and_then(|kept| kept.watch);
+            if let (Some(files), Some(watch)) = (&mut self.files, watch) {
+                files.forget(watch, id);
+            }
+            return;
+        }
+        kept.due = if kept.watch.is_some() {
+            kept.renew_at
+        } else {
+            kept.renew_at.min(now + looks)
+        };
+        self.due.insert((kept.due, id));
+    }
+
+    /// How often a hold is looked at that is not watched.
+    fn look_interval(&self, shared: &Shared) -> Duration {
+        let count = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
+        match shared.watching {
+            Watching::Files => RETRY.max(LOOK_SHARE.saturating_mul(count)),
+            Watching::Looks(looks) => looks.max(LOOK_SHARE.saturating_mul(count)),
+            Watching::Always(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// Files that the kernel tells of.
+mod files {
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+    use std::collections::HashMap;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+    /// One instance for all holds.
+    pub(super) struct Files {
+        watch: OwnedFd,
+        /// A file may be the lock of several holds.
+        holds: HashMap<i32, Vec<u64>>,
+    }
+
+    impl Files {
+        /// `None` where the system gives no more of them.
+        pub(super) fn new() -> Option<Self> {
+            let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+            Some(Self {
+                watch,
+                holds: HashMap::new(),
+            })
+        }
+
+        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+            self.watch.as_fd()
+        }
+
+        /// `None` where the system gives no more watches.
+        pub(super) fn watch(&mut self, file: &str, hold: u64) -> Option<i32> {
+            let what = WatchFlags::MODIFY
+                | WatchFlags::ATTRIB
+                | WatchFlags::DELETE_SELF
+                | WatchFlags::MOVE_SELF;
+            let number = inotify::add_watch(&self.watch, file, what).ok()?;
+            self.holds.entry(number).or_default().push(hold);
+            Some(number)
+        }
+
+        pub(super) fn forget(&mut self, number: i32, hold: u64) {
+            if let Some(holds) = self.holds.get_mut(&number) {
+                holds.retain(|other| *other != hold);
+                if holds.is_empty() {
+                    self.holds.remove(&number);
+                    // A file that is gone has taken its watch with it.
+                    let _ = inotify::remove_watch(&self.watch, number);
+                }
+            }
+        }
+
+        /// The holds whose files were touched.
+        pub(super) fn touched(&mut self) -> Vec<u64> {
+            let mut buffer = [MaybeUninit::uninit(); 4096];
+            let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
+            let mut touched = Vec::new();
+            while let Ok(event) = reader.next() {
+                if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                    touched.extend(self.holds.values().flatten());
+                }
+                touched.extend(self.holds.get(&event.wd()).into_iter().flatten());
+            }
+            touched.sort_unstable();
+            touched.dedup();
+            touched
+        }
+    }
+}

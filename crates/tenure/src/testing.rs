@@ -1,0 +1,369 @@
+//! For tests of programs that use locks: locks in memory, other processes that are none, and a
+//! clock that is moved by hand.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::guard::{AcquireError, GuardState};
+//! use tenure::testing::Scene;
+//!
+//! let scene = Scene::new();
+//! let theirs = scene.another_process().acquire("deploy")?;
+//! let refused = scene.locks().try_acquire("deploy").expect_err("it is held");
+//! assert!(matches!(refused, AcquireError::Held(_)));
+//!
+//! // A wait of ten seconds ends when the test says that they are over.
+//! let waiter = std::thread::spawn({
+//!     let locks = scene.locks();
+//!     move || locks.acquire_timeout("deploy", Duration::from_secs(10))
+//! });
+//! scene.until_waiting("deploy", 1);
+//! scene.clock().advance(Duration::from_secs(10));
+//! assert!(matches!(waiter.join().expect("it ends"), Err(AcquireError::Held(_))));
+//!
+//! // The work is asked to end, or loses its lock.
+//! scene.ask_to_stop("deploy")?;
+//! scene.until(|| theirs.state() == GuardState::StopRequested);
+//! scene.take_away("deploy")?;
+//! scene.until(|| theirs.is_lost());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What a lock in memory cannot show: the death of a process, and other programs. For these, use
+//! [`LockManager::new`] with a folder that the test makes, and processes that it kills.
+
+use crate::clock::{Clock, instant};
+use crate::guard::LockManager;
+use crate::process::Identity;
+use crate::store::memory::{MemoryStore, Seat};
+use crate::store::{
+    Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
+};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tenure_core::{
+    Claim, Entry, Force, Left, LockName, NameError, Now, Ownership, Policy, Predecessor, Process,
+    Released, Renewal, Request, WaitingFor,
+};
+
+/// How often a sleep by the manual clock looks whether that was moved.
+const NAP: Duration = Duration::from_millis(2);
+
+/// A manager of locks in memory, by the machine's clock. Each call makes locks of its own.
+pub fn locks() -> LockManager {
+    LockManager::with_store(MemoryStore::new(Policy::NATIVE))
+}
+
+/// A clock that stands still until it is moved. Clones are one and the same.
+#[derive(Debug, Clone)]
+pub struct ManualClock {
+    began: Instant,
+    passed: Arc<Mutex<Duration>>,
+}
+
+/// What the manual clock shows in the beginning: 2026-01-01, in microseconds since the epoch.
+const BEGINNING_US: u64 = 1_767_225_600_000_000;
+
+impl ManualClock {
+    /// A clock that shows the beginning of 2026.
+    pub fn new() -> Self {
+        Self {
+            began: instant(),
+            passed: Arc::default(),
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, time: Duration) {
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        *passed = passed.saturating_add(time);
+    }
+
+    /// How much has passed.
+    pub fn passed(&self) -> Duration {
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Now {
+        let passed = self.passed();
+        let micros = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
+        Now {
+            wall_us: BEGINNING_US.saturating_add(micros),
+            boot_ms: micros / 1_000,
+            boot_id: "a-boot-of-the-manual-clock".to_owned(),
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        self.began + self.passed()
+    }
+}
+
+/// Locks in memory that several processes share, as far as a lock can tell.
+#[derive(Debug)]
+pub struct Scene {
+    clock: ManualClock,
+    store: MemoryStore,
+    processes: AtomicU32,
+    own: OnceLock<LockManager>,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scene {
+    /// A scene in which nothing is held.
+    pub fn new() -> Self {
+        Self {
+            clock: ManualClock::new(),
+            store: MemoryStore::new(Policy::NATIVE),
+            processes: AtomicU32::new(1),
+            own: OnceLock::new(),
+        }
+    }
+
+    /// The clock by which all of its processes live.
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    /// The locks as this process sees them.
+    pub fn locks(&self) -> LockManager {
+        self.own
+            .get_or_init(|| self.manager(Identity::current()))
+            .clone()
+    }
+
+    /// The locks as a process sees them that was not there before.
+    pub fn another_process(&self) -> LockManager {
+        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        let mut identity = Identity::current();
+        // Above every number that a system gives.
+        identity.process = Process {
+            pid: (1 << 30) + number,
+            started: Some(u64::from(number)),
+        };
+        self.manager(identity)
+    }
+
+    fn manager(&self, mut identity: Identity) -> LockManager {
+        identity.host.boot_id = Some(self.clock.now().boot_id);
+        let store = Patient {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+        };
+        LockManager::with_clock(store, self.clock.clone(), identity, NAP)
+    }
+
+    /// Asks whoever holds a lock to stop, as `tenure cancel` does.
+    ///
+    /// # Errors
+    /// - [`NameError`] if the name cannot be the name of a lock.
+    pub fn ask_to_stop(&self, name: &str) -> Result<(), NameError> {
+        let name = LockName::new(name)?;
+        // Locks in memory do not fail.
+        let _ = self.store.cancel(&name, "somebody", &self.clock.now());
+        Ok(())
+    }
+
+    /// Takes a lock away from whoever holds it, as the removal of its file does.
+    ///
+    /// # Errors
+    /// - [`NameError`] if the name cannot be the name of a lock.
+    pub fn take_away(&self, name: &str) -> Result<(), NameError> {
+        let name = LockName::new(name)?;
+        let now = self.clock.now();
+        let _ = self.store.release_owned(&name, &|_| Ownership::Shown, &now);
+        Ok(())
+    }
+
+    /// Waits, by the machine's clock, until so many wait for a lock.
+    ///
+    /// # Panics
+    /// - After ten seconds.
+    pub fn until_waiting(&self, name: &str, waiters: usize) {
+        self.until(|| {
+            let reading = LockName::new(name)
+                .ok()
+                .and_then(|name| self.store.read(&name).ok());
+            let entry = reading.as_ref().and_then(Reading::entry);
+            entry.is_some_and(|entry| entry.claims.len() - entry.granted().count() == waiters)
+        });
+    }
+
+    /// Waits, by the machine's clock, until something is so.
+    ///
+    /// # Panics
+    /// - After ten seconds.
+    #[track_caller]
+    pub fn until(&self, is_so: impl Fn() -> bool) {
+        let began = instant();
+        while !is_so() {
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "it was not so within ten seconds"
+            );
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Locks in memory whose sleepers look at the manual clock.
+struct Patient {
+    store: MemoryStore,
+    clock: ManualClock,
+}
+
+impl Patient {
+    /// The end of a sleep by the machine's clock, and what it means by the manual one.
+    fn by_clock(
+        &self,
+        until: Option<Instant>,
+        sleep: impl FnOnce(Instant) -> Result<Wake, StoreError>,
+    ) -> Result<Wake, StoreError> {
+        let is_over = || until.is_some_and(|until| until <= self.clock.instant());
+        if is_over() {
+            return Ok(Wake::Expired);
+        }
+        Ok(match sleep(instant() + NAP)? {
+            Wake::Expired if is_over() => Wake::Expired,
+            // Worth a look: at the least, time may have passed.
+            Wake::Expired | Wake::Ready => Wake::Ready,
+            Wake::Interrupted => Wake::Interrupted,
+        })
+    }
+}
+
+impl Store for Patient {
+    type Seat = Seat;
+
+    fn policy(&self) -> &Policy {
+        self.store.policy()
+    }
+
+    fn place(&self, name: &LockName) -> String {
+        self.store.place(name)
+    }
+
+    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
+        self.store.read(name)
+    }
+
+    fn enter(
+        &self,
+        name: &LockName,
+        request: Request,
+        now: &Now,
+    ) -> Result<Entered<Seat>, StoreError> {
+        self.store.enter(name, request, now)
+    }
+
+    fn sleep(
+        &self,
+        seat: &Seat,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        self.by_clock(until, |nap| self.store.sleep(seat, behind, now, Some(nap)))
+    }
+
+    fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
+        self.store.advance(seat, now)
+    }
+
+    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
+        self.store.name_command(seat, command)
+    }
+
+    fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
+        self.store.renew(seat, now)
+    }
+
+    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
+        self.store.verify(seat)
+    }
+
+    fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
+        self.store.leave(seat, now)
+    }
+
+    fn park(
+        &self,
+        seat: &Seat,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        self.store.park(seat, owner, grace_ms, now)
+    }
+
+    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+        self.store.cancel(name, by, now)
+    }
+
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+    ) -> Result<bool, StoreError> {
+        self.store.note_waiting(name, token, waiting_for)
+    }
+
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError> {
+        self.store.renew_owned(name, owns, now)
+    }
+
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError> {
+        self.store.release_owned(name, owns, now)
+    }
+
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        self.store.force_release(name, force, now)
+    }
+
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Entry,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        self.by_clock(until, |nap| self.store.watch(name, seen, now, Some(nap)))
+    }
+
+    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        self.store.names(each)
+    }
+
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
+        self.store.clean(name, now, dry_run)
+    }
+}

@@ -1,0 +1,576 @@
+//! The framework for authors of command-line tools, driven as a process: the tool of
+//! `examples/deploy`, two commands, one of which needs a lock.
+
+#![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+
+use jsonschema::Registry;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Lines, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+use tenure::clock::instant;
+use tenure::core::LockName;
+use tenure::guard::{AcquireError, Guard, LockManager};
+use tenure::process::Identity;
+use tenure::store::Store;
+use tenure::store::file::{FileStore, ThreadSleeper};
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The example's program. Cargo builds it next to the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let folder = test.parent().and_then(|deps| deps.parent());
+    let program = folder.expect("the build's folder").join("examples/deploy");
+    assert!(
+        program.exists(),
+        "{} was not built: cargo build -p tenure --features framework --example deploy",
+        program.display()
+    );
+    program
+}
+
+/// A folder of locks, and the tool in it.
+struct Scene(tempfile::TempDir);
+
+struct Answer {
+    status: ExitStatus,
+    out: String,
+    err: String,
+}
+
+impl Answer {
+    /// The one document, which satisfies the schema and agrees with the exit code.
+    #[track_caller]
+    fn document(&self, code: i32) -> Value {
+        let shown = format!("{:?}\n{}\n{}", self.status, self.out, self.err);
+        assert_eq!(self.status.code(), Some(code), "{shown}");
+        assert_eq!(
+            self.out.lines().count(),
+            1,
+            "stdout has the document alone: {shown}"
+        );
+        let document: Value = serde_json::from_str(&self.out).expect("one JSON document");
+        satisfies_the_schema(&document);
+        assert_eq!(document["ok"], code == 0, "ok is true only with exit 0");
+        let keys = document.as_object().expect("an object").keys();
+        assert!(
+            keys.eq(["ok", "data", "error", "warnings", "meta"]),
+            "exactly five keys"
+        );
+        document
+    }
+
+    #[track_caller]
+    fn error(&self, exit: i32, code: &str) -> Value {
+        let document = self.document(exit);
+        let error = document["error"].clone();
+        assert_eq!(error["code"], code, "{error:#}");
+        error
+    }
+}
+
+#[track_caller]
+fn satisfies_the_schema(document: &Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
+    let read = |file: &str| -> Value {
+        let text = std::fs::read_to_string(folder.join(file)).expect("a schema");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let mut registry = Registry::new();
+    for file in ["envelope.schema.json", "lock.schema.json"] {
+        registry = registry
+            .add(format!("json-schema:///{file}"), read(file))
+            .expect("a schema's place");
+    }
+    let registry = registry.prepare().expect("schemas that fit together");
+    let validator = jsonschema::options()
+        .with_registry(&registry)
+        .build(&read("envelope.schema.json"))
+        .expect("a schema");
+    let errors: Vec<_> = validator
+        .iter_errors(document)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{}\n{document:#}", errors.join("\n"));
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn locks(&self) -> LockManager {
+        LockManager::new(self.0.path()).expect("a folder with a name")
+    }
+
+    fn hold(&self, name: &str) -> Guard {
+        self.locks().try_acquire(name).expect("a free lock")
+    }
+
+    /// Whether nobody has the lock, or waits for it.
+    fn is_free(&self, name: &str) -> bool {
+        match self.locks().try_acquire(name) {
+            Ok(_guard) => true,
+            Err(AcquireError::Held(_)) => false,
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+
+    fn store(&self) -> FileStore {
+        let here = Identity::current().host;
+        FileStore::new(self.0.path(), here, Box::new(ThreadSleeper))
+    }
+
+    fn claims(&self, name: &str) -> usize {
+        let name = LockName::new(name).expect("a name");
+        let reading = self.store().read(&name).expect("a readable lock");
+        reading.entry().expect("a whole list").claims.len()
+    }
+
+    fn tool(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command
+            .args(words)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.0.path())
+            .env("USER", "tester")
+            .env("TENURE_DIR", self.0.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Answer {
+        answer(&mut self.tool(words))
+    }
+
+    /// The tool, at work for as long as it is let.
+    fn at_work(&self, words: &[&str]) -> Working {
+        let words = [&["deploy", "--env", "prod", "--step-ms", "600000"], words].concat();
+        Working::start(&mut self.tool(&words))
+    }
+}
+
+fn answer(command: &mut Command) -> Answer {
+    let output = command.output().expect("the tool");
+    Answer {
+        status: output.status,
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// A tool that has begun its work.
+struct Working {
+    child: Child,
+    err: Lines<BufReader<ChildStderr>>,
+}
+
+impl Working {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("the tool");
+        let mut err = BufReader::new(child.stderr.take().expect("its stderr")).lines();
+        let begun = err.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("step 1")));
+        assert!(begun.is_some(), "it begins its work");
+        Self { child, err }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("its number"), signal).expect("it is ours, and not collected");
+    }
+
+    fn end(mut self) -> Answer {
+        let mut out = String::new();
+        let stdout = self.child.stdout.as_mut().expect("its stdout");
+        stdout.read_to_string(&mut out).expect("text");
+        let err: Vec<_> = self.err.map_while(Result::ok).collect();
+        Answer {
+            status: self.child.wait().expect("its end"),
+            out,
+            err: err.join("\n"),
+        }
+    }
+}
+
+#[track_caller]
+fn eventually(is_so: impl Fn() -> bool) {
+    let began = instant();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "waited too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The first of the four acceptance cases.
+#[test]
+fn a_waiter_exits_4_with_lock_held_after_its_time() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy-prod");
+    let began = instant();
+    let answer = scene.run(&["deploy", "--env", "prod", "--wait", "300ms"]);
+    let took = began.elapsed();
+    let error = answer.error(4, "LOCK_HELD");
+    assert!(
+        took >= Duration::from_millis(300),
+        "it waits its time: {took:?}"
+    );
+    let pid = std::process::id();
+    let message = error["message"].as_str().expect("a sentence");
+    assert!(
+        message.starts_with(&format!("Resource lock held by PID {pid} (age: ")),
+        "{message}"
+    );
+    assert!(
+        message.ends_with(" — acquisition timed out after 300ms"),
+        "{message}"
+    );
+    let detail = error["detail"].as_str().expect("a detail");
+    let file = scene.0.path().join("deploy-prod.tenure");
+    let begins = format!(
+        "lock_file={} holder_pid={pid} holder_age_ms=",
+        file.display()
+    );
+    assert!(detail.starts_with(&begins), "{detail}");
+    let context = &error["context"];
+    assert_eq!(context["holder"]["pid"], pid);
+    assert_eq!(context["holder"]["token"], held.token());
+    assert_eq!(context["name"], "deploy-prod");
+    assert_eq!(error["phase"], "acquire");
+    assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");
+    assert!(
+        answer
+            .err
+            .contains(&format!("waiting for deploy-prod, held by PID {pid}")),
+        "a person is told meanwhile: {}",
+        answer.err
+    );
+    held.verify().expect("and nothing was taken");
+}
+
+/// The second.
+#[test]
+fn a_refusal_says_when_to_come_back() {
+    let scene = Scene::new();
+    let _held = scene.hold("deploy-prod");
+    let answer = scene.run(&["--wait", "0", "deploy", "--env", "prod"]);
+    let error = answer.error(4, "LOCK_HELD");
+    assert_eq!(error["retryable"], true);
+    assert!(error["retry_after_ms"].as_u64().expect("a number") > 0);
+    assert_eq!(error["retry_strategy"], "linear_backoff");
+    assert!(
+        !error["message"]
+            .as_str()
+            .expect("a sentence")
+            .contains("timed out"),
+        "nobody waited"
+    );
+}
+
+/// The third.
+#[test]
+fn the_lock_is_free_after_a_normal_exit() {
+    let scene = Scene::new();
+    let document = scene.run(&["deploy", "--env", "prod"]).document(0);
+    assert_eq!(document["data"]["env"], "prod");
+    assert_eq!(document["data"]["steps"], 3);
+    assert!(document["data"]["token"].as_u64().expect("a token") > 0);
+    assert_eq!(document["meta"]["command"], "deploy");
+    assert_eq!(
+        scene.claims("deploy-prod"),
+        0,
+        "released, and not just dead"
+    );
+}
+
+/// The fourth.
+#[test]
+fn the_lock_is_free_after_sigterm() {
+    stops_by(Signal::TERM, "SIGTERM", 143);
+}
+
+#[test]
+fn sigint_and_sighup_are_answered_alike() {
+    stops_by(Signal::INT, "SIGINT", 130);
+    stops_by(Signal::HUP, "SIGHUP", 129);
+}
+
+#[track_caller]
+fn stops_by(signal: Signal, name: &str, code: i32) {
+    let scene = Scene::new();
+    let working = scene.at_work(&[]);
+    assert!(!scene.is_free("deploy-prod"), "it holds the lock");
+    working.signal(signal);
+    let error = working.end().error(code, "CANCELLED");
+    assert_eq!(error["partial"], true);
+    assert_eq!(error["signal"], name);
+    assert_eq!(error["phase"], "run");
+    assert_eq!(
+        scene.claims("deploy-prod"),
+        0,
+        "released, and not just dead"
+    );
+}
+
+#[test]
+fn a_command_without_a_lock_waits_for_nobody() {
+    let scene = Scene::new();
+    let _held = scene.hold("deploy-prod");
+    let document = scene.run(&["status"]).document(0);
+    assert_eq!(document["data"]["token"], Value::Null);
+    assert_eq!(document["meta"]["command"], "status");
+    let other = scene.run(&["deploy", "--env", "staging"]).document(0);
+    assert_eq!(
+        other["data"]["env"], "staging",
+        "another name, another lock"
+    );
+}
+
+#[test]
+fn a_waiter_gets_its_turn() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy-prod");
+    let token = held.token();
+    let child = scene
+        .tool(&["deploy", "--env", "prod", "--wait", "forever"])
+        .spawn()
+        .expect("the tool");
+    eventually(|| scene.claims("deploy-prod") == 2);
+    held.release().expect("a release");
+    let output = child.wait_with_output().expect("its end");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert!(document["data"]["token"].as_u64().expect("a token") > token);
+}
+
+#[test]
+fn a_signal_while_waiting_leaves_the_line() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy-prod");
+    let mut tool = scene.tool(&["deploy", "--env", "prod", "--wait", "forever"]);
+    let child = tool.spawn().expect("the tool");
+    eventually(|| scene.claims("deploy-prod") == 2);
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("its number"), Signal::TERM).expect("it is ours");
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(143));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    satisfies_the_schema(&document);
+    assert_eq!(document["error"]["code"], "CANCELLED");
+    assert_eq!(document["error"]["phase"], "acquire");
+    assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");
+    held.verify().expect("the holder is left alone");
+}
+
+#[test]
+fn the_wait_comes_from_the_flag_the_environment_or_the_declaration() {
+    let scene = Scene::new();
+    let _held = scene.hold("deploy-prod");
+    let deploy = ["deploy", "--env", "prod"];
+    let told = answer(scene.tool(&deploy).env("TENURE_WAIT", "20ms")).error(4, "LOCK_HELD");
+    let message = told["message"].as_str().expect("a sentence");
+    assert!(message.ends_with("after 20ms"), "{message}");
+    let mut typed = scene.tool(&[deploy.as_slice(), &["--wait", "30ms"]].concat());
+    let typed = answer(typed.env("TENURE_WAIT", "1h")).error(4, "LOCK_HELD");
+    let message = typed["message"].as_str().expect("a sentence");
+    assert!(message.ends_with("after 30ms"), "{message}");
+    let bad = answer(scene.tool(&deploy).env("TENURE_WAIT", "soon"));
+    let message = bad.error(2, "BAD_ARGUMENTS")["message"].to_string();
+    assert!(message.contains("TENURE_WAIT"), "{message}");
+}
+
+/// A wait of ten seconds, for the default; nothing is asserted but that it is neither much shorter
+/// nor endless.
+#[test]
+fn without_a_word_it_waits_ten_seconds() {
+    let scene = Scene::new();
+    let _held = scene.hold("deploy-prod");
+    let error = scene
+        .run(&["deploy", "--env", "prod"])
+        .error(4, "LOCK_HELD");
+    let message = error["message"].as_str().expect("a sentence");
+    assert!(message.ends_with("after 10s"), "{message}");
+}
+
+#[test]
+fn a_failing_command_releases_and_keeps_its_own_code() {
+    let scene = Scene::new();
+    let answer = scene.run(&["deploy", "--env", "moon"]);
+    let error = answer.error(5, "NO_SUCH_ENVIRONMENT");
+    assert_eq!(error["retryable"], false);
+    assert_eq!(scene.claims("deploy-moon"), 0);
+}
+
+#[test]
+fn a_panic_releases_and_is_answered() {
+    let scene = Scene::new();
+    let answer = scene.run(&["deploy", "--env", "prod", "--panic"]);
+    answer.error(1, "PANICKED");
+    assert!(answer.err.contains("as --panic wants it"), "{}", answer.err);
+    assert_eq!(scene.claims("deploy-prod"), 0);
+}
+
+#[test]
+fn bad_arguments_are_answered_before_anything_is_touched() {
+    let scene = Scene::new();
+    let empty = |scene: &Scene| std::fs::read_dir(scene.0.path()).expect("a folder").count() == 0;
+    for (words, said) in [
+        (&["deploy"][..], "--env"),
+        (&["deploy", "--env", "prod", "--wait", "soon"], "--wait"),
+        (&["deploy", "--env", "../etc"], "deploy-../etc"),
+        (&["undeploy"], "undeploy"),
+        (&[], "subcommand"),
+    ] {
+        let error = scene.run(words).error(2, "BAD_ARGUMENTS");
+        let message = error["message"].as_str().expect("a sentence");
+        assert!(message.contains(said), "{words:?}: {message}");
+        assert!(!message.contains("For more"), "one sentence: {message}");
+        assert!(empty(&scene), "{words:?} touched nothing");
+    }
+}
+
+#[test]
+fn help_is_for_people_and_shows_the_wait() {
+    let scene = Scene::new();
+    let answer = scene.run(&["deploy", "--help"]);
+    assert_eq!(answer.status.code(), Some(0));
+    assert!(answer.out.contains("--wait <DURATION>"), "{}", answer.out);
+}
+
+#[test]
+fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {
+    let scene = Scene::new();
+    let working = scene.at_work(&["--deaf"]);
+    working.signal(Signal::TERM);
+    thread::sleep(Duration::from_millis(20));
+    working.signal(Signal::TERM);
+    let error = working.end().error(143, "CANCELLED");
+    assert_eq!(error["signal"], "SIGTERM");
+    let working = scene.at_work(&["--deaf"]);
+    working.signal(Signal::INT);
+    thread::sleep(Duration::from_millis(20));
+    working.signal(Signal::INT);
+    let answer = working.end();
+    assert_eq!(answer.status.code(), Some(130));
+    assert_eq!(answer.out, "", "whoever insists is not answered");
+    assert!(scene.is_free("deploy-prod"), "the kernel freed the lock");
+}
+
+/// It never looks whether it should stop, so that it is ended while it works, and not before its
+/// grace is over.
+#[test]
+fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
+    let scene = Scene::new();
+    let working = scene.at_work(&["--deaf"]);
+    let began = instant();
+    working.signal(Signal::TERM);
+    thread::sleep(Duration::from_millis(200));
+    assert!(!scene.is_free("deploy-prod"), "not released under its work");
+    let error = working.end().error(143, "CANCELLED");
+    assert!(
+        began.elapsed() >= Duration::from_secs(1),
+        "it has its grace"
+    );
+    assert_eq!(error["partial"], true);
+    assert!(
+        error["detail"]
+            .as_str()
+            .expect("a detail")
+            .contains("grace")
+    );
+    assert!(scene.is_free("deploy-prod"), "the kernel freed the lock");
+}
+
+#[test]
+fn who_is_asked_for_its_lock_ends_as_superseded() {
+    use tenure::clock::{Clock, SystemClock};
+    let scene = Scene::new();
+    let working = scene.at_work(&[]);
+    let name = LockName::new("deploy-prod").expect("a name");
+    let host = Identity::current().host;
+    let now = SystemClock::new(host.boot_id.as_deref()).now();
+    scene
+        .store()
+        .cancel(&name, "req_other", &now)
+        .expect("a lock");
+    let error = working.end().error(79, "SUPERSEDED");
+    assert_eq!(error["context"]["superseded_by"], "req_other");
+    assert_eq!(scene.claims("deploy-prod"), 0);
+}
+
+#[test]
+fn a_lost_lock_ends_the_command_with_80() {
+    let scene = Scene::new();
+    let working = scene.at_work(&[]);
+    let file = scene.0.path().join("deploy-prod.tenure");
+    std::fs::rename(file, scene.0.path().join("away")).expect("somebody's mistake");
+    let error = working.end().error(80, "LOCK_LOST");
+    assert_eq!(error["context"]["name"], "deploy-prod");
+}
+
+#[test]
+fn a_closed_reader_is_silent() {
+    let scene = Scene::new();
+    let mut child = scene
+        .tool(&["deploy", "--env", "prod", "--step-ms", "50"])
+        .spawn()
+        .expect("the tool");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(scene.claims("deploy-prod"), 0);
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let scene = Scene::new();
+    let words = [
+        "-c",
+        "trap '' HUP; exec \"$0\" deploy --env prod --step-ms 600000",
+    ];
+    let mut command = scene.tool(&[]);
+    let mut shell = Command::new("sh");
+    shell.args(words).arg(program()).envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg0("unused");
+    let working = Working::start(&mut shell);
+    working.signal(Signal::HUP);
+    thread::sleep(Duration::from_millis(100));
+    assert!(!scene.is_free("deploy-prod"), "it goes on");
+    working.signal(Signal::TERM);
+    let answer = working.end();
+    assert_eq!(answer.status.signal(), None);
+    answer.error(143, "CANCELLED");
+}
+
+#[test]
+fn every_call_has_an_id_which_is_that_of_its_hold() {
+    let scene = Scene::new();
+    let working = scene.at_work(&[]);
+    let name = LockName::new("deploy-prod").expect("a name");
+    let reading = scene.store().read(&name).expect("a readable lock");
+    let claim = &reading.entry().expect("a list").claims[0];
+    assert_eq!(claim.holder.why, "deploy deploy", "without its arguments");
+    working.signal(Signal::TERM);
+    let document = working.end().document(143);
+    assert_eq!(
+        document["meta"]["request_id"],
+        claim.holder.request_id.as_str()
+    );
+    let first = scene.run(&["status"]).document(0);
+    let second = scene.run(&["status"]).document(0);
+    assert_ne!(first["meta"]["request_id"], second["meta"]["request_id"]);
+}

@@ -1,0 +1,809 @@
+//! The guard of `tenure::guard`, on files and with real processes where it matters.
+
+#![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+use tenure::clock::{Clock, SystemClock, instant};
+use tenure::core::{LockName, Policy};
+use tenure::engine::Wait;
+use tenure::guard::{
+    AcquireError, Again, Cancel, Guard, GuardState, LockManager, Options, ReleaseError,
+    ReleaseFailure,
+};
+use tenure::process::Identity;
+use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure::store::{Reading, Store};
+use tenure::testing::Scene;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a child of a test is told to do; a test binary is started again for it.
+const ROLE: &str = "TENURE_TEST_ROLE";
+const FOLDER: &str = "TENURE_TEST_FOLDER";
+
+fn locks_folder() -> PathBuf {
+    std::env::var_os(FOLDER).expect("a folder").into()
+}
+
+/// How often each contender works.
+const ROUNDS: usize = 40;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn locks(&self) -> LockManager {
+        LockManager::new(self.0.path()).expect("a folder with a name")
+    }
+
+    fn store(&self) -> FileStore {
+        let here = Identity::current().host;
+        FileStore::new(self.0.path(), here, Box::new(ThreadSleeper))
+    }
+
+    fn reading(&self, name: &str) -> Reading {
+        let name = LockName::new(name).expect("a name");
+        self.store().read(&name).expect("a readable lock")
+    }
+
+    fn claims(&self, name: &str) -> usize {
+        let reading = self.reading(name);
+        reading.entry().expect("a whole list").claims.len()
+    }
+
+    /// Asks whoever holds the lock to stop, as `tenure cancel` does.
+    fn ask_to_stop(&self, name: &str) {
+        let name = LockName::new(name).expect("a name");
+        let host = Identity::current().host;
+        let now = SystemClock::new(host.boot_id.as_deref()).now();
+        let asked = self.store().cancel(&name, "somebody", &now);
+        assert_eq!(asked.expect("a lock").len(), 1, "one holder is asked");
+    }
+
+    /// Another process that holds the lock until it is told to end.
+    fn held_elsewhere(&self, name: &str) -> Elsewhere {
+        let mut child = self.child("hold", name).spawn().expect("a process");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let held = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("held")));
+        assert!(held.is_some(), "it says when it holds");
+        let stdin = child.stdin.take();
+        Elsewhere {
+            child,
+            stdin,
+            _output: lines,
+        }
+    }
+
+    fn child(&self, role: &str, name: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--exact", "what_a_child_does", "--nocapture"])
+            .env(ROLE, format!("{role} {name}"))
+            .env(FOLDER, self.0.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    }
+}
+
+struct Elsewhere {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// Kept open: the child's test harness has something to say in the end.
+    _output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Elsewhere {
+    fn release(mut self) {
+        drop(self.stdin.take());
+        assert!(self.child.wait().expect("its end").success());
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("its end");
+    }
+}
+
+/// Nothing by itself: other tests start this program again for it.
+#[test]
+#[allow(clippy::print_stdout, reason = "its parent reads that")]
+fn what_a_child_does() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let locks = LockManager::new(locks_folder()).expect("a folder with a name");
+    let (role, name) = role.split_once(' ').expect("a role and a name");
+    match role {
+        "hold" => {
+            let guard = locks.acquire(name).expect("a free lock");
+            println!("\nheld");
+            std::io::stdout().flush().expect("a parent");
+            let mut rest = String::new();
+            let _ = std::io::stdin().read_to_string(&mut rest);
+            guard.release().expect("a release");
+        }
+        "under-a-run" => {
+            let answer = locks.acquire(name);
+            let refused = matches!(answer, Err(AcquireError::HeldByOuterRun { .. }));
+            assert!(refused, "{answer:?}");
+        }
+        "abort" => {
+            let _guard = locks.acquire(name).expect("a free lock");
+            std::process::abort();
+        }
+        "contend" => {
+            let witness = std::fs::OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(locks_folder().join("witness"))
+                .expect("a file");
+            for _ in 0..ROUNDS {
+                let guard = locks.acquire_with(name, &forever()).expect("a turn");
+                // The kernel's own lock: whoever else is at work has it.
+                witness.try_lock().expect("alone");
+                writeln!(&witness, "{}", guard.token()).expect("a line");
+                witness.unlock().expect("a lock");
+                guard.release().expect("a release");
+            }
+        }
+        other => unreachable!("no such role: {other}"),
+    }
+}
+
+#[track_caller]
+fn eventually(is_so: impl Fn() -> bool) {
+    let began = instant();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "waited too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn forever() -> Options {
+    Options::new().wait(Wait::Forever)
+}
+
+#[test]
+fn a_guard_holds_until_it_is_dropped_and_tokens_rise() {
+    let place = Place::new();
+    let locks = place.locks();
+    let first = locks.acquire("a").expect("a free lock");
+    assert_eq!(first.state(), GuardState::Held);
+    first.verify().expect("it stands");
+    assert_eq!(place.claims("a"), 1);
+    let token = first.token();
+    drop(first);
+    assert_eq!(place.claims("a"), 0, "released by the drop itself");
+    let second = locks.acquire("a").expect("a free lock");
+    assert!(second.token() > token);
+    second.release().expect("a release");
+    assert_eq!(place.claims("a"), 0);
+}
+
+#[test]
+fn others_see_who_holds_it_and_what_for() {
+    let place = Place::new();
+    let options = Options::new().why("a nightly job").actor("robot");
+    let options = options.ttl(Duration::from_secs(90));
+    let guard = place.locks().acquire_with("a", &options).expect("free");
+    let reading = place.reading("a");
+    let claim = &reading.entry().expect("a list").claims[0];
+    assert_eq!(claim.holder, *guard.holder());
+    assert_eq!(claim.holder.why, "a nightly job");
+    assert_eq!(claim.holder.actor, "robot");
+    assert_eq!(claim.lease.ttl_ms, 90_000);
+    let pid = claim.holder.process.map(|process| process.pid);
+    assert_eq!(pid, Some(std::process::id()));
+}
+
+#[test]
+fn a_name_that_is_none_is_refused_before_anything_is_touched() {
+    let place = Place::new();
+    let folder = place.0.path().join("locks");
+    let locks = LockManager::new(&folder).expect("a folder with a name");
+    let error = locks.acquire("../a").expect_err("no name");
+    assert!(matches!(error, AcquireError::Name { .. }), "{error}");
+    assert!(!folder.exists(), "nothing was made");
+}
+
+#[test]
+fn the_same_process_is_answered_at_once() {
+    let place = Place::new();
+    let locks = place.locks();
+    let held = locks.acquire("a").expect("a free lock");
+    let began = instant();
+    for answer in [
+        locks.acquire_with("a", &forever()),
+        locks.try_acquire("a"),
+        // Another manager is still the same process.
+        place.locks().acquire_with("a", &forever()),
+    ] {
+        match answer {
+            Err(AcquireError::HeldByThisProcess { name, token }) => {
+                assert_eq!(name.as_str(), "a");
+                assert_eq!(token, Some(held.token()));
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "without a wait");
+    assert_eq!(place.claims("a"), 1, "nobody stays in the queue");
+}
+
+#[test]
+fn a_layer_that_re_enters_shares_the_hold_and_the_last_one_releases() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new().again(Again::Reenter);
+    let outer = locks.acquire_with("a", &options).expect("a free lock");
+    let inner = locks.acquire_with("a", &options).expect("the same hold");
+    assert_eq!(inner.token(), outer.token());
+    outer.release().expect("only this guard goes");
+    assert_eq!(place.claims("a"), 1, "the inner layer still works");
+    inner.verify().expect("it stands");
+    drop(inner);
+    assert_eq!(place.claims("a"), 0);
+    let shared = Options::new().shared().again(Again::Reenter);
+    let reader = locks.acquire_with("a", &shared).expect("a free lock");
+    let error = locks.acquire_with("a", &options).expect_err("not enough");
+    assert!(
+        matches!(error, AcquireError::HeldByThisProcess { .. }),
+        "a shared hold does not cover an exclusive one: {error}"
+    );
+    drop(reader);
+}
+
+/// Whoever joins a hold at the moment at which it is released has it, or is refused; never a guard of
+/// nothing.
+#[test]
+fn joining_a_hold_that_is_just_released_gives_a_guard_that_holds() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new().again(Again::Reenter).wait(Wait::No);
+    thread::scope(|scope| {
+        for by_drop in [true, true, false, false] {
+            let (locks, options) = (&locks, &options);
+            scope.spawn(move || {
+                let mut held = 0;
+                while held < 200 {
+                    match locks.acquire_with("a", options) {
+                        Ok(guard) => {
+                            held += 1;
+                            guard.verify().expect("it holds");
+                            if by_drop {
+                                drop(guard);
+                            } else {
+                                guard.release().expect("it was held");
+                            }
+                        }
+                        Err(AcquireError::HeldByThisProcess { .. }) => {}
+                        Err(error) => unreachable!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(place.claims("a"), 0, "the last one releases");
+}
+
+#[test]
+fn threads_that_take_turns_never_overlap() {
+    const THREADS: u32 = 8;
+    const ROUNDS: u32 = 20;
+    let place = Place::new();
+    let locks = place.locks();
+    let (inside, last) = (AtomicU32::new(0), AtomicU64::new(0));
+    let options = forever().again(Again::Wait);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let guard = locks.acquire_with("a", &options).expect("a turn");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    let before = last.swap(guard.token(), Ordering::SeqCst);
+                    assert!(guard.token() > before, "tokens rise");
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().expect("a release");
+                }
+            });
+        }
+    });
+    assert_eq!(place.claims("a"), 0);
+}
+
+#[test]
+fn a_refusal_says_who_has_it_and_when_to_come_back() {
+    let place = Place::new();
+    let holder = place.held_elsewhere("a");
+    let pid = holder.child.id();
+    let locks = place.locks();
+    let wait = Duration::from_millis(50);
+    for answer in [locks.try_acquire("a"), locks.acquire_timeout("a", wait)] {
+        let error = answer.expect_err("it is held");
+        let AcquireError::Held(refused) = &error else {
+            unreachable!("{error:?}");
+        };
+        let process = refused.holder().and_then(|holder| holder.process);
+        assert_eq!(process.map(|process| process.pid), Some(pid));
+        assert!(refused.retry_after > Duration::ZERO);
+        assert!(error.to_string().contains(&format!("PID {pid}")), "{error}");
+    }
+    assert_eq!(place.claims("a"), 1, "who gave up has left the queue");
+    let waiter = thread::spawn(move || locks.acquire_with("a", &forever()));
+    eventually(|| place.claims("a") == 2);
+    holder.release();
+    let guard = waiter.join().expect("no panic").expect("its turn");
+    assert_eq!(place.claims("a"), 1);
+    drop(guard);
+}
+
+/// Contending processes, two of which are killed in the middle, with flock(2) as the independent
+/// witness.
+#[test]
+fn processes_never_work_at_once_and_tokens_rise() {
+    let place = Place::new();
+    let contend = || {
+        let mut command = place.child("contend", "a");
+        command.stdout(Stdio::null()).spawn().expect("a process")
+    };
+    let mut steady: Vec<Child> = (0..4).map(|_| contend()).collect();
+    let lines = || {
+        let text = std::fs::read_to_string(place.0.path().join("witness")).unwrap_or_default();
+        let tokens: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        tokens
+    };
+    for _ in 0..2 {
+        let mut victim = contend();
+        let before = lines().len();
+        eventually(|| lines().len() > before + 5);
+        victim.kill().expect("it is ours");
+        victim.wait().expect("its end");
+    }
+    for child in &mut steady {
+        assert!(child.wait().expect("its end").success(), "always alone");
+    }
+    let tokens = lines();
+    assert!(tokens.len() >= 4 * ROUNDS, "{} rounds", tokens.len());
+    assert!(tokens.is_sorted_by(|a, b| a < b), "they only rise");
+    assert_eq!(place.claims("a"), 0);
+}
+
+#[test]
+fn a_killed_holder_is_followed_at_once() {
+    let place = Place::new();
+    let holder = place.held_elsewhere("a");
+    let locks = place.locks();
+    let waiter = thread::spawn(move || locks.acquire_with("a", &forever()));
+    eventually(|| place.claims("a") == 2);
+    holder.kill();
+    drop(waiter.join().expect("no panic").expect("its turn"));
+}
+
+#[test]
+fn a_process_that_aborts_leaves_a_free_lock() {
+    let place = Place::new();
+    let mut child = place.child("abort", "a").spawn().expect("a process");
+    assert!(!child.wait().expect("its end").success(), "it aborts");
+    drop(place.locks().try_acquire("a").expect("free for the next"));
+}
+
+#[test]
+fn a_wait_is_cancelled_from_another_thread_and_leaves_the_queue() {
+    let place = Place::new();
+    let holder = place.held_elsewhere("a");
+    let locks = place.locks();
+    let cancel = Cancel::new();
+    let options = forever().cancel(&cancel);
+    let waiter = {
+        let (locks, options) = (locks.clone(), options.clone());
+        thread::spawn(move || locks.acquire_with("a", &options))
+    };
+    eventually(|| place.claims("a") == 2);
+    cancel.cancel();
+    let answer = waiter.join().expect("no panic");
+    assert!(
+        matches!(answer, Err(AcquireError::Cancelled { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(place.claims("a"), 1, "it has left the queue");
+    let answer = locks.acquire_with("a", &options);
+    assert!(
+        matches!(answer, Err(AcquireError::Cancelled { .. })),
+        "it stays cancelled: {answer:?}"
+    );
+    holder.release();
+}
+
+#[test]
+fn a_wait_for_a_slot_is_cancelled_too() {
+    let place = Place::new();
+    let one = Options::new().slots(NonZeroU32::MIN);
+    let locks = place.locks();
+    let held = locks.acquire_with("a", &one).expect("a free slot");
+    let cancel = Cancel::new();
+    let options = one.wait(Wait::Forever).again(Again::Wait).cancel(&cancel);
+    let waiter = thread::spawn(move || locks.acquire_with("a", &options));
+    eventually(|| place.claims("a") == 2);
+    cancel.cancel();
+    let answer = waiter.join().expect("no panic");
+    assert!(
+        matches!(answer, Err(AcquireError::Cancelled { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(place.claims("a"), 1);
+    drop(held);
+}
+
+#[test]
+fn several_locks_are_taken_in_one_order_all_or_none() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new();
+    let both = locks.acquire_all(["b", "a", "b"], &options).expect("free");
+    let names: Vec<_> = both.iter().map(|guard| guard.name().as_str()).collect();
+    assert_eq!(names, ["a", "b"], "each once, in the order of everybody");
+    assert!(both.get("b").is_some_and(|guard| guard.token() > 0));
+    both.release().expect("a release");
+    let holder = place.held_elsewhere("b");
+    let at_once = Options::new().wait(Wait::No);
+    let error = locks
+        .acquire_all(["a", "b", "c"], &at_once)
+        .expect_err("one of them is held");
+    assert!(
+        matches!(&error, AcquireError::Held(refused) if refused.name.as_str() == "b"),
+        "{error}"
+    );
+    for name in ["a", "c"] {
+        assert_eq!(place.claims(name), 0, "{name} was given back");
+    }
+    holder.release();
+}
+
+#[test]
+fn shared_holds_and_slots_stand_beside_each_other() {
+    let place = Place::new();
+    let locks = place.locks();
+    let shared = Options::new().shared().wait(Wait::No);
+    let readers: Vec<Guard> = (0..3)
+        .map(|_| locks.acquire_with("a", &shared).expect("beside the others"))
+        .collect();
+    assert_eq!(place.claims("a"), 3);
+    assert!(locks.try_acquire("a").is_err(), "nobody alone meanwhile");
+    drop(readers);
+    let two = NonZeroU32::new(2).expect("two");
+    let slot = Options::new().slots(two).wait(Wait::No);
+    let first = locks.acquire_with("b", &slot).expect("the first slot");
+    let second = locks.acquire_with("b", &slot).expect("the second slot");
+    locks.acquire_with("b", &slot).expect_err("no third");
+    drop(first);
+    drop(locks.acquire_with("b", &slot).expect("one is free again"));
+    drop(second);
+}
+
+#[test]
+fn a_request_to_stop_shows_and_takes_nothing_away() {
+    let place = Place::new();
+    let guard = place.locks().acquire("a").expect("a free lock");
+    assert!(!guard.should_stop());
+    // Later than the keeper's first look, so that it has to be told.
+    thread::sleep(Duration::from_millis(60));
+    place.ask_to_stop("a");
+    eventually(|| guard.should_stop());
+    assert_eq!(guard.state(), GuardState::StopRequested);
+    assert_eq!(guard.asked_by(), Some("somebody"));
+    guard.verify().expect("it is still held");
+    guard.release().expect("and released in order");
+}
+
+#[test]
+fn a_lock_whose_file_is_removed_is_lost_and_the_guard_comes_back() {
+    let place = Place::new();
+    let guard = place.locks().acquire("a").expect("a free lock");
+    thread::sleep(Duration::from_millis(60));
+    let file = place.0.path().join("a.tenure");
+    std::fs::rename(&file, place.0.path().join("away")).expect("somebody's mistake");
+    eventually(|| guard.is_lost());
+    let other = place.locks().try_acquire("a").expect("free for others");
+    let error = guard.release().expect_err("it was not ours any more");
+    assert!(matches!(error, ReleaseError::Lost { .. }), "{error}");
+    let guard = error.into_guard();
+    assert!(guard.is_lost());
+    let error = guard.release().expect_err("and still is not");
+    drop(error);
+    other.verify().expect("the other's hold was left alone");
+}
+
+#[test]
+fn several_locks_are_released_even_if_one_is_lost() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new();
+    let guards = locks.acquire_all(["a", "b", "c"], &options).expect("free");
+    let file = place.0.path().join("b.tenure");
+    std::fs::rename(&file, place.0.path().join("away")).expect("somebody's mistake");
+    let error = guards.release().expect_err("one is lost");
+    assert!(
+        matches!(&error.first, ReleaseFailure::Lost { name } if name.as_str() == "b"),
+        "{error}"
+    );
+    assert_eq!(error.guards.len(), 1);
+    for name in ["a", "c"] {
+        assert_eq!(place.claims(name), 0, "{name} was released");
+    }
+}
+
+#[test]
+fn a_panic_that_unwinds_releases() {
+    let place = Place::new();
+    let locks = place.locks();
+    let panicked = thread::spawn(move || {
+        let _guard = locks.acquire("a").expect("a free lock");
+        std::panic::resume_unwind(Box::new("as the test wants it"));
+    })
+    .join();
+    assert!(panicked.is_err(), "it panicked");
+    assert_eq!(place.claims("a"), 0);
+}
+
+#[test]
+fn a_guard_may_be_released_by_another_thread() {
+    let place = Place::new();
+    let guard = place.locks().acquire("a").expect("a free lock");
+    thread::spawn(move || guard.release().expect("a release"))
+        .join()
+        .expect("no panic");
+    assert_eq!(place.claims("a"), 0);
+}
+
+fn keepers() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.trim() == "tenure-keeper")
+        .count()
+}
+
+/// Alone in its process with nextest; with `cargo test` others have keepers too.
+#[test]
+fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
+    let place = Place::new();
+    let before = keepers();
+    let locks = place.locks();
+    assert_eq!(keepers().min(before), before, "none before the first need");
+    let options = Options::new().ttl(Duration::from_millis(90));
+    let names: Vec<String> = (0..50).map(|number| format!("lock-{number}")).collect();
+    let guards = locks.acquire_all(names.iter().map(String::as_str), &options);
+    let guards = guards.expect("free locks");
+    if std::env::var_os("NEXTEST").is_some() {
+        assert_eq!(keepers(), 1);
+    }
+    let renewals = |name: &str| {
+        let reading = place.reading(name);
+        reading.entry().expect("a list").claims[0].lease.renewals
+    };
+    eventually(|| names.iter().all(|name| renewals(name) >= 2));
+    assert!(guards.iter().all(|guard| guard.state() == GuardState::Held));
+    drop(locks);
+    drop(guards);
+    if std::env::var_os("NEXTEST").is_some() {
+        eventually(|| keepers() == 0);
+    }
+}
+
+#[test]
+fn a_program_under_a_run_that_holds_the_lock_is_answered_at_once() {
+    let place = Place::new();
+    let guard = place.locks().acquire("a").expect("a free lock");
+    // As `tenure run` tells its command.
+    let held = format!("{}={}/a", guard.token(), place.0.path().display());
+    let mut child = place.child("under-a-run", "a");
+    let status = child.env("TENURE_HELD", held).status().expect("a process");
+    assert!(status.success(), "it was answered so");
+}
+
+#[test]
+fn any_store_will_do_and_its_clock_may_be_moved_by_hand() {
+    let scene = Scene::new();
+    let ttl = Duration::from_secs(60);
+    let options = Options::new().ttl(ttl);
+    let guard = scene.locks().acquire_with("a", &options).expect("free");
+    let other = scene.another_process();
+    assert!(matches!(other.try_acquire("a"), Err(AcquireError::Held(_))));
+    // Heartbeats go by that clock.
+    for _ in 0..6 {
+        scene.clock().advance(ttl / 3);
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(guard.state(), GuardState::Held);
+    scene.take_away("a").expect("a name");
+    scene.until(|| guard.is_lost());
+    drop(other.try_acquire("a").expect("free for others"));
+    assert_eq!(Policy::NATIVE.supervised_ttl_ms, 30_000, "the default ttl");
+}
+
+#[test]
+fn a_loss_can_be_awaited_on_any_executor() {
+    let scene = Scene::new();
+    let guard = scene.locks().acquire("a").expect("a free lock");
+    block_on(async {
+        let early = tokio::time::timeout(Duration::from_millis(30), guard.stop_requested());
+        assert!(early.await.is_err(), "nothing has happened yet");
+        scene.ask_to_stop("a").expect("a name");
+        let told = tokio::time::timeout(PATIENCE, guard.stop_requested()).await;
+        told.expect("it is told of the request");
+        let early = tokio::time::timeout(Duration::from_millis(30), guard.lost());
+        assert!(early.await.is_err(), "asked is not lost");
+        scene.take_away("a").expect("a name");
+        let told = tokio::time::timeout(PATIENCE, guard.lost()).await;
+        told.expect("it is told of the loss");
+    });
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// A guard may go wherever a future goes.
+#[test]
+fn guards_and_their_futures_may_be_sent() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    fn is_sync<T: Sync>() {}
+    is_sync::<Guard>();
+    is_sync::<LockManager>();
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new();
+    let guard = block_on(is_send(locks.acquire_async("a", &options))).expect("a free lock");
+    drop(is_send(guard.lost()));
+    block_on(is_send(guard.release_async())).expect("a release");
+    assert_eq!(place.claims("a"), 0);
+    let both = block_on(is_send(locks.acquire_all_async(["b", "a"], &options)));
+    assert_eq!(both.expect("free locks").len(), 2);
+}
+
+#[test]
+fn a_future_that_nobody_polls_does_nothing() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new();
+    drop(locks.acquire_async("a", &options));
+    let guard = locks.acquire("b").expect("a free lock");
+    drop(guard.release_async());
+    assert_eq!(place.claims("a"), 0);
+    assert_eq!(
+        place.claims("b"),
+        0,
+        "the drop of the future was the guard's"
+    );
+}
+
+/// Dropped while it waits, and dropped at the moment at which its turn comes.
+#[test]
+fn a_dropped_future_leaves_the_queue() {
+    let place = Place::new();
+    let holder = place.held_elsewhere("a");
+    let locks = place.locks();
+    block_on(async {
+        let options = forever();
+        let waiting = locks.acquire_async("a", &options);
+        let early = tokio::time::timeout(Duration::from_millis(50), waiting).await;
+        assert!(early.is_err(), "it waits");
+    });
+    eventually(|| place.claims("a") == 1);
+    holder.release();
+    for _ in 0..50 {
+        // A turn that came at the moment of the drop before may still be given back.
+        let options = forever().again(Again::Wait);
+        let guard = locks.acquire_with("b", &options).expect("its turn");
+        block_on(async {
+            let mut waiting = Box::pin(locks.acquire_async("b", &options));
+            let now = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(waiting.as_mut().poll(context).is_pending())
+            });
+            assert!(now.await, "it is held");
+            drop(guard);
+            drop(waiting);
+        });
+        eventually(|| place.claims("b") == 0);
+    }
+}
+
+#[test]
+fn an_async_wait_is_cancelled_by_its_caller_too() {
+    let place = Place::new();
+    let holder = place.held_elsewhere("a");
+    let locks = place.locks();
+    let cancel = Cancel::new();
+    let options = forever().cancel(&cancel);
+    let answer = block_on(async {
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            answer = locks.acquire_async("a", &options) => answer,
+            () = later => unreachable!("it never ends"),
+        }
+    });
+    assert!(
+        matches!(answer, Err(AcquireError::Cancelled { .. })),
+        "{answer:?}"
+    );
+    holder.release();
+}
+
+/// Figures for `docs/library.md`: `cargo test --release -p tenure --test guard -- --ignored
+/// --nocapture many_guards`. Takes two minutes.
+#[test]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stdout, reason = "it prints figures")]
+fn many_guards_cost_little() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+    // Two files each; many systems give a process 20,000.
+    const GUARDS: usize = 9_900;
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files).expect("as many files as there may be");
+    let memory = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("our own status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        kib.expect("a number")
+    };
+    let cpu = || {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
+    };
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new().ttl(Duration::from_secs(60));
+    drop(locks.acquire("warm").expect("a free lock"));
+    let names: Vec<String> = (0..GUARDS).map(|number| format!("lock-{number}")).collect();
+    let (before, began) = (memory(), instant());
+    let guards = locks.acquire_all(names.iter().map(String::as_str), &options);
+    let guards = guards.expect("free locks");
+    println!("taken in {:?}", began.elapsed());
+    thread::sleep(Duration::from_secs(30));
+    let (spent, since) = (cpu(), instant());
+    println!("{} bytes each", (memory() - before) * 1024 / GUARDS);
+    thread::sleep(Duration::from_secs(60));
+    let spent = cpu() - spent;
+    println!("{spent} µs of CPU in {:?}", since.elapsed());
+    assert!(guards.iter().all(|guard| guard.state() == GuardState::Held));
+    let renewals = |name: &String| {
+        let reading = place.reading(name);
+        reading.entry().expect("a list").claims[0].lease.renewals
+    };
+    assert!(
+        names.iter().all(|name| renewals(name) >= 3),
+        "three in 60 s"
+    );
+    let began = instant();
+    drop(guards);
+    println!("released in {:?}", began.elapsed());
+    let began = instant();
+    for _ in 0..GUARDS {
+        drop(locks.acquire("warm").expect("a free lock"));
+    }
+    let each = began.elapsed() / u32::try_from(GUARDS).expect("not so many");
+    println!("acquire and release: {each:?}");
+}
