@@ -26,7 +26,7 @@ use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::Surface;
-use crate::render::lock::LockView;
+use crate::render::lock::{LockView, failure_of};
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
 use crate::trail::{self, Trail, occasion};
@@ -451,9 +451,7 @@ impl Session {
                 kept,
             } => {
                 let view = self.refused(name, &refusal, &entry);
-                let failure = view
-                    .clone()
-                    .into_failure(refusal.reason, waited, retry_after_ms);
+                let failure = failure_of(view.clone(), refusal.reason, waited, retry_after_ms);
                 let mut failure = self.face.refused(failure, &view, refusal.reason);
                 if let Some(ticket) = kept {
                     let kept_ms = u64::try_from(ticket::GRACE.as_millis()).unwrap_or(u64::MAX);

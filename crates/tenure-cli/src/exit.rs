@@ -93,6 +93,30 @@ impl Exit {
     }
 }
 
+impl From<tenure::envelope::Exit> for Exit {
+    fn from(exit: tenure::envelope::Exit) -> Self {
+        use tenure::envelope::Exit as Said;
+        match exit {
+            Said::Success => Self::Success,
+            Said::BadArguments => Self::BadArguments,
+            Said::Partial => Self::Partial,
+            Said::Precondition => Self::Precondition,
+            Said::NotFound => Self::NotFound,
+            Said::Conflict => Self::Conflict,
+            Said::Permission => Self::Permission,
+            Said::Timeout => Self::MaxRuntime,
+            Said::StoreUnavailable => Self::StoreUnavailable,
+            Said::Superseded => Self::Superseded,
+            Said::LockLost => Self::LockLost,
+            Said::Deadlock => Self::Deadlock,
+            Said::Signalled(signal) => Self::Signalled(signal.into()),
+            Said::Own(code) => Self::Command(code.into()),
+            // Or a code of a later version of the library.
+            Said::General | _ => Self::General,
+        }
+    }
+}
+
 /// Ends the process.
 pub(crate) fn leave(exit: Exit) -> ! {
     if let Exit::DieBy(signal) = exit {

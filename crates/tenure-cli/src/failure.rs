@@ -3,28 +3,23 @@
 
 use crate::exit::Exit;
 use crate::render::{self, Output};
-use serde_json::{Map, Value, json};
-use std::time::Duration;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 use tenure::audit::AuditError;
 use tenure::config::ConfigError;
+use tenure::envelope;
+pub(crate) use tenure::envelope::{Retry, human};
 use tenure::fence::GuardError;
 use tenure::process::OwnerError;
 use tenure::profile::ProfileError;
 use tenure::store::StoreError;
-
-/// How a retry is best done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Retry {
-    pub(crate) after_ms: u64,
-    pub(crate) strategy: &'static str,
-}
 
 /// A failure, ready to be shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// Stable, for programs.
-    pub(crate) code: &'static str,
+    pub(crate) code: Cow<'static, str>,
     /// A full sentence.
     pub(crate) message: String,
     /// What a person reads instead of the message, where more can be said.
@@ -45,10 +40,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        exit: Exit,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self {
             exit,
-            code,
+            code: code.into(),
             message: message.into(),
             text: None,
             retry: None,
@@ -123,53 +122,45 @@ impl Failure {
 
     /// The envelope's `error`.
     pub(crate) fn to_json(&self) -> Value {
-        let mut error = Map::new();
-        error.insert("code".into(), self.code.into());
-        error.insert("message".into(), self.message.clone().into());
-        error.insert("retryable".into(), self.retry.is_some().into());
-        if let Some(retry) = self.retry {
-            error.insert("retry_after_ms".into(), retry.after_ms.into());
-            error.insert("retry_strategy".into(), retry.strategy.into());
-        }
-        let mut put = |key: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                error.insert(key.into(), value);
-            }
+        let said = envelope::Error {
+            code: &self.code,
+            message: &self.message,
+            retry: self.retry,
+            detail: self.detail.as_deref(),
+            fix_command: self.fix_command.as_deref(),
+            phase: self.phase,
+            partial: self.partial,
+            signal: self.signal,
+            context: &self.context,
         };
-        put("detail", self.detail.clone().map(Value::from));
-        put("fix_command", self.fix_command.clone().map(Value::from));
-        put("phase", self.phase.map(Value::from));
-        put("partial", self.partial.then_some(Value::Bool(true)));
-        put("signal", self.signal.map(Value::from));
-        put(
-            "context",
-            (!self.context.is_empty()).then(|| Value::Object(self.context.clone())),
-        );
-        Value::Object(error)
+        said.to_json()
+    }
+}
+
+impl From<envelope::Failure> for Failure {
+    fn from(said: envelope::Failure) -> Self {
+        Self {
+            retry: said.retry,
+            detail: said.detail,
+            fix_command: said.fix_command,
+            phase: said.phase,
+            partial: said.partial,
+            signal: said.signal,
+            context: said.context,
+            ..Self::new(said.exit.into(), said.code, said.message)
+        }
     }
 }
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let (exit, code) = match &error {
-            StoreError::Permission { .. } => (Exit::Permission, "PERMISSION_DENIED"),
-            StoreError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
-            StoreError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
-            StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
-            StoreError::Full { .. } => (Exit::Precondition, "QUEUE_FULL"),
-            StoreError::Stuck { .. } => (Exit::StoreUnavailable, "STORE_STUCK"),
-            _ => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),
-        };
-        let mut failure = Self::new(exit, code, error.to_string());
-        if let StoreError::Unreadable { place, .. } = &error {
+        let advice = matches!(error, StoreError::Unreadable { .. });
+        let mut failure = Self::from(envelope::Failure::from(error));
+        if advice {
             failure.text = Some(format!(
-                "{error}\n{:8}look at it with `cat`; --force replaces it",
-                ""
+                "{}\n{:8}look at it with `cat`; --force replaces it",
+                failure.message, ""
             ));
-            failure.detail = Some(format!(
-                "lock_file={place} holder_pid=unknown holder_age_ms=unknown"
-            ));
-            failure.context = object(json!({ "lock_file": place, "holder": null }));
         }
         failure
     }
@@ -238,48 +229,5 @@ pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
-    }
-}
-
-/// A duration as people write it.
-pub(crate) fn human(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    if millis < 1_000 {
-        return format!("{millis}ms");
-    }
-    let seconds = duration.as_secs();
-    let (days, hours, minutes, rest) = (
-        seconds / 86_400,
-        seconds / 3_600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    );
-    let mut text = String::new();
-    for (number, unit) in [(days, 'd'), (hours, 'h'), (minutes, 'm'), (rest, 's')] {
-        if number > 0 {
-            text.push_str(&number.to_string());
-            text.push(unit);
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_read_as_they_are_written() {
-        for (millis, text) in [
-            (0, "0ms"),
-            (999, "999ms"),
-            (1_000, "1s"),
-            (12_345, "12s"),
-            (90_000, "1m30s"),
-            (5_400_000, "1h30m"),
-            (86_400_000, "1d"),
-        ] {
-            assert_eq!(human(Duration::from_millis(millis)), text);
-        }
     }
 }

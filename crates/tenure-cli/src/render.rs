@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 use std::time::Instant;
+pub(crate) use tenure::envelope::{clean, turns_text};
 
 /// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -272,25 +273,4 @@ pub(crate) fn paint(padded: &str, standing: &str) -> String {
         _ => 33,
     };
     format!("\x1b[{colour}m{padded}\x1b[0m")
-}
-
-/// Text from a record or a command line, safe for a terminal.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() || turns_text(c) {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
-/// Marks that change the order in which a line is shown, or end it.
-pub(crate) fn turns_text(c: char) -> bool {
-    matches!(
-        c,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
 }

@@ -8,7 +8,9 @@
 
 mod lock;
 
-pub use lock::{HolderView, LockView, QueueView};
+pub use lock::{
+    HolderView, LockView, QueueView, age, clean, stale_reason, timestamp, turns_text, utc,
+};
 
 use crate::guard::{AcquireError, OpenError};
 use crate::store::StoreError;
@@ -187,9 +189,42 @@ impl Failure {
 
     /// The document's `error`.
     pub fn to_json(&self) -> Value {
+        let said = Error {
+            code: &self.code,
+            message: &self.message,
+            retry: self.retry,
+            detail: self.detail.as_deref(),
+            fix_command: self.fix_command.as_deref(),
+            phase: self.phase,
+            partial: self.partial,
+            signal: self.signal,
+            context: &self.context,
+        };
+        said.to_json()
+    }
+}
+
+/// The document's `error`, borrowed from whoever says it; the fields are those of [`Failure`].
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "`Failure` says what each of them means")]
+pub struct Error<'a> {
+    pub code: &'a str,
+    pub message: &'a str,
+    pub retry: Option<Retry>,
+    pub detail: Option<&'a str>,
+    pub fix_command: Option<&'a str>,
+    pub phase: Option<&'static str>,
+    pub partial: bool,
+    pub signal: Option<&'static str>,
+    pub context: &'a Map<String, Value>,
+}
+
+impl Error<'_> {
+    /// As the document has it.
+    pub fn to_json(&self) -> Value {
         let mut error = Map::new();
-        error.insert("code".into(), self.code.clone().into());
-        error.insert("message".into(), self.message.clone().into());
+        error.insert("code".into(), self.code.into());
+        error.insert("message".into(), self.message.into());
         error.insert("retryable".into(), self.retry.is_some().into());
         if let Some(retry) = self.retry {
             error.insert("retry_after_ms".into(), retry.after_ms.into());
@@ -200,8 +235,8 @@ impl Failure {
                 error.insert(key.into(), value);
             }
         };
-        put("detail", self.detail.clone().map(Value::from));
-        put("fix_command", self.fix_command.clone().map(Value::from));
+        put("detail", self.detail.map(Value::from));
+        put("fix_command", self.fix_command.map(Value::from));
         put("phase", self.phase.map(Value::from));
         put("partial", self.partial.then_some(Value::Bool(true)));
         put("signal", self.signal.map(Value::from));
@@ -224,7 +259,7 @@ impl From<AcquireError> for Failure {
         match error {
             AcquireError::Held(refused) | AcquireError::Refused(refused) => {
                 let retry_after_ms = u64::try_from(refused.retry_after.as_millis());
-                LockView::refused(&refused).into_failure(
+                LockView::of_refused(&refused).into_failure(
                     refused.refusal.reason,
                     refused.waited,
                     retry_after_ms.unwrap_or(u64::MAX),
@@ -418,6 +453,21 @@ pub fn human(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_read_as_they_are_written() {
+        for (millis, text) in [
+            (0, "0ms"),
+            (999, "999ms"),
+            (1_000, "1s"),
+            (12_345, "12s"),
+            (90_000, "1m30s"),
+            (5_400_000, "1h30m"),
+            (86_400_000, "1d"),
+        ] {
+            assert_eq!(human(Duration::from_millis(millis)), text);
+        }
+    }
 
     #[test]
     fn the_table_is_the_documented_one() {

@@ -4,7 +4,7 @@ use super::{Session, finish, refuse_input, shown};
 use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::lock::{LockView, age};
+use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Surface, clean, paint, shows_colours};
 use crate::request;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         let view = session.view(&name, id.as_deref())?;
         let text = session.face.checked_text(&view);
         if view.mine || view.available {
-            return Ok((text, view.json()));
+            return Ok((text, view.json().into()));
         }
         Err(answer_of(&session, &view, text))
     })
@@ -60,7 +60,7 @@ fn refusal(view: LockView) -> Failure {
         _ => Reason::Held,
     };
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-    view.into_failure(reason, None, retry_after_ms)
+    failure_of(view, reason, None, retry_after_ms)
 }
 
 #[cold]
@@ -160,7 +160,7 @@ fn table(session: &Session, views: &[LockView]) -> (String, Value) {
     } else {
         text.trim_end().to_owned()
     };
-    let locks: Vec<Value> = views.iter().map(LockView::json).collect();
+    let locks: Vec<_> = views.iter().map(LockView::json).collect();
     let text = session.face.listed_text(views, text);
     (text, json!({ "locks": locks }))
 }

@@ -75,7 +75,7 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
             "it could not be found out whether the holder with token {token} of {name} is alive"
         ))),
         Some(Standing::Stale(_) | Standing::Free) | None => {
-            let mut context = object(view.json());
+            let mut context = view.json();
             context.insert("token".into(), token.into());
             Err(lost(&name, token, claim, &view.text()).with_context(context))
         }

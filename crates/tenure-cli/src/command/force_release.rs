@@ -4,7 +4,7 @@
 use super::{Session, finish};
 use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
-use crate::render::lock::age;
+use crate::render::lock::{age, failure_of};
 use crate::request;
 use crate::trail::occasion;
 use serde_json::json;
@@ -89,9 +89,7 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 };
                 let view = session.refused(&name, &refusal, &entry);
                 let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                let failure = view
-                    .clone()
-                    .into_failure(refusal.reason, None, retry_after_ms);
+                let failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
                 let failure = session.face.refused(failure, &view, refusal.reason);
                 Err(if refusal.reason == Reason::NeedsConfirmation {
                     failure.with_text(format!("{}; confirm with --yes", view.text()))

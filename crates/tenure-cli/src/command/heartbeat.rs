@@ -78,7 +78,7 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                     return Err(lost(&name));
                 }
                 let text = format!("{}; it was not renewed", view.text());
-                let mut context = object(view.json());
+                let mut context = view.json();
                 context.insert("lost".into(), true.into());
                 Err(Failure::new(
                     Exit::Conflict,

@@ -436,7 +436,7 @@ impl Push<'_> {
             if !self.is_clean()? {
                 // A full disk, a filter that failed: git gives up in the middle of a checkout, and
                 // knows of nothing that it could abort. Nor do we know whose change is whose.
-                failure.code = "REBASE_NOT_ABORTED";
+                failure.code = "REBASE_NOT_ABORTED".into();
                 failure.partial = true;
                 failure.text = failure.text.map(|text| {
                     format!(

@@ -4,7 +4,7 @@ use super::result::RunResult;
 use super::{Ended, Session, finish, refuse_input, shown};
 use crate::args::ReleaseArgs;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request;
@@ -165,7 +165,7 @@ fn not_owner(
         format!("{name} is held by somebody else and was not released"),
     )
     .with_text(format!("{}; {next}", view.text()))
-    .with_context(object(view.json())))
+    .with_context(view.json()))
 }
 
 fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String, Value) {

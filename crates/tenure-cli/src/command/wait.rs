@@ -3,7 +3,7 @@
 use super::{Session, cancelled, collect_signals, finish};
 use crate::args::WaitArgs;
 use crate::exit::Exit;
-use crate::render::lock::LockView;
+use crate::render::lock::{LockView, failure_of};
 use crate::render::say;
 use crate::request;
 use serde_json::json;
@@ -55,15 +55,13 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
                 Standing::Free | Standing::Held(_) | Standing::Unknown => None,
             };
             if let Some(reason) = in_the_way {
-                let failure = view.clone().into_failure(reason, None, 0);
+                let failure = failure_of(view.clone(), reason, None, 0);
                 return Err(session.face.refused(failure, &view, reason));
             }
             if deadline.is_some_and(|deadline| instant() >= deadline) {
                 let waited = (limit != Wait::No).then_some(waited);
                 let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                let failure = view
-                    .clone()
-                    .into_failure(Reason::Held, waited, retry_after_ms);
+                let failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
                 return Err(session.face.refused(failure, &view, Reason::Held));
             }
             if !told && !surface.is_quiet() {

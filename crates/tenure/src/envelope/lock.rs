@@ -1,16 +1,18 @@
-//! What is said of a lock: its facts gathered once, for programs as an object and for people as a
-//! line. The object is the `context` of a refusal.
+//! What is said of a lock: its facts gathered once, for programs as an object and for people as
+//! lines. The object is the `context` of a refusal, and what `tenure check` and `list` answer.
 
 use super::{Exit, Failure, Retry, human};
 use crate::guard::Refused;
 use crate::process::actor_name;
 use crate::profile::known_as;
+use crate::store::{Content, Reading};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
-    Asker, Claim, Death, Decision, Entry, Force, Kind, Life, Mode, Now, PENDING_MAX, Patience,
-    Policy, Reason, StaleReason, Standing, decide, retry_after_ms,
+    Asker, Claim, Death, Decision, Entry, Force, Kind, Life, LockName, Mode, Now, PENDING_MAX,
+    Patience, Policy, Reason, Refusal, StaleReason, Standing, decide, retry_after_ms,
 };
 
 /// A lock.
@@ -84,6 +86,18 @@ pub struct HolderView {
     /// How many may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+    /// When it began, in milliseconds since the epoch.
+    #[serde(skip)]
+    pub since_ms: u64,
+    /// The last renewal, likewise.
+    #[serde(skip)]
+    pub renewed_ms: u64,
+    /// How long there has been none.
+    #[serde(skip)]
+    pub silent_ms: u64,
+    /// What the profile's record says beyond this.
+    #[serde(skip)]
+    pub facts: Vec<(String, String)>,
 }
 
 /// Who waits.
@@ -117,29 +131,79 @@ pub struct QueueView {
 }
 
 impl LockView {
+    /// Gathers the facts from a reading. `mine` says of a claim whether it is the caller's.
+    pub fn of(
+        name: &LockName,
+        reading: &Reading,
+        policy: &Policy,
+        now: &Now,
+        mine: impl Fn(&Claim) -> bool,
+    ) -> Self {
+        let (standing, claim) = reading.standing(policy, now);
+        let entry = reading.entry();
+        // Of several holders the caller itself is the one that it asks about.
+        let own = entry
+            .into_iter()
+            .flat_map(Entry::granted)
+            .find_map(|claim| {
+                let standing = reading.standing_of(policy, claim, now);
+                (matches!(standing, Standing::Held(_)) && mine(claim)).then_some((standing, claim))
+            });
+        let (standing, claim) =
+            own.map_or((standing, claim), |(standing, own)| (standing, Some(own)));
+        let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
+        view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
+        if let Content::Unreadable { why, .. } = &reading.content {
+            view.unreadable_because = Some(why.clone());
+        }
+        if let Some(entry) = entry {
+            let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
+            let is_gone = |claim: &Claim| reading.is_gone(policy, claim, now);
+            view.fill(entry, (standing, claim), standing_of, is_gone, policy, now);
+        }
+        view
+    }
+
     /// Gathers the facts of a refusal from the list as it was seen then.
-    pub fn refused(refused: &Refused) -> Self {
-        let Refused {
-            name,
-            place,
-            policy,
-            refusal,
-            entry,
-            seen,
-            unreadable_because,
-            waited: _,
-            retry_after: _,
-        } = refused;
-        let mut view = Self::bare(name.as_str(), refusal.standing, policy, place.clone());
-        view.unreadable_because.clone_from(unreadable_because);
+    pub fn refused(
+        name: &LockName,
+        place: String,
+        refusal: &Refusal,
+        entry: &Entry,
+        policy: &Policy,
+        now: &Now,
+    ) -> Self {
+        let mut view = Self::bare(name.as_str(), refusal.standing, policy, place);
         view.fill(
             entry,
-            refusal.standing,
-            refusal.blocker.as_deref(),
+            (refusal.standing, refusal.blocker.as_deref()),
+            // Nobody has looked at the others.
+            |_| Standing::Held(Life::Supervised),
+            |_| false,
             policy,
-            seen,
+            now,
         );
         view
+    }
+
+    /// Gathers the facts of a guard's refusal.
+    pub fn of_refused(refused: &Refused) -> Self {
+        let mut view = Self::refused(
+            &refused.name,
+            refused.place.clone(),
+            &refused.refusal,
+            &refused.entry,
+            &refused.policy,
+            &refused.seen,
+        );
+        view.unreadable_because
+            .clone_from(&refused.unreadable_because);
+        view
+    }
+
+    /// A lock that could not be looked at.
+    pub fn unknown(name: &LockName, policy: &Policy, lock_file: String) -> Self {
+        Self::bare(name.as_str(), Standing::Unknown, policy, lock_file)
     }
 
     /// What is said of one claim.
@@ -176,8 +240,9 @@ impl LockView {
     fn fill(
         &mut self,
         entry: &Entry,
-        standing: Standing,
-        claim: Option<&Claim>,
+        (standing, claim): (Standing, Option<&Claim>),
+        standing_of: impl Fn(&Claim) -> Standing,
+        is_gone: impl Fn(&Claim) -> bool,
         policy: &Policy,
         now: &Now,
     ) {
@@ -186,8 +251,9 @@ impl LockView {
         self.other_holders = entry
             .granted()
             .filter(|other| Some(other.ticket) != front)
-            // Nobody has looked at the others.
-            .map(|other| holder(other, Standing::Held(Life::Supervised), now))
+            .map(|other| (other, standing_of(other)))
+            .filter(|(_, standing)| matches!(standing, Standing::Held(_)))
+            .map(|(other, standing)| holder(other, standing, now))
             .collect();
         if matches!(standing, Standing::Held(_)) {
             self.retry_after_ms = Some(retry_after_ms(entry, policy, now));
@@ -197,18 +263,23 @@ impl LockView {
             .iter()
             .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
             // Who was asked to stop waits for nothing any more.
-            .filter(|waiting| waiting.cancel.is_none())
+            .filter(|waiting| waiting.cancel.is_none() && !is_gone(waiting))
             .enumerate()
             .map(|(index, waiting)| queued(index + 1, waiting, now))
             .collect();
     }
 
-    /// One line for people: who, where, since when, why.
-    pub fn line(&self) -> String {
-        match (&self.holder, self.standing) {
-            (Some(holder), "held") => format!("{} is held by {}", self.name, holder.sentence()),
+    /// Lines for people: who has it, where, since when and why, and who waits.
+    pub fn text(&self) -> String {
+        let mut text = match (&self.holder, self.standing) {
+            (Some(holder), "held") if self.mine => {
+                format!("{} is held by you: {}", self.name, holder.sentence())
+            }
+            (Some(holder), "held") => {
+                format!("{} is held by {}", self.name, holder.sentence())
+            }
             (Some(holder), "stale") => format!(
-                "{} was left behind by {} ({})",
+                "{} is free: {} left it behind ({})",
                 self.name,
                 holder.who(),
                 self.stale_because.as_deref().unwrap_or("stale")
@@ -220,7 +291,37 @@ impl LockView {
                 clean(&self.lock_file)
             ),
             (_, standing) => format!("{} is {standing}", self.name),
+        };
+        for other in &self.other_holders {
+            let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }
+        for waiting in &self.queue {
+            let _ = write!(
+                text,
+                "\n{:8}{}. {} {} since {}: {}",
+                "",
+                waiting.position,
+                process(
+                    waiting.pid,
+                    &waiting.request_id,
+                    &waiting.actor,
+                    &waiting.host
+                ),
+                if waiting.away {
+                    "is away, in line"
+                } else {
+                    "waits"
+                },
+                age(waiting.waiting_ms),
+                clean(&waiting.why)
+            );
+        }
+        text
+    }
+
+    /// The first of these lines.
+    pub fn line(&self) -> String {
+        self.text().lines().next().unwrap_or_default().to_owned()
     }
 
     /// The object.
@@ -320,6 +421,12 @@ impl LockView {
 }
 
 impl HolderView {
+    /// A fact by the name of its key.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        let found = self.facts.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// Who and where.
     pub fn who(&self) -> String {
         process(self.pid, &self.request_id, &self.actor, &self.host)
@@ -337,6 +444,8 @@ impl HolderView {
         };
         let asked = if self.cancel_requested {
             ", asked to stop"
+        } else if self.fact("future").is_some() {
+            ", dated in the future"
         } else {
             ""
         };
@@ -372,7 +481,7 @@ fn process(pid: Option<u32>, request_id: &str, actor: &str, host: &str) -> Strin
 }
 
 /// An age, in the unit that says enough.
-fn age(millis: u64) -> String {
+pub fn age(millis: u64) -> String {
     human(Duration::from_millis(millis))
 }
 
@@ -401,6 +510,10 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
         mode: mode(claim.mode),
         slots: slots(claim.mode),
+        since_ms: since.wall_ms,
+        renewed_ms: claim.lease.renewed.wall_ms,
+        silent_ms: claim.lease.silent_ms(boot, now),
+        facts: claim.holder.facts.clone(),
     }
 }
 
@@ -438,14 +551,26 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
 }
 
 /// RFC 3339 in UTC, to the second.
-fn timestamp(wall_ms: u64) -> String {
+pub fn timestamp(wall_ms: u64) -> String {
     i64::try_from(wall_ms / 1_000)
         .ok()
         .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
         .map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
 }
 
-fn stale_reason(reason: StaleReason) -> &'static str {
+/// `YYYY-MM-DD HH:MM:SS UTC`.
+pub fn utc(wall_ms: u64) -> String {
+    i64::try_from(wall_ms / 1_000)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .map_or_else(
+            || "an unknown time".to_owned(),
+            |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        )
+}
+
+/// Why somebody does not count any more, in words.
+pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
         StaleReason::BeaconOut => "it ended without releasing",
         StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
@@ -459,7 +584,7 @@ fn stale_reason(reason: StaleReason) -> &'static str {
 }
 
 /// Text from a record, safe for a terminal.
-fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_control() || turns_text(c) {
@@ -472,7 +597,7 @@ fn clean(text: &str) -> String {
 }
 
 /// Marks that change the order in which a line is shown, or end it.
-fn turns_text(c: char) -> bool {
+pub fn turns_text(c: char) -> bool {
     matches!(
         c,
         '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

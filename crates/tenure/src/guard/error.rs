@@ -135,7 +135,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let view = crate::envelope::LockView::refused(self);
+        let view = crate::envelope::LockView::of_refused(self);
         match self.refusal.reason {
             Reason::Held | Reason::QueueFull => f.write_str(&view.line()),
             Reason::StaleNeedsForce | Reason::NeedsConfirmation => {
