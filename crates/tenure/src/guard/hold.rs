@@ -435,11 +435,15 @@ impl Hold {
         &self,
         question: impl FnOnce(&dyn Place) -> Result<Renewal, StoreError>,
     ) -> Option<Result<GuardState, StoreError>> {
-        let ended = locked(&self.ended);
-        if ended.is_some() {
-            return None;
-        }
-        Some(question(&*self.place).map(|renewal| {
+        let answer = {
+            let ended = locked(&self.ended);
+            if ended.is_some() {
+                return None;
+            }
+            question(&*self.place)
+        };
+        // Whoever is woken by what was found may ask again at once.
+        Some(answer.map(|renewal| {
             self.found(match renewal {
                 Renewal::Lost => GuardState::Lost,
                 Renewal::Renewed {
@@ -489,11 +493,9 @@ impl Hold {
                 log::released(&self.name, self.token, held_ms);
                 true
             }
-            Ok(Left::Withdrawn | Left::Absent) => {
-                self.found(GuardState::Lost);
-                false
-            }
+            Ok(Left::Withdrawn | Left::Absent) => false,
             Err(error) => {
+                drop(ended);
                 // The beacon is out, whatever the list says.
                 self.found(GuardState::Lost);
                 return Err(error);
@@ -501,6 +503,9 @@ impl Hold {
         };
         *ended = Some(was_ours);
         drop(ended);
+        if !was_ours {
+            self.found(GuardState::Lost);
+        }
         self.shared.forget(self);
         Ok(was_ours)
     }
