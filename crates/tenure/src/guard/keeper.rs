@@ -33,6 +33,10 @@ const LOOK_SHARE: Duration = Duration::from_millis(2);
 /// How soon a heartbeat is tried again that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Heartbeats are done together that fall within this much of the time: to be woken costs as much
+/// as a heartbeat.
+const TOGETHER: Duration = Duration::from_millis(50);
+
 /// The shortest time between two heartbeats of a hold, whatever its ttl.
 const BEAT_MIN: Duration = Duration::from_millis(10);
 
@@ -104,7 +108,13 @@ fn start(shared: Weak<Shared>) -> io::Result<OwnedFd> {
 }
 
 fn keep(shared: &Weak<Shared>, hears: &OwnedFd) {
-    let mut keeper = Keeper::default();
+    let mut keeper = Keeper {
+        began: instant(),
+        kept: HashMap::new(),
+        due: BTreeSet::new(),
+        next_id: 0,
+        files: None,
+    };
     let mut nap = Duration::ZERO;
     loop {
         let mut fds: Vec<BorrowedFd<'_>> = vec![hears.as_fd()];
@@ -147,8 +157,8 @@ struct Kept {
 }
 
 /// The thread's side.
-#[derive(Default)]
 struct Keeper {
+    began: Instant,
     kept: HashMap<u64, Kept>,
     due: BTreeSet<(Instant, u64)>,
     next_id: u64,
@@ -229,7 +239,7 @@ impl Keeper {
             Kept {
                 hold: hold.clone(),
                 every,
-                renew_at: now + first,
+                renew_at: together(self.began, now + first, every),
                 due: now,
                 renewed: now,
                 watch,
@@ -256,7 +266,7 @@ impl Keeper {
             (Some(_), Some(Ok(GuardState::Held | GuardState::StopRequested))) => {
                 if renews {
                     kept.renewed = now;
-                    kept.renew_at = now + kept.every;
+                    kept.renew_at = together(self.began, now + kept.every, kept.every);
                 }
                 false
             }
@@ -298,6 +308,15 @@ impl Keeper {
             Watching::Always(_) => Duration::ZERO,
         }
     }
+}
+
+/// The instant at which a heartbeat is done with others: never later than `at`, and no earlier than
+/// makes little of its interval.
+fn together(began: Instant, at: Instant, every: Duration) -> Instant {
+    let step = TOGETHER.min(every / 16).as_nanos().max(1);
+    let nanos = at.saturating_duration_since(began).as_nanos();
+    let late = u64::try_from(nanos % step).unwrap_or(0);
+    at.checked_sub(Duration::from_nanos(late)).unwrap_or(at)
 }
 
 /// Files that the kernel tells of.
