@@ -88,6 +88,8 @@ impl Cell {
 
     /// Goes in, so that what is started next is born in it. False if that cannot be; then it is of
     /// no use.
+    #[cold]
+    #[inline(never)]
     pub(super) fn enter(&self) -> bool {
         if self.are_we_inside() {
             return true;
@@ -113,29 +115,27 @@ impl Cell {
         inside
     }
 
-    /// Comes back. An error leaves us inside.
-    pub(super) fn leave(&self) -> std::io::Result<()> {
-        put(&self.home_folder, "cgroup.procs", "0")
-    }
-
-    /// Its folder.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    /// Comes back. An error leaves us inside, and says so in words.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave(&self) -> Result<(), String> {
+        put(&self.home_folder, "cgroup.procs", "0").map_err(|error| {
+            format!(
+                "tenure cannot leave the control group that it has made for the command ({error}); \
+                 the run goes on, and {} stays behind if it still cannot at the end",
+                self.folder.display()
+            )
+        })
     }
 
     /// Whether anybody but us runs in it.
+    #[cold]
+    #[inline(never)]
     pub(super) fn is_populated(&self) -> bool {
         if self.are_we_inside() {
             return !self.members().is_empty();
         }
-        match fs::read(self.folder.join("cgroup.events")) {
-            Ok(events) => events
-                .split(|byte| *byte == b'\n')
-                .any(|line| line == b"populated 1"),
-            // Only an empty one can be removed.
-            Err(error) if error.kind() == ErrorKind::NotFound => false,
-            Err(_) => !self.members().is_empty(),
-        }
+        is_populated(&self.folder).unwrap_or_else(|_| !self.members().is_empty())
     }
 
     /// Who runs in it, groups below it included; not we.
@@ -152,6 +152,8 @@ impl Cell {
     }
 
     /// Asks whoever has lost its parent and was not asked with the command's group or before.
+    #[cold]
+    #[inline(never)]
     pub(super) fn ask(
         &self,
         signal: Signal,
@@ -190,6 +192,8 @@ impl Cell {
     }
 
     /// Kills whoever is in it, groups below it included; never us.
+    #[cold]
+    #[inline(never)]
     pub(super) fn kill(&self) {
         if !self.are_we_inside() && put(&self.folder, "cgroup.kill", "1").is_ok() {
             return;
@@ -224,6 +228,8 @@ impl Cell {
 }
 
 impl Drop for Cell {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
         if self.are_we_inside() {
             let _ = self.leave();
@@ -247,6 +253,18 @@ fn put(folder: &Path, name: &str, value: &str) -> std::io::Result<()> {
     file.write_all(value.as_bytes())
 }
 
+/// Whether anybody runs in a group or below it.
+fn is_populated(folder: &Path) -> std::io::Result<bool> {
+    match fs::read(folder.join("cgroup.events")) {
+        Ok(events) => Ok(events
+            .split(|byte| *byte == b'\n')
+            .any(|line| line == b"populated 1")),
+        // Only an empty one can be removed.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// A group and those below it, each before those below it.
 fn groups(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
@@ -264,10 +282,14 @@ fn groups(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Removes a group and those below it, as far as they are empty.
+/// Removes a group and those below it. Not where a daemon goes on: it may have made the empty ones
+/// below it for later.
 fn remove(folder: &Path) {
+    if !is_populated(folder).is_ok_and(|any| !any) {
+        return;
+    }
     for group in groups(folder).iter().rev() {
-        // Refused by the kernel where somebody runs in it.
+        // Refused by the kernel where somebody runs in it by now.
         let _ = fs::remove_dir(group);
     }
 }

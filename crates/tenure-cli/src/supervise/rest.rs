@@ -88,16 +88,10 @@ impl Rest {
 
     /// An error says in words that not all is as it was before the start.
     pub(super) fn after_start(&self) -> Result<(), String> {
-        let Reach::Cell(cell) = &self.reach else {
-            return Ok(());
-        };
-        cell.leave().map_err(|error| {
-            format!(
-                "tenure cannot leave the control group that it has made for the command ({error}); \
-                 the run goes on, and {} stays behind if it still cannot at the end",
-                cell.folder().display()
-            )
-        })
+        match &self.reach {
+            Reach::Cell(cell) => cell.leave(),
+            Reach::Adoption | Reach::Group => Ok(()),
+        }
     }
 
     /// Whether the end of what is left is told by SIGCHLD.
