@@ -22,6 +22,7 @@
 //! - A lost lock ends the command, unless the caller wants to be warned only.
 //! - A limit on the time that the work may take is one on the work: what undoes it has none.
 
+mod cell;
 pub(crate) mod driver;
 pub(crate) mod heartbeats;
 mod rest;

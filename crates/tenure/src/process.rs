@@ -191,6 +191,11 @@ pub fn start_time(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.started)
 }
 
+/// The parent of a process, 0 if that cannot be seen from here; `None` if there is no such process.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    stat(pid).map(|stat| stat.parent)
+}
+
 /// Whether any process of this group still runs (zombies do not count).
 ///
 /// Reads the whole process table, so it is for endings that were forced, not for every one.

@@ -165,13 +165,17 @@ impl Driver<'_> {
             command.process_group(0);
         }
         signals::pause_if_asked();
-        let rest = match course.rest.take() {
+        let mut rest = match course.rest.take() {
             Some(rest) => rest.again(),
             None => Rest::adopt(),
         };
+        rest.before_start();
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
         let child = command.spawn();
+        if let Err(message) = rest.after_start() {
+            say(&message);
+        }
         // Should this fail, a later child of ours would inherit the beacon; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let child = child.map_err(SpawnError::Command)?;
@@ -548,7 +552,7 @@ impl Running<'_> {
             return;
         }
         self.killed = None;
-        let mut survivors = self.rest.left(self.pid);
+        let mut survivors = self.rest.survivors(self.pid);
         if !self.watching_rest {
             survivors.push(self.pid);
         }

@@ -13,21 +13,34 @@
 //! `tenure run` pass on what they get. Who has lost it is asked by us in its place.
 //!
 //! Whoever had children before its command (a shell that has become tenure by `exec`) could not
-//! tell them from the command's. Then only the command's group is watched, and nobody is adopted.
+//! tell them from the command's, and adopts nobody. Then what the command starts is kept together
+//! by a control group (`cell`), and where there is none to be had, only the command's process group
+//! is watched.
 //!
 //! When to ask and by which signal is decided in `supervise`; `driver` says it here.
 
+use super::cell::Cell;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, set_child_subreaper, waitid,
 };
 use tenure::process::{children, group_is_alive};
 
+/// How what descends from a command is found.
+#[derive(Debug)]
+enum Reach {
+    /// Whoever loses its parent comes to us.
+    Adoption,
+    /// All of it is in a control group.
+    Cell(Cell),
+    /// What has left the command's process group is not found.
+    Group,
+}
+
 /// What is left of a run beside its command.
 #[derive(Debug)]
 pub(super) struct Rest {
-    /// Whoever loses its parent comes to us.
-    adopts: bool,
+    reach: Reach,
     /// The signal by which the work is being asked to end.
     asking: Option<Signal>,
     /// Who got it from us.
@@ -45,7 +58,11 @@ impl Rest {
         );
         Self {
             // Any number but zero switches it on.
-            adopts: childless && set_child_subreaper(Some(Pid::INIT)).is_ok(),
+            reach: if childless && set_child_subreaper(Some(Pid::INIT)).is_ok() {
+                Reach::Adoption
+            } else {
+                Cell::make().map_or(Reach::Group, Reach::Cell)
+            },
             asking: None,
             asked: Vec::new(),
         }
@@ -60,9 +77,29 @@ impl Rest {
         }
     }
 
+    /// Has to be called right before a command is started, and [`Rest::after_start`] right after.
+    pub(super) fn before_start(&mut self) {
+        if let Reach::Cell(cell) = &self.reach
+            && !cell.enter()
+        {
+            self.reach = Reach::Group;
+        }
+    }
+
+    /// An error says in words that not all is as it was before the start.
+    pub(super) fn after_start(&self) -> Result<(), String> {
+        match &self.reach {
+            Reach::Cell(cell) => cell.leave(),
+            Reach::Adoption | Reach::Group => Ok(()),
+        }
+    }
+
     /// Whether the end of what is left is told by SIGCHLD.
     pub(super) fn adopts(&self) -> bool {
-        self.adopts
+        match self.reach {
+            Reach::Adoption => true,
+            Reach::Cell(_) | Reach::Group => false,
+        }
     }
 
     /// From now on, whoever is left is asked by this signal, and whoever is left later too.
@@ -74,9 +111,23 @@ impl Rest {
     /// Collects who has ended, and asks who has not been asked yet. Whether anybody is left;
     /// `group` is the command's own one, whose members are asked all together.
     pub(super) fn look(&mut self, command: Pid, group: Option<Pid>) -> bool {
-        if !self.adopts {
+        let group_is_left = || {
             let number = |group: Pid| group.as_raw_nonzero().get().unsigned_abs();
-            return group.is_some_and(|group| group_is_alive(number(group)));
+            group.is_some_and(|group| group_is_alive(number(group)))
+        };
+        match &self.reach {
+            Reach::Adoption => {}
+            Reach::Cell(cell) => {
+                let left = cell.is_populated();
+                match self.asking {
+                    Some(Signal::KILL) if left => cell.kill(),
+                    Some(signal) if left => cell.ask(signal, command, group, &mut self.asked),
+                    Some(_) | None => {}
+                }
+                // Some of it may have been moved to another control group.
+                return left || group_is_left();
+            }
+            Reach::Group => return group_is_left(),
         }
         let left = self.left(command);
         if let Some(signal) = self.asking {
@@ -96,10 +147,22 @@ impl Rest {
         !left.is_empty()
     }
 
+    /// Who lives, as far as it can be told apart from others.
+    pub(super) fn survivors(&mut self, command: Pid) -> Vec<Pid> {
+        match &self.reach {
+            Reach::Adoption => self.left(command),
+            Reach::Cell(cell) => {
+                let members = cell.members().into_iter();
+                members.filter(|pid| *pid != command).collect()
+            }
+            Reach::Group => Vec::new(),
+        }
+    }
+
     /// Who has come to us and lives. Who has ended is collected, so that long runs do not gather
     /// what the daemons of their commands leave behind.
     pub(super) fn left(&mut self, command: Pid) -> Vec<Pid> {
-        if !self.adopts {
+        if !self.adopts() {
             return Vec::new();
         }
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;

@@ -13,6 +13,7 @@ mod arguments;
 mod audit;
 mod configuration;
 mod contract;
+mod control_group;
 mod detached;
 mod environment;
 mod exec;
