@@ -10,7 +10,7 @@ use crate::trail::occasion;
 use serde_json::json;
 use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::core::{Entry, Force, Forced, Reason, Standing};
+use tenure::core::{Entry, Force, ForceOnHeld, Forced, Reason, Standing};
 use tenure::store::Store;
 
 #[cold]
@@ -26,6 +26,7 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
         } else {
             Force::Asked
         };
+        let before = session.view(&name, None)?;
         let now = session.clock.now();
         let forced = session
             .store
@@ -44,6 +45,12 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 if matches!(standing, Standing::Held(_)) {
                     surface.warn(format!(
                         "{name}: ended the live hold of {whose}; it may be at work until it notices"
+                    ));
+                }
+                if !before.other_holders.is_empty() {
+                    surface.warn(format!(
+                        "{name}: only that one was ended; `tenure check {name}` shows who else \
+                         holds it"
                     ));
                 }
                 let acting = session.face.request_id(None)?;
@@ -93,10 +100,21 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                     .clone()
                     .into_failure(refusal.reason, None, retry_after_ms);
                 let failure = session.face.refused(failure, &view, refusal.reason);
-                Err(if refusal.reason == Reason::NeedsConfirmation {
-                    failure.with_text(format!("{}; confirm with --yes", view.text()))
-                } else {
-                    failure
+                let asks = session.store.policy().force_on_held == ForceOnHeld::AskToStop;
+                Err(match refusal.reason {
+                    Reason::NeedsConfirmation => {
+                        failure.with_text(format!("{}; confirm with --yes", view.headline()))
+                    }
+                    Reason::Held if asks => failure.with_text(format!(
+                        "{}; it is released when its command ends; `tenure cancel {name}` asks it \
+                         to stop",
+                        view.headline()
+                    )),
+                    Reason::Held
+                    | Reason::StaleNeedsForce
+                    | Reason::QueueFull
+                    | Reason::Unreadable
+                    | Reason::Unknown => failure,
                 })
             }
         }

@@ -220,9 +220,10 @@ impl LockView {
             .collect();
     }
 
-    /// The lines of `check`.
-    pub(crate) fn text(&self) -> String {
-        let mut text = match (&self.holder, self.standing) {
+    /// Whether it is held and by whom: the first of the lines of `check`, which a refusal goes on
+    /// from.
+    pub(crate) fn headline(&self) -> String {
+        match (&self.holder, self.standing) {
             (Some(holder), "held") if self.mine => {
                 format!("{} is held by you: {}", self.name, holder.sentence())
             }
@@ -242,7 +243,12 @@ impl LockView {
                 clean(&self.lock_file)
             ),
             (_, standing) => format!("{} is {standing}", self.name),
-        };
+        }
+    }
+
+    /// The lines of `check`.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.headline();
         for other in &self.other_holders {
             let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }
@@ -357,7 +363,7 @@ impl LockView {
             failure.text = Some(format!(
                 "{}\n{:8}{waited}try again in about {}, wait longer with --wait, or look with \
                  `tenure check {}`",
-                self.text().lines().next().unwrap_or_default(),
+                self.headline(),
                 "",
                 human(Duration::from_millis(retry_after_ms)),
                 self.name,
