@@ -383,7 +383,7 @@ pub(crate) struct ReleaseArgs {
   tenure force-release deploy --yes              end a detached hold, loudly
   tenure --profile fleet force-release app-prod  remove a stale lock only
 
-A supervised run is never ended from outside: `tenure run --force` asks it to stop.")]
+A supervised run is never ended from outside: `tenure cancel` asks it to stop.")]
 pub(crate) struct ForceReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]

@@ -54,6 +54,7 @@ static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 /// What this process was started with, beside what it leaves alone: signals that were ignored, and
 /// one that was blocked.
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+static IGNORED_INTERRUPT: AtomicBool = AtomicBool::new(false);
 static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 static IGNORED_ALARM: AtomicBool = AtomicBool::new(false);
 static BLOCKED_ALARM: AtomicBool = AtomicBool::new(false);
@@ -71,19 +72,6 @@ extern "C" fn note_pipe() {
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
-
-/// Whether SIGPIPE was ignored when this process was started.
-static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
-
-/// Looks before `main` does: Rust's runtime ignores SIGPIPE on its own account, and afterwards nobody
-/// can tell what our caller had meant for the command.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOOK_FIRST: extern "C" fn() = look_first;
-
-extern "C" fn look_first() {
-    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::SeqCst);
-}
 
 /// The timer's first and further beats once a signal came while sleeping.
 const BEAT_FIRST: Duration = Duration::from_millis(1);
@@ -175,6 +163,8 @@ fn install_all(numbers: &[c_int]) {
     for number in numbers {
         if !is_ignored(*number) {
             install(*number, 0);
+        } else if *number == libc::SIGINT {
+            IGNORED_INTERRUPT.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -208,6 +198,21 @@ impl Signals {
         // its exit code with it.
         IGNORED_CHILD.store(install(libc::SIGCHLD, 0), Ordering::SeqCst);
         Ok(Self)
+    }
+
+    /// What asks a command to end where nobody says otherwise: SIGINT, or SIGTERM where whoever
+    /// started us ignored that one. A shell does so to what its scripts run in the background, and a
+    /// command that has inherited it hears nothing.
+    #[allow(
+        clippy::unused_self,
+        reason = "a value of this type proves that somebody has looked"
+    )]
+    pub(crate) fn usual_request(self) -> c_int {
+        if IGNORED_INTERRUPT.load(Ordering::SeqCst) {
+            libc::SIGTERM
+        } else {
+            libc::SIGINT
+        }
     }
 
     /// Collects also what a command is to be told. Called once there is one. A command in our own
@@ -649,7 +654,7 @@ impl FileLock {
 /// command: who ignores it never learns how a child ended.
 pub(crate) fn give_as_received(command: &mut Command) {
     set_default(libc::SIGCHLD);
-    let ignores_pipe = PIPE_WAS_IGNORED.load(Ordering::SeqCst);
+    let ignores_pipe = IGNORED_PIPE.load(Ordering::SeqCst);
     // SAFETY: an empty set is made, and then filled with the present mask.
     let (blocked, none) = unsafe {
         let mut blocked: libc::sigset_t = MaybeUninit::zeroed().assume_init();

@@ -5,11 +5,11 @@ use super::run::group;
 use super::{Session, collect_signals, finish, refuse_input, ticket, why};
 use crate::args::AcquireArgs;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, object};
 use crate::render::lock::age;
 use crate::request;
 use serde_json::json;
-use tenure::core::{Holder, Kind, Patience, Request, Terms, UnknownLife};
+use tenure::core::{Claim, Holder, Kind, LockName, Patience, Request, Terms, UnknownLife};
 use tenure::engine::Limits;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
@@ -81,6 +81,9 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         };
         let acquired = session.acquire(surface, &name, &request, limits, &mut NoLocks)?;
         let claim = &acquired.claim;
+        if acquired.already && !group::covers(claim.mode, mode) {
+            return Err(held_otherwise(&name, claim));
+        }
         let token = claim.token.unwrap_or_default();
         // A hold that was there before has its own owner.
         let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
@@ -111,6 +114,25 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
         });
         Ok((session.face.acquired_text(&name, claim, text, &data), data))
     })
+}
+
+/// Whoever asks again under its id, but for more than it has: a yes would promise what it has not
+/// got, and waiting for itself would never end.
+#[cold]
+#[inline(never)]
+fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
+    let request_id = known_as(&claim.holder);
+    Failure::new(
+        Exit::Deadlock,
+        "ALREADY_HELD",
+        format!(
+            "{name} is held under request {request_id} in another mode; release it first, as waiting \
+             for it would never end"
+        ),
+    )
+    .with_context(object(
+        json!({ "name": name.as_str(), "token": claim.token }),
+    ))
 }
 
 /// Whose life the lock follows; `None` for nobody's.

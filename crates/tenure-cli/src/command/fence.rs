@@ -65,7 +65,10 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
     let view = session.view_of(&name, &reading, None);
     match standing {
         Some(Standing::Held(_)) => {
-            surface.explain(&format!("token {token} of {name} is good: {}", view.text()));
+            surface.explain(&format!(
+                "token {token} of {name} is good: {}",
+                view.headline()
+            ));
             Ok((
                 String::new(),
                 json!({ "name": name.as_str(), "token": token }),
@@ -77,7 +80,7 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
         Some(Standing::Stale(_) | Standing::Free) | None => {
             let mut context = view.json();
             context.insert("token".into(), token.into());
-            Err(lost(&name, token, claim, &view.text()).with_context(context))
+            Err(lost(&name, token, claim, &view.headline()).with_context(context))
         }
     }
 }

@@ -4,13 +4,14 @@
 use super::{Session, finish};
 use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::render::lock::{age, failure_of};
 use crate::request;
 use crate::trail::occasion;
 use serde_json::json;
 use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::core::{Entry, Force, Forced, Reason, Standing};
+use tenure::core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 use tenure::store::Store;
 
 #[cold]
@@ -26,6 +27,7 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
         } else {
             Force::Asked
         };
+        let before = session.view(&name, None)?;
         let now = session.clock.now();
         let forced = session
             .store
@@ -44,6 +46,12 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 if matches!(standing, Standing::Held(_)) {
                     surface.warn(format!(
                         "{name}: ended the live hold of {whose}; it may be at work until it notices"
+                    ));
+                }
+                if !before.other_holders.is_empty() {
+                    surface.warn(format!(
+                        "{name}: only that one was ended; `tenure check {name}` shows who else \
+                         holds it"
                     ));
                 }
                 let acting = session.face.request_id(None)?;
@@ -82,21 +90,34 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
                 Ok((session.face.absent_text(&name), data))
             }
-            Forced::Refused(refusal) => {
-                let entry = match session.reading(&name)?.content {
-                    tenure::store::Content::Whole { entry, .. } => entry,
-                    tenure::store::Content::Unreadable { .. } => Entry::default(),
-                };
-                let view = session.refused(&name, &refusal, &entry);
-                let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                let failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
-                let failure = session.face.refused(failure, &view, refusal.reason);
-                Err(if refusal.reason == Reason::NeedsConfirmation {
-                    failure.with_text(format!("{}; confirm with --yes", view.text()))
-                } else {
-                    failure
-                })
-            }
+            Forced::Refused(refusal) => Err(refused(&session, &name, &refusal)?),
         }
+    })
+}
+
+/// The answer where the profile does not let force do that, or wants a second yes.
+fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Failure, Failure> {
+    let entry = match session.reading(name)?.content {
+        tenure::store::Content::Whole { entry, .. } => entry,
+        tenure::store::Content::Unreadable { .. } => Entry::default(),
+    };
+    let view = session.refused(name, refusal, &entry);
+    let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
+    let failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
+    let failure = session.face.refused(failure, &view, refusal.reason);
+    let asks = session.store.policy().force_on_held == ForceOnHeld::AskToStop;
+    Ok(match refusal.reason {
+        Reason::NeedsConfirmation => {
+            failure.with_text(format!("{}; confirm with --yes", view.headline()))
+        }
+        Reason::Held if asks => failure.with_text(format!(
+            "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",
+            view.headline()
+        )),
+        Reason::Held
+        | Reason::StaleNeedsForce
+        | Reason::QueueFull
+        | Reason::Unreadable
+        | Reason::Unknown => failure,
     })
 }

@@ -77,7 +77,7 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                 if view.available {
                     return Err(lost(&name));
                 }
-                let text = format!("{}; it was not renewed", view.text());
+                let text = format!("{}; it was not renewed", view.headline());
                 let mut context = view.json();
                 context.insert("lost".into(), true.into());
                 Err(Failure::new(

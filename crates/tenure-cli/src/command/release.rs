@@ -148,9 +148,9 @@ fn not_owner(
     let by_id = "show its owner token with --request-id";
     let next = match (session.store.policy().force_on_held, claim.kind) {
         (ForceOnHeld::Never, _) => by_id.to_owned(),
-        (ForceOnHeld::AskToStop, Kind::Kernel) => format!(
-            "it is released when its command ends; `tenure run --force {name}` asks it to stop"
-        ),
+        (ForceOnHeld::AskToStop, Kind::Kernel) => {
+            format!("it is released when its command ends; `tenure cancel {name}` asks it to stop")
+        }
         (_, Kind::Kernel) => {
             "it is released when its command ends; --force overrides it".to_owned()
         }
@@ -164,7 +164,7 @@ fn not_owner(
         "NOT_OWNER",
         format!("{name} is held by somebody else and was not released"),
     )
-    .with_text(format!("{}; {next}", view.text()))
+    .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json()))
 }
 

@@ -56,9 +56,9 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         ));
     }
     let names = group::names(args)?;
-    let terms = terms::of(args)?;
-    let wanted = group::wanted(args, terms.grace)?;
     let signals = collect_signals()?;
+    let terms = terms::of(args, signals)?;
+    let wanted = group::wanted(args, terms.grace)?;
     let session = Session::waiting(&args.common, signals)?;
     let is_native = session.store.profile().record().is_none();
     let group_session = match wanted.group {
@@ -266,11 +266,11 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
     let run = |surface: &mut Surface| {
         let shelled = args.shell.then(|| terms::by_shell(args)).transpose()?;
         let args = shelled.as_ref().unwrap_or(args);
-        let terms = terms::of(args)?;
+        let signals = collect_signals()?;
+        let terms = terms::of(args, signals)?;
         if args.exec {
             return Err(exec::unsuited(Policy::FLEET.name));
         }
-        let signals = collect_signals()?;
         let place = request::Place::of(&args.common)?;
         let program = find_program(&args.command)?;
         if let Some(warning) = warning {

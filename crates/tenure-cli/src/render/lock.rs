@@ -14,7 +14,7 @@ pub(crate) fn failure_of(
     waited: Option<Duration>,
     retry_after_ms: u64,
 ) -> Failure {
-    let (line, name) = (view.line(), view.name.clone());
+    let (line, name) = (view.headline(), view.name.clone());
     let mut failure = Failure::from(view.into_failure(reason, waited, retry_after_ms));
     if failure.retry.is_some() {
         let waited = waited

@@ -432,3 +432,28 @@ fn a_lock_can_span_many_calls_of_a_script() {
     );
     eventually("the lock to be free", || scene.standing("x") == "free");
 }
+
+/// A yes to whoever has it shared and asks for it alone would promise what it has not got.
+#[test]
+fn asking_again_for_more_than_is_held_is_refused() {
+    let scene = Scene::new();
+    let own = ["x", "--owner", "none", "--request-id", "r"];
+    for (first, then) in [
+        (&["--shared"][..], &[][..]),
+        (&["--shared"], &["--slots", "2"]),
+        (&["--slots", "2"], &["--slots", "3"]),
+    ] {
+        let _ = acquired(&scene, &[&own[..], first].concat());
+        let again = [&["acquire", "--output", "json"][..], &own, then].concat();
+        let document = scene.run(&again).expect(81, "more").json();
+        assert_eq!(document["error"]["code"], "ALREADY_HELD", "{document}");
+        let same = acquired(&scene, &[&own[..], first].concat());
+        assert_eq!(same["already_held"], true, "the hold is as it was: {same}");
+        let _ = scene
+            .run(["release", "x", "--request-id", "r"])
+            .expect(0, "its own");
+    }
+    let _ = acquired(&scene, &own);
+    let less = acquired(&scene, &[&own[..], &["--shared"]].concat());
+    assert_eq!(less["already_held"], true, "whoever has it alone has it");
+}

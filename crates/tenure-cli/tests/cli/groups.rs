@@ -1108,3 +1108,37 @@ fn a_holder_that_was_killed_with_its_command_lets_the_next_one_in() {
     let answer = next.finish().expect(0, "its turn came");
     assert_eq!(answer.stdout(), "ran\n");
 }
+
+/// Shells let what a script starts with `&` ignore SIGINT. Such a run is asked by SIGTERM, and hears it.
+#[test]
+fn a_run_that_a_script_started_in_the_background_gives_way_at_once() {
+    let scene = Scene::new();
+    let script = "for i in 1 2 3 4 5; do \
+         tenure -q run --group g --cancel-in-progress -- sh -c \"sleep 3; echo $i >>done\" & \
+         eval \"p$i=$!\"; sleep 0.1; done; \
+         for i in 1 2 3 4 5; do eval \"wait \\$p$i\"; echo $?; done";
+    let mut command = scene.program("sh");
+    command.args(["-c", script]).current_dir(scene.root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (answer, took) = timed(|| Started::new(&mut command).finish());
+    let answer = answer.expect(0, "the script");
+    assert_eq!(answer.stdout(), "79\n79\n79\n79\n0\n", "{}", answer.said());
+    assert_eq!(fs::read_to_string(scene.path("done")).unwrap(), "5\n");
+    assert!(
+        took < Duration::from_millis(7_500),
+        "nobody waited for the SIGTERM of a deaf run: {took:?}"
+    );
+    // Whoever says what is to be sent is obeyed.
+    let script = "tenure -q run x --signal INT --term-after 300ms -- sh -c 'sleep 5; echo deaf >>done' & \
+         until tenure check x | grep -q held; do sleep 0.05; done; sleep 0.1; \
+         tenure cancel x; wait $!";
+    let mut command = scene.program("sh");
+    command.args(["-c", script]).current_dir(scene.root());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (answer, took) = timed(|| Started::new(&mut command).finish());
+    let _ = answer.expect(79, "cancelled");
+    assert!(
+        took >= Duration::from_millis(300),
+        "SIGTERM follows: {took:?}"
+    );
+}

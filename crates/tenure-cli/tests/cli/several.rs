@@ -632,3 +632,58 @@ fn the_note_of_a_killed_waiter_deceives_nobody() {
     let _ = a.finish().expect(0, "the holder of a");
     let _ = b.finish().expect(0, "and whoever waited for it");
 }
+
+/// Each answer about a lock that others have is one sentence about them, and says what to do next.
+#[test]
+fn a_refusal_is_one_line_however_many_hold_and_wait() {
+    let scene = Scene::new();
+    let one = scene.hold("x", ["-q", "--shared"]);
+    let two = scene.hold("x", ["-q", "--shared"]);
+    for (words, code, next) in [
+        (&["release", "x"][..], 6, "`tenure cancel x`"),
+        (&["force-release", "x"], 4, "`tenure cancel x`"),
+        (&["force-release", "x", "--yes"], 4, "`tenure cancel x`"),
+        (&["heartbeat", "x"], 6, "not renewed"),
+    ] {
+        let answer = scene.run(words).expect(code, "held by others");
+        let said = answer.stderr();
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        assert!(said.contains(next), "{words:?}: {said}");
+    }
+    for held in [one, two] {
+        held.gate.open();
+        let _ = held.started.finish().expect(0, "it ends by itself");
+    }
+}
+
+/// The lock stays held by the others, and whoever forced one of them is told so.
+#[test]
+fn a_forced_release_ends_one_of_several_holds_and_says_so() {
+    let scene = Scene::new();
+    for id in ["a", "b"] {
+        let words = [
+            "acquire",
+            "x",
+            "--shared",
+            "--owner",
+            "none",
+            "--request-id",
+            id,
+        ];
+        let _ = scene.run(words).expect(0, "shared");
+    }
+    let answer = scene.run(["force-release", "x", "--yes"]).expect(0, "one");
+    assert!(
+        answer.stderr().contains("only that one"),
+        "{}",
+        answer.said()
+    );
+    assert_eq!(scene.check("x")["holder"]["request_id"], "b");
+    let answer = scene.run(["force-release", "x", "--yes"]).expect(0, "two");
+    assert!(
+        !answer.stderr().contains("only that one"),
+        "{}",
+        answer.said()
+    );
+    assert!(scene.is_free("x"));
+}

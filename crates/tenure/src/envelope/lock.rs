@@ -269,9 +269,10 @@ impl LockView {
             .collect();
     }
 
-    /// Lines for people: who has it, where, since when and why, and who waits.
-    pub fn text(&self) -> String {
-        let mut text = match (&self.holder, self.standing) {
+    /// One line for people: whether it is held, by whom, where, since when and why. The first of
+    /// [`LockView::text`].
+    pub fn headline(&self) -> String {
+        match (&self.holder, self.standing) {
             (Some(holder), "held") if self.mine => {
                 format!("{} is held by you: {}", self.name, holder.sentence())
             }
@@ -291,7 +292,12 @@ impl LockView {
                 clean(&self.lock_file)
             ),
             (_, standing) => format!("{} is {standing}", self.name),
-        };
+        }
+    }
+
+    /// Lines for people: the headline, the other holders, and who waits.
+    pub fn text(&self) -> String {
+        let mut text = self.headline();
         for other in &self.other_holders {
             let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }
@@ -317,11 +323,6 @@ impl LockView {
             );
         }
         text
-    }
-
-    /// The first of these lines.
-    pub fn line(&self) -> String {
-        self.text().lines().next().unwrap_or_default().to_owned()
     }
 
     /// The object.

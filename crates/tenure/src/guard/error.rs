@@ -137,9 +137,9 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let view = crate::envelope::LockView::of_refused(self);
         match self.refusal.reason {
-            Reason::Held | Reason::QueueFull => f.write_str(&view.line()),
+            Reason::Held | Reason::QueueFull => f.write_str(&view.headline()),
             Reason::StaleNeedsForce | Reason::NeedsConfirmation => {
-                write!(f, "{}, and nobody takes it over unasked", view.line())
+                write!(f, "{}, and nobody takes it over unasked", view.headline())
             }
             Reason::Unreadable => write!(f, "{}: its record cannot be read", self.name),
             Reason::Unknown => write!(f, "{}: it cannot be found out who has it", self.name),

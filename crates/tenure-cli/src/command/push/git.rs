@@ -107,7 +107,7 @@ impl Git<'_> {
             signals: self.signals,
             terms: Terms {
                 patience: PATIENCE,
-                ..terms::usual(GRACE)
+                ..terms::usual(GRACE, self.signals)
             },
             close: false,
             quiet: self.quiet,

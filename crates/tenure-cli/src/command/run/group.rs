@@ -109,6 +109,11 @@ pub(crate) fn mode(
     Ok(mode)
 }
 
+/// Whether whoever holds in one mode has what another one would give.
+pub(crate) fn covers(held: Mode, wanted: Mode) -> bool {
+    held == Mode::Exclusive || held == wanted
+}
+
 /// The names of the locks of a run, in the one order in which everybody takes them.
 pub(super) fn names(args: &RunArgs) -> Result<Vec<LockName>, Failure> {
     let given = args.name.iter().chain(&args.lock);

@@ -156,7 +156,7 @@ impl<'a> Planning<'a> {
                 request: self.request(session, name, terms)?,
             }),
             Some(claim) if !self.args.reentrant => return Err(already_held(name, &claim)),
-            Some(claim) if !covers(claim.mode, terms.mode) => {
+            Some(claim) if !group::covers(claim.mode, terms.mode) => {
                 return Err(held_otherwise(name, &claim));
             }
             Some(claim) if *name == plan.main => {
@@ -212,11 +212,6 @@ impl<'a> Planning<'a> {
         }
         Ok(request)
     }
-}
-
-/// Whether whoever holds in one mode has what another one would give.
-fn covers(held: Mode, wanted: Mode) -> bool {
-    held == Mode::Exclusive || held == wanted
 }
 
 #[cold]

@@ -6,6 +6,7 @@ use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::request;
+use crate::signals::Signals;
 use crate::supervise::{OnLost, Terms};
 use serde_json::json;
 use std::ffi::OsString;
@@ -25,9 +26,9 @@ const ENDING: [(&str, i32); 9] = [
 ];
 
 /// The terms of a command of which nothing else is said: asked, insisted, killed.
-pub(crate) fn usual(grace: Duration) -> Terms {
+pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
     Terms {
-        signal: libc::SIGINT,
+        signal: signals.usual_request(),
         term_after: grace * 3 / 4,
         grace,
         patience: Duration::ZERO,
@@ -38,7 +39,7 @@ pub(crate) fn usual(grace: Duration) -> Terms {
 }
 
 /// The terms of a call.
-pub(super) fn of(args: &RunArgs) -> Result<Terms, Failure> {
+pub(super) fn of(args: &RunArgs, signals: Signals) -> Result<Terms, Failure> {
     let grace = request::duration("--grace", &args.grace)?;
     let mut terms = Terms {
         wait_all: args.wait_all,
@@ -46,7 +47,7 @@ pub(super) fn of(args: &RunArgs) -> Result<Terms, Failure> {
             "warn" => OnLost::Warn,
             _ => OnLost::Terminate,
         },
-        ..usual(grace)
+        ..usual(grace, signals)
     };
     if args.signal.is_some() || args.term_after.is_some() || args.max_runtime.is_some() {
         refine(&mut terms, args)?;
