@@ -238,7 +238,8 @@ fn stuck(world: &World) {
         let is_kept = |lock: &serde_json::Value| {
             let queue = lock["queue"].as_array();
             let is_away = |place: &serde_json::Value| place["away"] == true;
-            lock["holder"].is_null() && queue.is_some_and(|queue| queue.iter().all(is_away))
+            lock["holder"].is_null()
+                && queue.is_some_and(|queue| !queue.is_empty() && queue.iter().all(is_away))
         };
         for lock in locks.iter().filter(|lock| !is_kept(lock)) {
             world.violation(format!("left after clean, {profile:?}: {lock}"));
