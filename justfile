@@ -12,6 +12,10 @@ test *args:
 bench *args:
     scripts/bench {{args}}
 
+# Everything at once, at random, under a witness: `just torture --long`, `just torture --seed 7`.
+torture *args:
+    cargo test -p tenure-cli --locked --test torture -- {{args}}
+
 # Format and lints.
 lint:
     cargo fmt --all --check

@@ -1,0 +1,122 @@
+//! Everything at once, at random: processes that run, acquire, release, renew, force, cancel and
+//! clean, native and in every profile, while they are killed, stopped and signalled; and a witness
+//! that knows nothing of the locks.
+//!
+//! ```text
+//! cargo test -p tenure-cli --test torture -- --seconds 600 --seed 7
+//! ```
+//!
+//! `--seconds` is 15 unless it is given, `--long` is 600; without `--seed` one is drawn and printed;
+//! `--workers` is how many callers there are (12). Each worker draws its decisions from the seed
+//! and its own number, so the same seed is the same sequence of calls and strikes for each of them;
+//! at which moments they meet is the machine's affair. Exit 1, with the seed, if anything is not as
+//! it has to be; the folder with the journal is kept then.
+//!
+//! # The witness
+//! Whoever works under a lock keeps files locked with flock(2), taken without waiting (`witness`),
+//! and appends its token to a journal while it has them. The kernel says whether two worked at
+//! once, and the order of the lines is the order of the work.
+//!
+//! # What is no violation
+//! What the documents allow: an overridden `acquire` (it has to learn of it at its next heartbeat),
+//! and, where a supervisor was killed, processes that had closed all that they inherited. With
+//! `--close` a supervisor is killed only after it has recorded its command.
+//!
+//! Left out: steps of the clock. Only the whole machine's can be stepped.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the figures are for reading"
+)]
+
+mod call;
+mod detached;
+mod hand;
+mod journal;
+mod random;
+mod verdict;
+mod witness;
+mod worker;
+mod world;
+
+use std::process::ExitCode;
+use std::time::Duration;
+use world::World;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    seconds: u64,
+    seed: u64,
+    workers: u64,
+}
+
+fn options(words: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        seconds: 15,
+        seed: random::drawn(),
+        workers: 12,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let text = words.next().ok_or(format!("{word} wants a number"))?;
+            let number = text.parse::<u64>();
+            number.map_err(|_| format!("{word} wants a number, not {text:?}"))
+        };
+        match word.as_str() {
+            "--seconds" => options.seconds = number()?,
+            "--seed" => options.seed = number()?,
+            "--workers" => options.workers = number()?.max(1),
+            "--long" => options.seconds = 600,
+            // What cargo and nextest say to every test.
+            "--exact" | "--nocapture" | "--quiet" | "torture" => {}
+            other => return Err(format!("{other}: no such option of this test")),
+        }
+    }
+    Ok(options)
+}
+
+fn torture(options: Options) -> Result<bool, String> {
+    let world = World::new(options.seed).map_err(|error| format!("no folder: {error}"))?;
+    println!(
+        "seed {}, {} s, {} workers",
+        options.seed, options.seconds, options.workers
+    );
+    if !detached::is_witnessed(&world) {
+        return Err("the witness does not see two who work at once".to_owned());
+    }
+    let until = tenure::clock::instant() + Duration::from_secs(options.seconds);
+    std::thread::scope(|scope| {
+        for number in 0..options.workers {
+            let world = &world;
+            scope.spawn(move || worker::work(world, number, until));
+        }
+    });
+    Ok(verdict::pass(world, options.seconds))
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("hand", plan)) = words
+        .split_first()
+        .map(|(word, rest)| (word.as_str(), rest))
+    {
+        return ExitCode::from(hand::main(plan));
+    }
+    // As nextest asks for the tests.
+    if words.iter().any(|word| word == "--list") {
+        if !words.iter().any(|word| word == "--ignored") {
+            println!("torture: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    match options(&words).and_then(torture) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(why) => {
+            eprintln!("torture: {why}");
+            ExitCode::from(2)
+        }
+    }
+}

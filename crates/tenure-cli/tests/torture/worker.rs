@@ -1,0 +1,284 @@
+//! One caller: draws, calls, strikes, waits, and judges the answer.
+
+use crate::call::{self, Call, Program, Round, Strike};
+use crate::detached;
+use crate::hand;
+use crate::journal::now_ns;
+use crate::random::Random;
+use crate::world::World;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+
+/// No call takes longer.
+pub(crate) const STUCK: Duration = Duration::from_secs(60);
+
+/// How long a command that is to be killed is waited for.
+const BEGINS: Duration = Duration::from_millis(500);
+
+/// Works until the time is over.
+pub(crate) fn work(world: &World, number: u64, until: Instant) {
+    let mut random = Random::new(world.seed, number);
+    let mut round = 0_u64;
+    while instant() < until {
+        round += 1;
+        let id = format!("w{number}r{round}");
+        match call::draw(world, &mut random, &id) {
+            Round::Call(call) => make(world, number, &call),
+            Round::Owned(owned) => detached::own(world, &id, owned),
+            Round::Overridden {
+                forces,
+                releases,
+                pause_ms,
+            } => detached::override_others(world, &id, forces, releases, pause_ms),
+        }
+    }
+}
+
+/// Whether a child ends within `limit`. It is not collected: its number stays its own.
+pub(crate) fn ends_within(child: &Child, limit: Duration) -> bool {
+    let Ok(end) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else {
+        return true;
+    };
+    let until = instant() + limit;
+    loop {
+        let rest = Timespec::try_from(until.saturating_duration_since(instant()));
+        let mut fds = [PollFd::new(&end, PollFlags::IN)];
+        match poll(&mut fds, rest.ok().as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(_) => {}
+        }
+    }
+}
+
+fn make(world: &World, number: u64, call: &Call) {
+    let mut command = match call.program {
+        Program::Tenure => world.tenure(&call.words),
+        Program::Flock | Program::Hand => {
+            let own = std::env::current_exe().unwrap_or_default();
+            let own = own.to_string_lossy();
+            let program = if call.program == Program::Flock {
+                "flock"
+            } else {
+                &own
+            };
+            let mut command = world.program(program);
+            command.args(&call.words);
+            command
+        }
+    };
+    let said = world.path(&format!("said/{number}"));
+    let files = File::create(&said).and_then(|file| Ok((file.try_clone()?, file)));
+    let Ok((out, errors)) = files else {
+        return world.violation(format!("{}: no file for what it says", call.id));
+    };
+    world
+        .journal
+        .write(format_args!("ask {}", told_briefly(call)));
+    let began = instant();
+    let mut child = match command.stdout(out).stderr(errors).spawn() {
+        Ok(child) => child,
+        Err(error) => return world.violation(format!("{command:?} does not start: {error}")),
+    };
+    let was_struck = strike(world, call, &child);
+    if !ends_within(&child, STUCK) {
+        world.count("stuck");
+        world.violation(format!("stuck for {STUCK:?}: {}", told(call)));
+        excuse(world, &call.id);
+        send(&child, Signal::KILL);
+    }
+    let Ok(status) = child.wait() else {
+        return world.violation(format!("{} was collected by somebody else", call.id));
+    };
+    let took = began.elapsed();
+    world
+        .journal
+        .write(format_args!("answer {} {status}", call.id));
+    world.answered(call.kind, status);
+    if let Some(why) = fault(call, status, took, was_struck) {
+        let said = std::fs::read_to_string(&said).unwrap_or_default();
+        world.violation(format!(
+            "{why}: {status} after {took:?}, struck: {was_struck}: {}\n  it said {said:?}",
+            told(call)
+        ));
+    }
+}
+
+/// Which call it is.
+fn told_briefly(call: &Call) -> String {
+    let Call {
+        id,
+        kind,
+        does,
+        strike,
+        ..
+    } = call;
+    format!("{id} {kind}, {does}, strike {strike:?}")
+}
+
+/// The same with all its words.
+fn told(call: &Call) -> String {
+    format!("{}: {}", told_briefly(call), call.words.join(" "))
+}
+
+/// What is wrong with an answer.
+fn fault(
+    call: &Call,
+    status: ExitStatus,
+    took: Duration,
+    was_struck: bool,
+) -> Option<&'static str> {
+    let signal = call
+        .strike
+        .filter(|_| was_struck)
+        .and_then(|(_, strike)| strike.signal());
+    let Some(code) = status.code() else {
+        let is_ours = signal.is_some() && status.signal() == signal;
+        return (!is_ours).then_some("died by a signal that nobody sent");
+    };
+    if i32::from(hand::OVERLAP) == code {
+        return Some("OVERLAP: two worked at once");
+    }
+    if i32::from(hand::BROKEN) == code {
+        return Some("the command or what it called went wrong");
+    }
+    if signal.is_some_and(|signal| code == 128 + signal) {
+        return None;
+    }
+    if !call.allowed.contains(&code) {
+        return Some("an exit code that this call cannot have");
+    }
+    // Stale sprints are refused at once; the waits are measured with some slack.
+    let least = Duration::from_millis(call.waits_ms * 9 / 10);
+    if code == 4 && took < least && call.kind != "sprint run" {
+        return Some("refused before its wait was over");
+    }
+    None
+}
+
+/// What was killed cannot end what it started.
+fn excuse(world: &World, id: &str) {
+    let _ = File::create(world.path("excused").join(id));
+}
+
+fn send(child: &Child, signal: Signal) {
+    // Not collected yet, so the number is its own.
+    let _ = kill_process(Pid::from_child(child), signal);
+}
+
+/// Strikes; whether it did.
+fn strike(world: &World, call: &Call, child: &Child) -> bool {
+    let Some((at_ms, strike)) = call.strike else {
+        return false;
+    };
+    if ends_within(child, Duration::from_millis(at_ms)) {
+        return false;
+    }
+    let kill = || {
+        excuse(world, &call.id);
+        world.journal.write(format_args!("kill {}", call.id));
+        world.count("kills: a process alone");
+        send(child, Signal::KILL);
+    };
+    let stop = |pause_ms: u64| {
+        world.count("stopped");
+        send(child, Signal::STOP);
+        std::thread::sleep(Duration::from_millis(pause_ms));
+    };
+    match strike {
+        Strike::Term | Strike::Int | Strike::Hup => {
+            world.count("signalled");
+            send(
+                child,
+                match strike {
+                    Strike::Term => Signal::TERM,
+                    Strike::Int => Signal::INT,
+                    _ => Signal::HUP,
+                },
+            );
+        }
+        Strike::Kill => kill(),
+        Strike::Stop(pause_ms) => {
+            stop(pause_ms);
+            send(child, Signal::CONT);
+        }
+        Strike::StopKill(pause_ms) => {
+            stop(pause_ms);
+            kill();
+        }
+        Strike::KillRecorded => {
+            if !is_recorded(world, call) {
+                return false;
+            }
+            kill();
+        }
+        Strike::KillAll => return kill_all(world, call, child),
+    }
+    true
+}
+
+/// Whether the lock names the command of this call.
+fn is_recorded(world: &World, call: &Call) -> bool {
+    let Some(command) = hand::worker_of(world.root.path(), &call.id) else {
+        return false;
+    };
+    let answer = world.tenure(&["check", "A", "--output", "json"]).output();
+    let document: serde_json::Value = answer
+        .ok()
+        .and_then(|answer| serde_json::from_slice(&answer.stdout).ok())
+        .unwrap_or_default();
+    document["error"]["context"]["holder"]["command_pid"] == command
+}
+
+fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
+    let until = instant() + BEGINS;
+    let command = loop {
+        match hand::worker_of(world.root.path(), &call.id) {
+            Some(command) => break command,
+            None if instant() > until || ends_within(child, Duration::from_millis(2)) => {
+                return false;
+            }
+            None => {}
+        }
+    };
+    // Its child, in a group of its own, and not collected: it is the command.
+    let group = i32::try_from(command).ok().and_then(Pid::from_raw);
+    let Some(group) = group.filter(|_| leads_below(command, child.id())) else {
+        return false;
+    };
+    excuse(world, &call.id);
+    world
+        .journal
+        .write(format_args!("kill {} and {command}", call.id));
+    // A supervisor that saw its command end would release, and what the command has started would go
+    // on without the lock, as after any other end.
+    send(child, Signal::STOP);
+    let _ = kill_process_group(group, Signal::KILL);
+    send(child, Signal::KILL);
+    if let Some(name) = &call.recovers {
+        world.journal.write(format_args!("dead {} {name}", call.id));
+    }
+    world.count("kills: a run with its command");
+    true
+}
+
+/// Whether a process leads a group and is the child of another.
+fn leads_below(pid: u32, parent: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let Some((_, rest)) = stat.rsplit_once(')') else {
+        return false;
+    };
+    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
+    matches!(words[..], [state, above, group, ..]
+        if state != "Z" && above == parent.to_string() && group == pid.to_string())
+}
+
+/// So long ago.
+pub(crate) fn since_ns(then: u64) -> Duration {
+    Duration::from_nanos(now_ns().saturating_sub(then))
+}
