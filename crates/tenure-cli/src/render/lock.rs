@@ -248,7 +248,12 @@ impl LockView {
 
     /// The lines of `check`.
     pub(crate) fn text(&self) -> String {
-        let mut text = self.headline();
+        self.headline() + &self.company()
+    }
+
+    /// Who else holds it and who waits, each on a line of its own that begins with a line's end.
+    pub(crate) fn company(&self) -> String {
+        let mut text = String::new();
         for other in &self.other_holders {
             let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }

@@ -383,6 +383,13 @@ fn check_and_list_show_the_living_who_wait() {
     let list = scene.run(["list"]).stdout();
     let row: Vec<&str> = list.lines().nth(1).unwrap().split_whitespace().collect();
     assert!(row.contains(&"1"), "one waits: {list}");
+    assert_eq!(list.lines().count(), 2, "one line per lock: {list}");
+    let list = scene.run(["list", "-v"]).stdout();
+    let line = list.lines().nth(2).unwrap_or_default();
+    assert!(
+        line.contains("1. PID") && line.contains("waits since") && line.contains("the living"),
+        "{list}"
+    );
     let _ = held.open().expect(0, "the holder");
     let _ = living.finish().expect(0, "its turn came");
 }
