@@ -4,14 +4,15 @@
 use super::{Session, finish};
 use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
+use crate::failure::Failure;
 use crate::render::lock::age;
 use crate::request;
 use crate::trail::occasion;
 use serde_json::json;
 use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::core::{Entry, Force, ForceOnHeld, Forced, Reason, Standing};
-use tenure::store::Store;
+use tenure::core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
+use tenure::store::{Content, Store};
 
 #[cold]
 #[inline(never)]
@@ -89,34 +90,36 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
                 Ok((session.face.absent_text(&name), data))
             }
-            Forced::Refused(refusal) => {
-                let entry = match session.reading(&name)?.content {
-                    tenure::store::Content::Whole { entry, .. } => entry,
-                    tenure::store::Content::Unreadable { .. } => Entry::default(),
-                };
-                let view = session.refused(&name, &refusal, &entry);
-                let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                let failure = view
-                    .clone()
-                    .into_failure(refusal.reason, None, retry_after_ms);
-                let failure = session.face.refused(failure, &view, refusal.reason);
-                let asks = session.store.policy().force_on_held == ForceOnHeld::AskToStop;
-                Err(match refusal.reason {
-                    Reason::NeedsConfirmation => {
-                        failure.with_text(format!("{}; confirm with --yes", view.headline()))
-                    }
-                    Reason::Held if asks => failure.with_text(format!(
-                        "{}; it is released when its command ends; `tenure cancel {name}` asks it \
-                         to stop",
-                        view.headline()
-                    )),
-                    Reason::Held
-                    | Reason::StaleNeedsForce
-                    | Reason::QueueFull
-                    | Reason::Unreadable
-                    | Reason::Unknown => failure,
-                })
-            }
+            Forced::Refused(refusal) => Err(refused(&session, &name, &refusal)?),
         }
+    })
+}
+
+/// What an operator is told who may not have it, and how to get it all the same.
+fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Failure, Failure> {
+    let entry = match session.reading(name)?.content {
+        Content::Whole { entry, .. } => entry,
+        Content::Unreadable { .. } => Entry::default(),
+    };
+    let view = session.refused(name, refusal, &entry);
+    let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
+    let failure = view
+        .clone()
+        .into_failure(refusal.reason, None, retry_after_ms);
+    let failure = session.face.refused(failure, &view, refusal.reason);
+    let asks = session.store.policy().force_on_held == ForceOnHeld::AskToStop;
+    Ok(match refusal.reason {
+        Reason::NeedsConfirmation => {
+            failure.with_text(format!("{}; confirm with --yes", view.headline()))
+        }
+        Reason::Held if asks => failure.with_text(format!(
+            "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",
+            view.headline()
+        )),
+        Reason::Held
+        | Reason::StaleNeedsForce
+        | Reason::QueueFull
+        | Reason::Unreadable
+        | Reason::Unknown => failure,
     })
 }
