@@ -56,9 +56,10 @@ pub(super) fn wanted(args: &RunArgs, grace: Duration) -> Result<Wanted, Failure>
         ));
     }
     // A run that becomes its command hears nobody, and so needs no time to end.
-    let grace_ms = match args.exec {
-        true => 0,
-        false => u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+    let grace_ms = if args.exec {
+        0
+    } else {
+        u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)
     };
     Ok(Wanted {
         group,
