@@ -231,9 +231,15 @@ impl LockView {
                 format!("{} is held by {}", self.name, holder.sentence())
             }
             (Some(holder), "stale") => format!(
-                "{} is free: {} left it behind ({})",
+                "{} is free: {} left {} behind ({})",
                 self.name,
                 holder.who(),
+                // Who only waited has had nothing but its place.
+                if holder.token.is_none() && holder.kind != "foreign" {
+                    "its place in line"
+                } else {
+                    "it"
+                },
                 self.stale_because.as_deref().unwrap_or("stale")
             ),
             (_, "unreadable") => format!(

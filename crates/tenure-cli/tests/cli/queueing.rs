@@ -419,3 +419,18 @@ fn dead_waiters_never_block_the_line() {
     // Whoever looks only by itself does so every ten seconds.
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
+
+/// Who was killed while it waited has held nothing.
+#[test]
+fn a_dead_waiter_is_not_said_to_have_held_the_lock() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let waiting = start(&scene, &["run", "x", "-q", "-w", "forever", "--", "true"]);
+    scene.until_queued("x", 1);
+    waiting.signal(Signal::KILL);
+    drop(waiting);
+    let _ = held.open().expect(0, "the holder");
+    let said = scene.run(["check", "x"]).expect(0, "it is free").stdout();
+    assert!(said.starts_with("x is free"), "{said}");
+    assert!(!said.contains("left it behind"), "{said}");
+}
