@@ -420,12 +420,14 @@ impl<S: Store> Run<'_, S> {
 
 /// How long the clock of a wait stands still from now on: while a holder that this caller asked to
 /// stop takes its time to. That is bounded by what the holder said it would need, twice (for what
-/// it runs on its way out), and [`PAUSE_SLACK`].
+/// it runs on its way out), and [`PAUSE_SLACK`]. Who needs no time, because nobody is there to hear
+/// that it was asked, stops no clock.
 fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
     if !request.terms.cancel_in_progress {
         return None;
     }
-    let rests = entry.granted().filter_map(|claim| {
+    let hearing = entry.granted().filter(|claim| claim.grace_ms > 0);
+    let rests = hearing.filter_map(|claim| {
         let cancel = claim.cancel.as_ref()?;
         let boot = claim.holder.host.boot_id.as_deref();
         let asked = Duration::from_millis(cancel.at.age_ms(boot, now));

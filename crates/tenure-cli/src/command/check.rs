@@ -22,7 +22,7 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         let Some(name) = &args.name else {
             let session = Session::open(&args.common)?;
             let views = all(&session, surface, id.as_deref())?;
-            let answer = table(&session, &views);
+            let answer = table(&session, &views, args.common.verbose);
             return match views.into_iter().find(|view| !view.mine && !view.available) {
                 None => Ok(answer),
                 Some(view) => Err(answer_of(&session, &view, answer.0)),
@@ -69,7 +69,8 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     let surface = request::surface(&args.common, "list", None);
     finish(surface, |surface| {
         let session = Session::open(&args.common)?;
-        Ok(table(&session, &all(&session, surface, None)?))
+        let views = all(&session, surface, None)?;
+        Ok(table(&session, &views, args.common.verbose))
     })
 }
 
@@ -99,8 +100,9 @@ fn all(
 /// Where the standing stands.
 const STANDING_COLUMN: usize = 1;
 
-/// One line per lock, in columns that fit their content.
-fn table(session: &Session, views: &[LockView]) -> (String, Value) {
+/// One line per lock, in columns that fit their content; where more was asked for, with those
+/// below it who hold it too or wait.
+fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, Value) {
     let mut rows =
         vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
     for view in views {
@@ -153,6 +155,9 @@ fn table(session: &Session, views: &[LockView]) -> (String, Value) {
             line.push_str("  ");
         }
         text.push_str(line.trim_end());
+        if let Some(view) = view.filter(|_| with_company) {
+            text.push_str(&view.company());
+        }
         text.push('\n');
     }
     let text = if views.is_empty() {

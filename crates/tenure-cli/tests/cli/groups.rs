@@ -1142,3 +1142,41 @@ fn a_run_that_a_script_started_in_the_background_gives_way_at_once() {
         "SIGTERM follows: {took:?}"
     );
 }
+
+/// The clock of a bounded wait stands still for a predecessor's grace; where nobody hears that it was
+/// asked, there is none.
+#[test]
+fn a_predecessor_that_hears_nobody_stops_no_clock() {
+    let scene = Scene::new();
+    let wait_for = |name: &str| {
+        let words = [
+            "run",
+            "-q",
+            "--group",
+            name,
+            "--cancel-in-progress",
+            "-w",
+            "300ms",
+            "--",
+            "true",
+        ];
+        let (answer, took) = timed(|| scene.run(words));
+        let _ = answer.expect(4, "its wait is over");
+        assert!(took >= Duration::from_millis(300), "{name}: {took:?}");
+        assert!(took < Duration::from_millis(1_800), "{name}: {took:?}");
+    };
+    let words = [
+        "acquire",
+        "detached",
+        "--owner",
+        "none",
+        "--request-id",
+        "r",
+    ];
+    let _ = scene.run(words).expect(0, "acquired");
+    wait_for("detached");
+    let held = running(&scene, &["run", "-q", "--exec", "--group", "exec"], "");
+    wait_for("exec");
+    held.gate.open();
+    let _ = held.started.finish().expect(0, "it ends by itself");
+}

@@ -383,6 +383,13 @@ fn check_and_list_show_the_living_who_wait() {
     let list = scene.run(["list"]).stdout();
     let row: Vec<&str> = list.lines().nth(1).unwrap().split_whitespace().collect();
     assert!(row.contains(&"1"), "one waits: {list}");
+    assert_eq!(list.lines().count(), 2, "one line per lock: {list}");
+    let list = scene.run(["list", "-v"]).stdout();
+    let line = list.lines().nth(2).unwrap_or_default();
+    assert!(
+        line.contains("1. PID") && line.contains("waits since") && line.contains("the living"),
+        "{list}"
+    );
     let _ = held.open().expect(0, "the holder");
     let _ = living.finish().expect(0, "its turn came");
 }
@@ -411,4 +418,19 @@ fn dead_waiters_never_block_the_line() {
     });
     // Whoever looks only by itself does so every ten seconds.
     assert!(took < Duration::from_secs(9), "{took:?}");
+}
+
+/// Who was killed while it waited has held nothing.
+#[test]
+fn a_dead_waiter_is_not_said_to_have_held_the_lock() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    let waiting = start(&scene, &["run", "x", "-q", "-w", "forever", "--", "true"]);
+    scene.until_queued("x", 1);
+    waiting.signal(Signal::KILL);
+    drop(waiting);
+    let _ = held.open().expect(0, "the holder");
+    let said = scene.run(["check", "x"]).expect(0, "it is free").stdout();
+    assert!(said.starts_with("x is free"), "{said}");
+    assert!(!said.contains("left it behind"), "{said}");
 }

@@ -280,9 +280,15 @@ impl LockView {
                 format!("{} is held by {}", self.name, holder.sentence())
             }
             (Some(holder), "stale") => format!(
-                "{} is free: {} left it behind ({})",
+                "{} is free: {} left {} behind ({})",
                 self.name,
                 holder.who(),
+                // Who only waited has had nothing but its place.
+                if holder.token.is_none() && holder.kind != "foreign" {
+                    "its place in line"
+                } else {
+                    "it"
+                },
                 self.stale_because.as_deref().unwrap_or("stale")
             ),
             (_, "unreadable") => format!(
@@ -297,7 +303,12 @@ impl LockView {
 
     /// Lines for people: the headline, the other holders, and who waits.
     pub fn text(&self) -> String {
-        let mut text = self.headline();
+        self.headline() + &self.company()
+    }
+
+    /// Who else holds it and who waits, each on a line of its own that begins with a line's end.
+    pub fn company(&self) -> String {
+        let mut text = String::new();
         for other in &self.other_holders {
             let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }

@@ -55,7 +55,12 @@ pub(super) fn wanted(args: &RunArgs, grace: Duration) -> Result<Wanted, Failure>
             "--queue none and --wait contradict each other",
         ));
     }
-    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    // A run that becomes its command hears nobody, and so needs no time to end.
+    let grace_ms = if args.exec {
+        0
+    } else {
+        u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)
+    };
     Ok(Wanted {
         group,
         terms: Terms {
