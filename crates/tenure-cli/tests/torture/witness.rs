@@ -3,10 +3,10 @@
 //!
 //! The descriptors are inherited by all that a command starts, as the beacon is. They are high ones:
 //! of a process that ends, Linux lets go of the highest first, and the witness has to be gone before
-//! the beacon is. Where several processes with both are killed at once, that order does not hold
-//! between them: the last copy of the beacon may be closed a moment before the last copy of the
-//! witness. So a witness that is taken counts only if somebody has it open who still runs. Whoever
-//! was sent SIGKILL executes nothing more.
+//! the beacon is. That holds within one process. A supervisor whose command is killed releases when
+//! the command has ended, and others that were killed with it may still be in the kernel, which has
+//! not closed their copies of the witness. So a witness that is taken counts only if somebody has
+//! it open who still runs. Whoever was sent SIGKILL executes nothing more.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
