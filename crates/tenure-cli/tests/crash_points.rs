@@ -106,6 +106,8 @@ enum Behind {
     Nobody,
     /// A run, which ends once the transition waits.
     Run,
+    /// The same, and somebody who waits behind it in a queue of one.
+    RunAndWaiter,
     /// A detached hold, which is released once the transition waits.
     Detached,
     /// A detached hold, which stays.
@@ -123,12 +125,28 @@ enum Verb {
     RunGivingUp,
     /// `--force`: asks the holder to stop.
     RunForcing,
+    /// `--shared`, which takes the turn's byte as well while it waits.
+    RunShared,
+    /// `--slots 2`
+    RunSlots,
+    /// In a queue of one: it takes the place of who waits there, and watches for losing its own.
+    RunInSingle,
+    /// The same, and the holder is asked to stop.
+    RunSuperseding,
+    /// `--wait 50ms --ticket auto` behind somebody who stays: its place is kept.
+    RunParking,
+    /// Takes a second lock as well.
+    RunSeveral,
     Acquire,
     AcquireForcing,
     Release,
     Heartbeat,
     Clean,
+    Cancel,
 }
+
+/// The second lock of a run that takes two.
+const SECOND: &str = "second";
 
 impl Verb {
     fn is_run(self) -> bool {
@@ -139,7 +157,18 @@ impl Verb {
                 | Self::RunAtLength
                 | Self::RunGivingUp
                 | Self::RunForcing
+                | Self::RunShared
+                | Self::RunSlots
+                | Self::RunInSingle
+                | Self::RunSuperseding
+                | Self::RunParking
+                | Self::RunSeveral
         )
+    }
+
+    /// Whether the holder before may be asked to stop by it.
+    fn asks_to_stop(self) -> bool {
+        matches!(self, Self::RunForcing | Self::RunSuperseding)
     }
 
     fn words(self, site: &Site) -> Vec<String> {
@@ -162,6 +191,13 @@ impl Verb {
             Self::Release => own(&["release", NAME, "--request-id", FIRST, "--output", "json"]),
             Self::Heartbeat => own(&["heartbeat", NAME, "--request-id", FIRST]),
             Self::Clean => own(&["clean"]),
+            Self::Cancel => own(&["cancel", NAME, "--output", "json"]),
+            Self::RunShared => own(&["run", NAME, "--wait", "10s", "--shared"]),
+            Self::RunSlots => own(&["run", NAME, "--wait", "10s", "--slots", "2"]),
+            Self::RunInSingle => own(&["run", NAME, "--wait", "10s", "--queue", "single"]),
+            Self::RunSuperseding => own(&["run", NAME, "--wait", "10s", "--cancel-in-progress"]),
+            Self::RunParking => own(&["run", NAME, "--wait", "50ms", "--ticket", "auto"]),
+            Self::RunSeveral => own(&["run", NAME, "--wait", "10s", "--lock", SECOND]),
         };
         if self.is_run() {
             words.extend(working(WORK, site));
@@ -308,13 +344,15 @@ fn all_is_quiet(site: &Site) -> Result<(), Fault> {
         standing.code == 0 && standing.word == "free" && standing.queue.is_empty(),
         "the lock is not free after all have left: {standing:?}"
     );
-    let lock = format!("{NAME}.tenure");
+    let locks = [NAME, SECOND].map(|name| format!("{name}.tenure"));
     let strange: Vec<String> = site
         .files()
         .into_iter()
         // The second kind remembers the numbers of locks that were cleaned away.
-        .filter(|file| *file != lock && !file.starts_with(".floor."))
+        .filter(|file| !locks.contains(file) && !file.starts_with(".floor."))
         .collect();
+    let second = site.call(["check", SECOND])?;
+    crate::ensure!(second.is(0), "the second lock is not free: {second}");
     crate::ensure!(
         strange.is_empty(),
         "something was left behind in the folder: {strange:?}"
@@ -325,21 +363,31 @@ fn all_is_quiet(site: &Site) -> Result<(), Fault> {
 /// Who stands in the way.
 struct Blocker {
     run: Option<Process>,
+    waiter: Option<Process>,
     detached: bool,
 }
 
 impl Blocker {
     fn start(behind: Behind, site: &Site, seen: &mut u64) -> Result<Self, Fault> {
         let mut run = None;
-        if behind == Behind::Run {
+        let mut waiter = None;
+        if matches!(behind, Behind::Run | Behind::RunAndWaiter) {
             let words = Verb::Run.words(site);
             let words = words.iter().map(String::as_str);
             let mut holder = Process::start_with_input(site.tenure(words));
             *seen = (*seen).max(Started::of(holder.line()?)?.token);
             run = Some(holder);
         }
+        if behind == Behind::RunAndWaiter {
+            let words = Verb::RunInSingle.words(site);
+            let words = words.iter().map(String::as_str);
+            let mut waiting = Process::start_with_input(site.tenure(words));
+            crate::ensure!(waiting.says("waiting up to")?, "the waiter did not wait");
+            waiter = Some(waiting);
+        }
         Ok(Self {
             run,
+            waiter,
             detached: matches!(behind, Behind::Detached | Behind::DetachedForGood),
         })
     }
@@ -349,6 +397,10 @@ impl Blocker {
     }
 
     fn end(&mut self, site: &Site) -> Result<(), Fault> {
+        // Should it get the lock, it has nothing to do.
+        if let Some(waiter) = &mut self.waiter {
+            waiter.end_input();
+        }
         if let Some(mut run) = self.run.take() {
             run.end_input();
             let status = run.wait()?;
@@ -356,6 +408,13 @@ impl Blocker {
             crate::ensure!(
                 matches!(status.code(), Some(0 | 79)),
                 "the holder before ended with {status}"
+            );
+        }
+        if let Some(mut waiter) = self.waiter.take() {
+            let status = waiter.wait()?;
+            crate::ensure!(
+                matches!(status.code(), Some(0 | 79)),
+                "the waiter before ended with {status}"
             );
         }
         if std::mem::take(&mut self.detached) {
@@ -519,7 +578,10 @@ impl Transition {
         let words = self.verb.words(&site);
         let words = words.iter().map(String::as_str);
         let mut struck = Process::start_with_input(site.tenure_under(injection.strace(), words));
-        let waits = matches!(self.behind, Behind::Run | Behind::Detached);
+        let waits = matches!(
+            self.behind,
+            Behind::Run | Behind::RunAndWaiter | Behind::Detached
+        );
         if waits && struck.says("waiting up to")? {
             blocker.end(&site)?;
         }
@@ -589,7 +651,7 @@ impl Transition {
             passes_on_when_work_ends(site, input, seen)?;
         } else if blocker.is_there() {
             let mut next = Next::start(site);
-            if self.verb == Verb::RunForcing {
+            if self.verb.asks_to_stop() {
                 // The holder may have been asked to stop, and be gone by now.
                 blocker.end(site)?;
             } else {
@@ -759,11 +821,23 @@ impl Transition {
                 let again = site.call(["clean"])?;
                 crate::ensure!(again.is(0), "cleaning again did not succeed: {again}");
             }
+            Verb::Cancel => {
+                crate::ensure!(standing.is_held_by(FIRST), "the hold is gone: {standing:?}");
+                let again = site.call(["cancel", NAME])?;
+                crate::ensure!(again.is(0), "asking again did not succeed: {again}");
+                held_then_released(site, FIRST)?;
+            }
             Verb::Run
             | Verb::RunRenewing
             | Verb::RunAtLength
             | Verb::RunGivingUp
-            | Verb::RunForcing => return Err("a run is judged elsewhere".to_owned()),
+            | Verb::RunForcing
+            | Verb::RunShared
+            | Verb::RunSlots
+            | Verb::RunInSingle
+            | Verb::RunSuperseding
+            | Verb::RunParking
+            | Verb::RunSeveral => return Err("a run is judged elsewhere".to_owned()),
         }
         blocker.end(site)?;
         next(site, seen)?;
@@ -1076,6 +1150,44 @@ const CLEAN_AGAIN: Transition = Transition {
     ..RUN_CLEANED
 };
 
+const RUN_SHARED: Transition = Transition {
+    name: "shared run behind a run that ends",
+    verb: Verb::RunShared,
+    ..RUN_BEHIND_RUN
+};
+const RUN_SLOTS: Transition = Transition {
+    name: "run for a slot behind a run that ends",
+    verb: Verb::RunSlots,
+    ..RUN_BEHIND_RUN
+};
+const RUN_DISPLACING: Transition = Transition {
+    name: "run that takes the place of who waits",
+    behind: Behind::RunAndWaiter,
+    verb: Verb::RunInSingle,
+    ..RUN_FREE
+};
+const RUN_SUPERSEDING: Transition = Transition {
+    name: "run that takes the place of who runs and who waits",
+    behind: Behind::RunAndWaiter,
+    verb: Verb::RunSuperseding,
+    ..RUN_FREE
+};
+const RUN_PARKING: Transition = Transition {
+    name: "run whose place is kept when its wait is over",
+    verb: Verb::RunParking,
+    ..RUN_GIVING_UP
+};
+const RUN_SEVERAL: Transition = Transition {
+    name: "run that takes two locks",
+    verb: Verb::RunSeveral,
+    ..RUN_FREE
+};
+const CANCEL: Transition = Transition {
+    name: "cancel",
+    verb: Verb::Cancel,
+    ..ACQUIRE_FORCING
+};
+
 mod crash_points {
     use super::*;
 
@@ -1091,6 +1203,13 @@ mod crash_points {
     }
 
     killed! {
+        shared_run_behind_a_run: RUN_SHARED,
+        run_for_a_slot_behind_a_run: RUN_SLOTS,
+        run_that_displaces_a_waiter: RUN_DISPLACING,
+        run_that_supersedes_a_run_and_a_waiter: RUN_SUPERSEDING,
+        run_whose_place_is_kept: RUN_PARKING,
+        run_that_takes_two_locks: RUN_SEVERAL,
+        cancel: CANCEL,
         run_on_a_new_folder: RUN_NEW,
         run_on_a_free_lock: RUN_FREE,
         run_after_dead_claims: RUN_DEAD,

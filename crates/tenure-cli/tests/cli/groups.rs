@@ -267,8 +267,6 @@ fn what_contradicts_itself_is_refused_before_anything_is_touched() {
         (&["x", "--queue", "none", "--wait", "1s"], "--queue none"),
         (&["--group", "g", "--queue", "lifo"], "lifo"),
         (&["--group", ""], "group"),
-        (&["--group", "a/b"], "a/b"),
-        (&["--group", ".."], ".."),
         (&["--group", "g", "--shared"], "--shared"),
         (&["--group", "g", "--slots", "2"], "--slots"),
         (&["x", "--slots", "0"], "--slots"),
@@ -291,7 +289,7 @@ fn what_contradicts_itself_is_refused_before_anything_is_touched() {
     }
     let _ = scene.run(["cancel"]).expect(2, "nothing is named");
     let _ = scene.run(["cancel", "x", "--group", "g"]).expect(2, "both");
-    let _ = scene.run(["cancel", "--group", "a/b"]).expect(2, "no name");
+    let _ = scene.run(["cancel", "--group", ""]).expect(2, "no name");
     assert!(!scene.locks().exists(), "nothing was created");
     assert!(!scene.path("ran").exists(), "nothing was run");
 }

@@ -213,6 +213,8 @@ impl Standing {
                 .map(|queue| {
                     queue
                         .iter()
+                        // A kept place stands in nobody's way.
+                        .filter(|waiting| waiting["away"] != true)
                         .filter_map(|waiting| text(&waiting["request_id"]))
                         .collect()
                 })

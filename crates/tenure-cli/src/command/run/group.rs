@@ -74,9 +74,31 @@ pub(super) fn wanted(args: &RunArgs, grace: Duration) -> Result<Wanted, Failure>
     })
 }
 
-/// The lock of a group.
+/// The lock of a group. Names of groups are anybody's text (`ci-refs/heads/main`), so what a lock's
+/// name cannot have is written as `=` and two hexadecimal digits for each byte, `=` itself too.
 pub(crate) fn group(name: &str) -> Result<LockName, Failure> {
-    LockName::new(name.to_ascii_lowercase()).map_err(|why| {
+    let mut lock = String::with_capacity(name.len());
+    for character in name.to_lowercase().chars() {
+        let first = lock.is_empty();
+        let plain = character.is_ascii_alphanumeric()
+            || (!first && matches!(character, '_' | '.' | '@' | '+' | '-'));
+        if plain {
+            lock.push(character);
+        } else {
+            if first {
+                // A lock's name cannot begin with `=`.
+                lock.push('_');
+            }
+            let mut buffer = [0; 4];
+            for byte in character.encode_utf8(&mut buffer).bytes() {
+                lock.push('=');
+                for digit in [byte >> 4, byte & 15] {
+                    lock.extend(char::from_digit(digit.into(), 16));
+                }
+            }
+        }
+    }
+    LockName::new(lock).map_err(|why| {
         Failure::bad_arguments(format!("the group name {name:?} cannot be used: {why}"))
     })
 }
@@ -137,4 +159,33 @@ pub(super) fn names(args: &RunArgs) -> Result<Vec<LockName>, Failure> {
         request::name(None)?;
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_group_may_have_any_name_and_no_two_share_a_lock() {
+        let mut seen = HashSet::new();
+        for (name, lock) in [
+            ("Issue-42", "issue-42"),
+            ("pr-7.x@a+b_c", "pr-7.x@a+b_c"),
+            ("CI-refs/heads/main", "ci-refs=2fheads=2fmain"),
+            ("a b", "a=20b"),
+            ("a=20b", "a=3d20b"),
+            ("/x", "_=2fx"),
+            ("_/x", "_=5f=2fx"),
+            ("Ärger", "_=c3=a4rger"),
+        ] {
+            let made = group(name).map(|lock| lock.to_string());
+            assert_eq!(made.ok().as_deref(), Some(lock), "{name}");
+            seen.insert(lock);
+        }
+        assert_eq!(seen.len(), 8, "no two are the same");
+        for name in ["", &"x".repeat(129), &"/".repeat(60)] {
+            assert!(group(name).is_err(), "{name:?}");
+        }
+    }
 }
