@@ -714,7 +714,7 @@ fn bad_arguments_are_answered_with_one_document() {
         &["heartbeat"],
         &["cancel"],
         &["cancel", "x", "--group", "g"],
-        &["cancel", "--group", "a/b"],
+        &["cancel", "--group", ""],
         &["run", "--group", "g", "--queue", "none", "--", "true"],
         &[
             "run",
