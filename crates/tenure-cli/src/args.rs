@@ -466,7 +466,7 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure list
-  tenure list -v                   also who else holds and who waits, since when
+  tenure list -q                   one line for each lock, without who waits
   tenure list --output json | jq '.data.locks[] | {name, standing}'")]
 pub(crate) struct ListArgs {
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         let Some(name) = &args.name else {
             let session = Session::open(&args.common)?;
             let views = all(&session, surface, id.as_deref())?;
-            let answer = table(&session, &views, args.common.verbose);
+            let answer = table(&session, &views, !args.common.quiet);
             return match views.into_iter().find(|view| !view.mine && !view.available) {
                 None => Ok(answer),
                 Some(view) => Err(answer_of(&session, &view, answer.0)),
@@ -70,7 +70,7 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     finish(surface, |surface| {
         let session = Session::open(&args.common)?;
         let views = all(&session, surface, None)?;
-        Ok(table(&session, &views, args.common.verbose))
+        Ok(table(&session, &views, !args.common.quiet))
     })
 }
 

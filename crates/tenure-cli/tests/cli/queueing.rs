@@ -380,11 +380,11 @@ fn check_and_list_show_the_living_who_wait() {
         "{text}"
     );
     assert!(!text.contains("the dead"), "{text}");
-    let list = scene.run(["list"]).stdout();
+    let list = scene.run(["list", "-q"]).stdout();
     let row: Vec<&str> = list.lines().nth(1).unwrap().split_whitespace().collect();
     assert!(row.contains(&"1"), "one waits: {list}");
     assert_eq!(list.lines().count(), 2, "one line per lock: {list}");
-    let list = scene.run(["list", "-v"]).stdout();
+    let list = scene.run(["list"]).stdout();
     let line = list.lines().nth(2).unwrap_or_default();
     assert!(
         line.contains("1. PID") && line.contains("waits since") && line.contains("the living"),
