@@ -152,15 +152,15 @@ impl Entry {
         now: &Now,
         evidence: &mut impl FnMut(&Claim) -> Evidence,
     ) -> Place {
+        let Some(kept) = request.terms.kept else {
+            return Place::New;
+        };
         let mut away = self.claims.iter().filter(|claim| {
             claim.away.is_some()
                 && claim.token.is_none()
                 && claim.mode == request.terms.mode
                 && claim.weigh(policy, evidence(claim), now) == Weight::Aside
         });
-        let Some(kept) = request.terms.kept else {
-            return Place::New;
-        };
         let found = away.find(|claim| match kept {
             Kept::Ticket(ticket) => claim.ticket == ticket,
             Kept::Owner(owner) => {

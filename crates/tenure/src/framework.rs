@@ -117,7 +117,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tenure_core::{LockName, RequestId};
+use tenure_core::{LockName, Mode, RequestId};
 
 /// How long a command may take to end once it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
@@ -158,14 +158,6 @@ pub struct Lock {
     wait: Option<Wait>,
     grace: Option<Duration>,
     why: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Mode {
-    #[default]
-    Exclusive,
-    Shared,
-    Slots(NonZeroU32),
 }
 
 impl Lock {
@@ -219,12 +211,8 @@ impl Lock {
     fn options(&self, wait: Option<Wait>, why: &str, cancel: &Cancel) -> Options {
         let options = Options::new()
             .cancel(cancel)
-            .why(self.why.as_deref().unwrap_or(why));
-        let options = match self.mode {
-            Mode::Exclusive => options,
-            Mode::Shared => options.shared(),
-            Mode::Slots(slots) => options.slots(slots),
-        };
+            .why(self.why.as_deref().unwrap_or(why))
+            .mode(self.mode);
         match wait.or(self.wait) {
             Some(wait) => options.wait(wait),
             None => options,

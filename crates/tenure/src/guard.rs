@@ -162,14 +162,18 @@ impl Options {
     }
 
     /// Holds beside other shared holds.
-    pub fn shared(mut self) -> Self {
-        self.mode = Mode::Shared;
-        self
+    pub fn shared(self) -> Self {
+        self.mode(Mode::Shared)
     }
 
     /// Holds one of so many slots.
-    pub fn slots(mut self, slots: NonZeroU32) -> Self {
-        self.mode = Mode::Slots(slots);
+    pub fn slots(self, slots: NonZeroU32) -> Self {
+        self.mode(Mode::Slots(slots))
+    }
+
+    /// How it holds, as one value, for a caller that was told elsewhere.
+    pub(crate) fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 
