@@ -298,6 +298,7 @@ impl From<StoreError> for Failure {
             StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
             StoreError::Full { .. } => (Exit::Precondition, "QUEUE_FULL"),
             StoreError::Stuck { .. } => (Exit::StoreUnavailable, "STORE_STUCK"),
+            StoreError::Unreachable { .. } => (Exit::StoreUnavailable, "STORE_UNREACHABLE"),
             StoreError::Record { .. } | StoreError::Contended { .. } | StoreError::Io { .. } => {
                 (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
             }

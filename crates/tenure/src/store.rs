@@ -23,14 +23,16 @@
 //! [`conformance`] holds every store to this; a store of your own can run it too.
 
 pub mod conformance;
+#[cfg(all(feature = "etcd", unix))]
+pub mod etcd;
 pub mod file;
 pub mod memory;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, LockName, Mode,
-    Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, WaitingFor,
-    judge,
+    Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
+    LockName, Mode, Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request,
+    Standing, WaitingFor, judge,
 };
 
 /// How a sleep ended.
@@ -233,6 +235,17 @@ pub enum StoreError {
         /// How long was waited.
         waited_ms: u64,
     },
+    /// The servers cannot be reached, or do not answer in time. Whether the call was carried out may
+    /// be unknown; nobody who gets this holds anything.
+    #[error("{place}: {doing}: {why}")]
+    Unreachable {
+        /// The servers.
+        place: String,
+        /// What was tried.
+        doing: &'static str,
+        /// How it failed.
+        why: String,
+    },
     /// The system failed.
     #[error("{place}: {doing}: {source}")]
     Io {
@@ -255,6 +268,19 @@ pub trait Store {
 
     /// Where a lock is kept, for people.
     fn place(&self, name: &LockName) -> String;
+
+    /// After how long a silence others may take a hold of this ttl although its holder lives; `None`
+    /// where they never do. Whoever holds has to renew within that time, counted from before the
+    /// renewal was begun, or to stop relying on the lock.
+    fn lapses(&self, ttl: Duration) -> Option<Duration> {
+        let rule = self.policy().age?;
+        match rule.limit {
+            AgeLimit::SilenceTtl => Some(ttl),
+            AgeLimit::SilenceMs(limit_ms) => Some(Duration::from_millis(limit_ms)),
+            // No renewal changes when that happens.
+            AgeLimit::SinceGrantMs(_) => None,
+        }
+    }
 
     /// Reads one lock. Creates nothing and needs no right to write.
     fn read(&self, name: &LockName) -> Result<Reading, StoreError>;

@@ -45,7 +45,7 @@ mod bytes;
 mod excerpt;
 mod folder;
 mod guarded;
-mod list;
+pub(in crate::store) mod list;
 mod publication;
 mod record;
 mod sleeper;

@@ -163,7 +163,7 @@ pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
 ///
 /// # Errors
 /// - As [`encode`].
-pub(super) fn write_head(
+pub(in crate::store) fn write_head(
     body: &mut Vec<u8>,
     entry: &Entry,
     hosts: &[&Host],
@@ -183,7 +183,7 @@ pub(super) fn write_head(
 ///
 /// # Errors
 /// - As [`encode`].
-pub(super) fn write_claim(
+pub(in crate::store) fn write_claim(
     body: &mut Vec<u8>,
     claim: &Claim,
     hosts: &[&Host],
@@ -303,16 +303,16 @@ pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
 }
 
 /// A list without its claims, and the hosts that they name by number.
-pub(super) struct Head {
-    pub(super) entry: Entry,
-    pub(super) hosts: Vec<Host>,
+pub(in crate::store) struct Head {
+    pub(in crate::store) entry: Entry,
+    pub(in crate::store) hosts: Vec<Host>,
 }
 
 /// Reads the header's line.
 ///
 /// # Errors
 /// - A sentence that says what cannot be understood.
-pub(super) fn read_head(line: &[u8]) -> Result<Head, String> {
+pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
     let header: Header<'_> =
         serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
     if header.last > NUMBER_MAX {
@@ -335,7 +335,7 @@ pub(super) fn read_head(line: &[u8]) -> Result<Head, String> {
 ///
 /// # Errors
 /// - A sentence that says what cannot be understood.
-pub(super) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
+pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
     let line: ClaimLine<'_> =
         serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
     let host = hosts.get(line.host).ok_or("a claim names no host")?;

@@ -1,0 +1,332 @@
+//! The list of claims on one lock as it was read, and what has to be written for it to become
+//! another one.
+//!
+//! # What a change is conditional on
+//! Every claim that is written or removed has to stand as it was read. What else a decision may rest
+//! on is said by [`Guard`]: a claim that is granted behind nobody needs those before it to be as
+//! they were; a request that asks others to give way needs the whole list to be. A claim that only
+//! queues up needs nothing: its place is given by the order in which etcd writes.
+//!
+//! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
+//! removals need no condition. A life that comes back does (a claim was judged dead, and its holder
+//! was only late): whoever relights a life writes its claim again, which is such a change.
+
+use super::keys::{Keys, end_of};
+use super::value::{self, Written};
+use crate::process::liveness;
+use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
+use std::collections::BTreeSet;
+use tenure_core::{Beacon, Claim, Entry, Evidence, History, Host, Kind, Liveness, LockName, Now};
+
+/// A claim with what is known of its keys.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) id: String,
+    modified: i64,
+    /// As it was written; the list may show another last sign of life.
+    pub(super) written: Written,
+    /// Its life is there.
+    pub(super) alive: bool,
+}
+
+/// A list as it was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct List {
+    pub(super) revision: i64,
+    pub(super) rows: Vec<Row>,
+    pub(super) entry: Entry,
+    /// When the header was written last; 0 if there is none.
+    pub(super) header_modified: i64,
+    /// Keys of claims that cannot be understood, when they were written, and why.
+    pub(super) unreadable: Vec<(String, i64, String)>,
+}
+
+/// What a decision rests on beyond the claims that it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// Nothing.
+    None,
+    /// The claims before this one, and this one.
+    Upto(u64),
+    /// The list as a whole.
+    All,
+}
+
+/// A claim whose life is lit by a change.
+#[derive(Debug, Clone)]
+pub(super) struct Light {
+    /// By its ticket; a new claim has none yet that counts.
+    pub(super) ticket: u64,
+    /// The id of a new claim.
+    pub(super) id: Option<String>,
+    pub(super) life: String,
+    pub(super) lease: i64,
+}
+
+/// A change in the form in which etcd takes it.
+pub(super) struct Change {
+    pub(super) compares: Vec<Compare>,
+    pub(super) operations: Vec<TxnOp>,
+}
+
+impl List {
+    /// Puts a list together from keys that were read at `revision`: the header, the claims, the
+    /// lives.
+    pub(super) fn of(keys: &Keys, name: &LockName, revision: i64, found: &[KeyValue]) -> Self {
+        let (claims, lives) = (keys.claims(name), keys.lives(name));
+        let header = keys.header(name);
+        let mut list = Self {
+            revision,
+            ..Self::default()
+        };
+        let mut alive = BTreeSet::new();
+        for pair in found {
+            let key = String::from_utf8_lossy(pair.key());
+            if let Some(id) = key.strip_prefix(&lives) {
+                alive.insert(id.to_owned());
+            } else if let Some(id) = key.strip_prefix(&claims) {
+                list.take(id, pair);
+            } else if key == header {
+                list.header_modified = pair.mod_revision();
+                // It is statistics; what cannot be read is begun anew.
+                list.entry.history = value::decode_header(pair.value()).unwrap_or_default();
+            }
+        }
+        list.rows.sort_by_key(|row| row.written.claim.ticket);
+        for row in &mut list.rows {
+            row.alive = alive.contains(&row.written.life);
+        }
+        if list.header_modified != 0 || !list.rows.is_empty() {
+            list.entry.last = number(revision);
+        }
+        list.entry.claims = list
+            .rows
+            .iter()
+            .map(|row| row.written.claim.clone())
+            .collect();
+        list
+    }
+
+    fn take(&mut self, id: &str, pair: &KeyValue) {
+        let (created, modified) = (pair.create_revision(), pair.mod_revision());
+        match value::decode(pair.value(), number(created), number(modified)) {
+            Ok(written) => self.rows.push(Row {
+                id: id.to_owned(),
+                modified,
+                written,
+                alive: false,
+            }),
+            Err(why) => {
+                let key = String::from_utf8_lossy(pair.key()).into_owned();
+                self.unreadable.push((key, modified, why));
+            }
+        }
+    }
+
+    pub(super) fn row(&self, ticket: u64) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|row| row.written.claim.ticket == ticket)
+    }
+
+    /// Lets what etcd knows of a claim from another boot count for more than the wall clocks of two
+    /// machines: its lease runs by etcd's own clock. While it does, the claim is not silent for
+    /// longer than its ttl; once it has run out, it is.
+    pub(super) fn trust_leases(&mut self, here: &Host, now: &Now) {
+        for (row, claim) in self.rows.iter().zip(&mut self.entry.claims) {
+            let boot = claim.holder.host.boot_id.as_deref();
+            let is_here = boot.is_some() && boot == here.boot_id.as_deref();
+            if is_here || claim.token.is_none() {
+                continue;
+            }
+            let silent = claim.lease.is_silent(boot, now);
+            let (now_ms, ttl_ms) = (now.wall_us / 1_000, claim.lease.ttl_ms);
+            if row.alive && silent {
+                claim.lease.renewed = value::stamp_before(now_ms, ttl_ms);
+            } else if !row.alive && !silent {
+                claim.lease.renewed = value::stamp_before(now_ms, ttl_ms.saturating_add(1));
+            }
+        }
+    }
+
+    /// What is known of a claim.
+    ///
+    /// A life that is there is a beacon that is lit. Once it has run out, the machine of the claim
+    /// has not been able to say otherwise for a whole ttl; a command there that cannot be asked from
+    /// here is not waited for, as is the meaning of a lease. One that can be asked, and lives, is.
+    pub(super) fn evidence(&self, here: &Host, claim: &Claim) -> Evidence {
+        let alive = self.row(claim.ticket).is_some_and(|row| row.alive);
+        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
+        let beacon = match (has_beacon, alive) {
+            (false, _) => Beacon::None,
+            (true, true) => Beacon::Lit,
+            (true, false) => Beacon::Out,
+        };
+        let ask = |process: Option<&tenure_core::Process>| {
+            process.map_or(Liveness::NotRecorded, |process| {
+                liveness(process, &claim.holder.host, here, false)
+            })
+        };
+        let command = match ask(claim.holder.command.as_ref()) {
+            Liveness::Unknown if beacon == Beacon::Out => Liveness::NotRecorded,
+            known => known,
+        };
+        Evidence {
+            beacon,
+            process: ask(claim.holder.process.as_ref()),
+            command,
+        }
+    }
+
+    /// What has to be written for this list to become `after`, in which at most one claim is granted
+    /// anew. `lights` are the lives that are lit by it. `None` if nothing changes.
+    pub(super) fn change(
+        &self,
+        keys: &Keys,
+        name: &LockName,
+        after: &Entry,
+        guard: Guard,
+        lights: &[Light],
+    ) -> Result<Option<Change>, serde_json::Error> {
+        let mut change = Change {
+            compares: Vec::new(),
+            operations: Vec::new(),
+        };
+        let mut compared = BTreeSet::new();
+        for row in &self.rows {
+            self.change_row(&mut change, &mut compared, keys, name, after, row, lights)?;
+        }
+        for light in lights {
+            if let Some(id) = &light.id
+                && let Some(claim) = after.claim(light.ticket)
+            {
+                let key = keys.claim(name, id);
+                change
+                    .compares
+                    .push(Compare::create_revision(key.clone(), CompareOp::Equal, 0));
+                let written = Written {
+                    claim: claim.clone(),
+                    life: light.life.clone(),
+                    was_away: false,
+                };
+                let value = value::encode(&written, claim.token.is_some())?;
+                change.operations.push(TxnOp::put(key, value, None));
+            }
+            let lease = PutOptions::new().with_lease(light.lease);
+            let key = keys.life(name, &light.life);
+            change
+                .operations
+                .push(TxnOp::put(key, Vec::new(), Some(lease)));
+        }
+        if after.history != self.entry.history {
+            self.change_header(&mut change, keys, name, after.history)?;
+        }
+        if change.operations.is_empty() {
+            return Ok(None);
+        }
+        match guard {
+            Guard::None => {}
+            Guard::Upto(ticket) => {
+                for row in &self.rows {
+                    if row.written.claim.ticket <= ticket && compared.insert(row.id.clone()) {
+                        change.compares.push(self.stands(keys, name, row));
+                    }
+                }
+            }
+            Guard::All => change.compares.push(self.unchanged(keys, name)),
+        }
+        Ok(Some(change))
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of `change`, which has them all"
+    )]
+    fn change_row(
+        &self,
+        change: &mut Change,
+        compared: &mut BTreeSet<String>,
+        keys: &Keys,
+        name: &LockName,
+        after: &Entry,
+        row: &Row,
+        lights: &[Light],
+    ) -> Result<(), serde_json::Error> {
+        let ticket = row.written.claim.ticket;
+        let before = self.entry.claim(ticket);
+        let light = lights.iter().find(|light| light.ticket == ticket);
+        let key = keys.claim(name, &row.id);
+        let old_life = keys.life(name, &row.written.life);
+        let Some(claim) = after.claim(ticket) else {
+            compared.insert(row.id.clone());
+            change.compares.push(self.stands(keys, name, row));
+            change.operations.push(TxnOp::delete(key, None));
+            change.operations.push(TxnOp::delete(old_life, None));
+            return Ok(());
+        };
+        if Some(claim) == before && light.is_none() {
+            return Ok(());
+        }
+        let mut written = Written {
+            claim: claim.clone(),
+            life: light.map_or_else(|| row.written.life.clone(), |light| light.life.clone()),
+            was_away: row.written.was_away || claim.away.is_some(),
+        };
+        // What only the reading made of the last sign of life is not written.
+        if before.is_some_and(|before| before.lease.renewed == claim.lease.renewed) {
+            written.claim.lease.renewed = row.written.claim.lease.renewed;
+        }
+        let grants = row.written.claim.token.is_none() && claim.token.is_some();
+        compared.insert(row.id.clone());
+        change.compares.push(self.stands(keys, name, row));
+        if grants && light.is_none() {
+            // Nobody holds without a life.
+            let lit = Compare::create_revision(old_life.clone(), CompareOp::Greater, 0);
+            change.compares.push(lit);
+        }
+        if written.life != row.written.life || claim.away.is_some() {
+            change.operations.push(TxnOp::delete(old_life, None));
+        }
+        let value = value::encode(&written, grants)?;
+        change.operations.push(TxnOp::put(key, value, None));
+        Ok(())
+    }
+
+    fn change_header(
+        &self,
+        change: &mut Change,
+        keys: &Keys,
+        name: &LockName,
+        history: History,
+    ) -> Result<(), serde_json::Error> {
+        let key = keys.header(name);
+        let modified = Compare::mod_revision(key.clone(), CompareOp::Equal, self.header_modified);
+        change.compares.push(modified);
+        let value = value::encode_header(history)?;
+        change.operations.push(TxnOp::put(key, value, None));
+        Ok(())
+    }
+
+    fn stands(&self, keys: &Keys, name: &LockName, row: &Row) -> Compare {
+        Compare::mod_revision(keys.claim(name, &row.id), CompareOp::Equal, row.modified)
+    }
+
+    /// No claim was made or written since.
+    pub(super) fn unchanged(&self, keys: &Keys, name: &LockName) -> Compare {
+        let claims = keys.claims(name);
+        let end = end_of(&claims);
+        // Of an empty range etcd compares a key of revision 0, which is right: nothing is newer.
+        Compare::mod_revision(claims, CompareOp::Less, self.revision + 1).with_range(end)
+    }
+}
+
+impl Change {
+    pub(super) fn into_txn(self) -> Txn {
+        Txn::new().when(self.compares).and_then(self.operations)
+    }
+}
+
+/// A revision as a ticket or token. They are positive, and below 2^53 for longer than etcd lives.
+pub(super) fn number(revision: i64) -> u64 {
+    u64::try_from(revision).unwrap_or(0)
+}

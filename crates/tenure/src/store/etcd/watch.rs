@@ -1,0 +1,166 @@
+//! Sleeping until something happens to a key: watches, and a pipe that says so.
+//!
+//! A watch begins at the revision after the one at which its caller looked last, so nothing is
+//! missed in between, and it begins there again after each broken stream. A revision that was
+//! compacted away meanwhile counts as news: the caller looks again.
+
+use super::link::{Endpoints, Link, Pause};
+use crate::store::StoreError;
+use etcd_client::{Client, Error, WatchFilterType, WatchOptions, WatchStream};
+use rustix::pipe::PipeFlags;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::task::AbortHandle;
+
+/// A key, or a range of them, and what about it is news.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Watched {
+    pub(super) key: String,
+    /// The end of a range.
+    pub(super) end: Option<String>,
+    /// Only that it is deleted, or that it runs out with its lease.
+    pub(super) only_end: bool,
+    /// The first revision that is news.
+    pub(super) from: i64,
+}
+
+impl Watched {
+    /// Every change of a key.
+    pub(super) fn changes(key: String, from: i64) -> Self {
+        Self {
+            key,
+            end: None,
+            only_end: false,
+            from,
+        }
+    }
+
+    /// The end of a key.
+    pub(super) fn end(key: String, from: i64) -> Self {
+        Self {
+            key,
+            end: None,
+            only_end: true,
+            from,
+        }
+    }
+
+    fn options(&self) -> WatchOptions {
+        let mut options = WatchOptions::new().with_start_revision(self.from);
+        if let Some(end) = &self.end {
+            options = options.with_range(end.clone());
+        }
+        if self.only_end {
+            options = options.with_filters([WatchFilterType::NoPut]);
+        }
+        options
+    }
+}
+
+/// News of some keys, for as long as it is kept.
+pub(super) struct News {
+    reads: OwnedFd,
+    task: Option<AbortHandle>,
+}
+
+impl News {
+    /// Watches the keys.
+    pub(super) fn of(link: &Link, keys: Vec<Watched>) -> Result<Self, StoreError> {
+        let (reads, writes) = pipe(link)?;
+        let endpoints = Arc::clone(link.endpoints());
+        let task = link.spawn(async move {
+            let _ = first(&endpoints, &keys).await;
+            ring(&writes);
+        });
+        Ok(Self { reads, task })
+    }
+
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        &self.reads
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// A descriptor that can be read each time that something has happened to one of the keys. It ends
+/// with the connection.
+pub(super) fn lasting(link: &Link, mut keys: Vec<Watched>) -> Result<OwnedFd, StoreError> {
+    let (reads, writes) = pipe(link)?;
+    // Kept open on this side too, so that nobody is sent SIGPIPE after the other one is closed.
+    let kept = reads.try_clone().map_err(|error| failed(link, error))?;
+    let endpoints = Arc::clone(link.endpoints());
+    link.spawn(async move {
+        loop {
+            let from = first(&endpoints, &keys).await;
+            for key in &mut keys {
+                key.from = key.from.max(from);
+            }
+            ring(&writes);
+            let _ = &kept;
+        }
+    });
+    Ok(reads)
+}
+
+fn pipe(link: &Link) -> Result<(OwnedFd, OwnedFd), StoreError> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+        .map_err(|errno| failed(link, errno.into()))
+}
+
+fn failed(link: &Link, source: std::io::Error) -> StoreError {
+    StoreError::Io {
+        place: link.place().to_owned(),
+        doing: "making a pipe",
+        source,
+    }
+}
+
+fn ring(writes: &OwnedFd) {
+    // A full pipe says the same.
+    let _ = rustix::io::write(writes, &[1]);
+}
+
+/// Waits for the first news; answers with the revision to go on watching from.
+async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
+    let mut pause = Pause::default();
+    loop {
+        let opened = endpoints.once(|client| open(client, keys.to_vec()));
+        if let Ok(mut stream) = opened.await {
+            while let Ok(Some(answer)) = stream.message().await {
+                if answer.canceled() {
+                    // Compacted, or refused: the caller looks for itself. Not at once again and
+                    // again, though, if this is how every watch ends.
+                    tokio::time::sleep(pause.next()).await;
+                    return answer.compact_revision();
+                }
+                let last = answer.events().iter().filter_map(|event| event.kv());
+                if let Some(last) = last.map(|kv| kv.mod_revision()).max() {
+                    return last + 1;
+                }
+                pause = Pause::default();
+            }
+        }
+        tokio::time::sleep(pause.next()).await;
+    }
+}
+
+/// One stream for all keys.
+async fn open(mut client: Client, keys: Vec<Watched>) -> Result<WatchStream, Error> {
+    let mut keys = keys.into_iter();
+    let Some(first) = keys.next() else {
+        return Err(Error::WatchError("nothing to watch".to_owned()));
+    };
+    let mut stream = client
+        .watch(first.key.clone(), Some(first.options()))
+        .await?;
+    for key in keys {
+        stream.watch(key.key.clone(), Some(key.options())).await?;
+    }
+    Ok(stream)
+}
