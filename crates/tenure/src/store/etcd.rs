@@ -15,8 +15,10 @@
 //! A transaction whose answer never came may have been carried out, or be carried out later. The
 //! list is read again and looked through for the caller's own claim, whose key nobody else ever
 //! uses. Repeating it is safe: of two transactions that make, grant or remove the same claim, the
-//! one that comes second finds its condition broken. A call that has to give up while the fate of
-//! its new claim is unknown clears the claim away behind itself, and says that it failed.
+//! one that comes second finds its condition broken. Making a claim is the exception, for once it
+//! has come and gone the condition holds again: so before a claim is made anew, and when the call has
+//! to give up, the id of the one whose fate is unknown is marked as *spent*, for as long as its lease
+//! runs. What arrives after that makes nothing, however late it is.
 //!
 //! # Crash safety
 //! Every change is one transaction, so there is nothing between two steps. A process that dies
@@ -46,7 +48,9 @@ use super::{
     StoreError, Wake,
 };
 use crate::clock::{Clock, SystemClock, instant};
-use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{
+    Client, Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
+};
 use keys::{Keys, end_of};
 use link::{Fault, Link, Pause};
 use list::{Guard, Light, List, number};
@@ -54,7 +58,7 @@ use session::{Session, Sessions};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Claim, Entering, Entry, Event, Evidence, Force, Forced, History, Host, Kind, Left,
@@ -79,8 +83,18 @@ const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
 /// How often a call that was overtaken begins anew without a pause.
 const OVERTAKEN_AT_ONCE: u32 = 3;
 
-/// For how long a claim whose making has an unknown outcome is cleared away.
-const CLEARING: Duration = Duration::from_secs(30);
+/// How long the drop of a seat waits for etcd to hear of it. It goes on without anybody waiting.
+const DROP_MAX: Duration = Duration::from_millis(2_500);
+
+/// The longest pause between two tries of what nobody waits for.
+const LATER_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// By how much such a pause is longer than the one before.
+const LATER_PAUSE_STEP: Duration = Duration::from_millis(100);
+
+/// How many dead claims one change removes beside what else it does: etcd takes 128 operations in a
+/// transaction, and each removal is two.
+const SWEEP_MAX: usize = 20;
 
 /// What a claim stands behind that has yet to look. No claim has this ticket, so a sleep behind it
 /// ends at once.
@@ -139,6 +153,8 @@ struct SeatState {
     keys: BTreeMap<u64, (String, String)>,
     /// The hold, and the header, as of the grant.
     granted: Option<(Claim, History, i64)>,
+    /// What its life hangs on.
+    session: Option<Arc<Session>>,
 }
 
 impl Seat {
@@ -187,16 +203,37 @@ impl Drop for Seat {
         }
         // The life's key is this seat's own, so no condition is needed: nobody else's life ends.
         let key = self.shared.keys.life(&self.name, &self.life);
-        let endpoints = Arc::clone(self.shared.link.endpoints());
-        let end = instant() + self.shared.patience;
-        self.shared.link.spawn(async move {
-            let ended = endpoints.until(end, |mut client: Client| {
-                let key = key.clone();
-                async move { client.delete(key, None).await.map(|_| ()) }
-            });
-            // Without an answer it ends with the lease.
-            let _ = ended.await;
+        let txn = Txn::new().and_then([TxnOp::delete(key, None)]);
+        if let Some(done) = self.shared.later(txn) {
+            let _ = done.recv_timeout(DROP_MAX);
+        }
+    }
+}
+
+impl Shared {
+    /// Has something written that nobody waits for, however long it takes to reach etcd. It may be
+    /// carried out any number of times. What comes back ends when it is done.
+    fn later(&self, txn: Txn) -> Option<mpsc::Receiver<()>> {
+        let endpoints = Arc::clone(self.link.endpoints());
+        let (sender, receiver) = mpsc::channel();
+        let spawned = self.link.spawn(async move {
+            let mut pause = Pause::default();
+            let mut more = Duration::ZERO;
+            loop {
+                let txn = txn.clone();
+                let answer =
+                    endpoints.once(|mut client: Client| async move { client.txn(txn).await });
+                match answer.await {
+                    Err(Fault::Unsure(_)) => {}
+                    // Done, or a lease is gone, and with it what was to be forbidden under it.
+                    Ok(_) | Err(Fault::LeaseGone | Fault::Refused(_)) => break,
+                }
+                tokio::time::sleep(pause.next() + more).await;
+                more = (more + LATER_PAUSE_STEP).min(LATER_PAUSE_MAX);
+            }
+            drop(sender);
         });
+        spawned.map(|_| receiver)
     }
 }
 
@@ -243,6 +280,24 @@ struct Made<T> {
     after: Entry,
     /// The revision of the write; `None` if nothing had to be written.
     revision: Option<i64>,
+}
+
+/// A claim in the making.
+#[derive(Clone)]
+struct Making {
+    /// Nobody else ever uses it, and it is never used again.
+    id: String,
+    lease: i64,
+    events: Vec<Event>,
+}
+
+impl Making {
+    /// Says that it is not to be made any more. The lease that it would hang on is what is needed
+    /// for as long as it could be made.
+    fn spent(&self, keys: &Keys) -> TxnOp {
+        let lease = PutOptions::new().with_lease(self.lease);
+        TxnOp::put(keys.spent(&self.id), Vec::new(), Some(lease))
+    }
 }
 
 /// How a first try ended. A list of several pages is read by itself.
@@ -388,14 +443,33 @@ impl EtcdStore {
         committed
     }
 
+    /// The session for claims of this ttl; its lease runs for the whole of it from now on.
     fn session(&self, ttl_ms: u64, end: Instant) -> Result<Arc<Session>, StoreError> {
-        if let Some(session) = self.shared.sessions.present(ttl_ms) {
+        if let Some(session) = self.shared.sessions.present(ttl_ms)
+            && session.lasts(ttl_ms)
+        {
             return Ok(session);
         }
         let shared = Arc::clone(&self.shared);
         self.shared.link.block("taking a lease", async move {
             let endpoints = Arc::clone(shared.link.endpoints());
             shared.sessions.get(&endpoints, ttl_ms, end).await
+        })
+    }
+
+    /// Renews the lease that a seat's life hangs on, if there is any left of it.
+    fn renew_lease(&self, seat: &Seat, end: Instant) -> Result<(), StoreError> {
+        let session = seat.state().session.clone();
+        let Some(session) = session.filter(|session| !session.is_over()) else {
+            return Ok(());
+        };
+        let endpoints = Arc::clone(self.shared.link.endpoints());
+        self.shared.link.block("renewing the lease", async move {
+            match session::renew(&endpoints, &session, end).await {
+                // What that means for the claim, the list tells.
+                Err(Fault::LeaseGone) => Ok(()),
+                other => other,
+            }
         })
     }
 
@@ -427,6 +501,9 @@ impl EtcdStore {
                     place: format!("{}{key}", self.shared.link.place()),
                     why: why.clone(),
                 });
+            }
+            if self.sweep_many(name, &before)? {
+                continue;
             }
             let mut draft = Draft {
                 entry: before.entry.clone(),
@@ -534,11 +611,13 @@ impl EtcdStore {
             return Ok(None);
         }
         let session = self.session(seat.ttl_ms, end)?;
+        let lease = session.lease;
+        seat.state().session = Some(session);
         Ok(Some(Light {
             ticket: seat.ticket,
             id: None,
             life: seat.life.clone(),
-            lease: session.lease,
+            lease,
         }))
     }
 
@@ -571,16 +650,18 @@ impl EtcdStore {
         let alone = Compare::create_revision(claims.clone(), CompareOp::Equal, 0);
         let mut hold = granted.operations;
         hold.push(TxnOp::get(keys.header(name), None));
-        let mut queue = if queues { waits.operations } else { Vec::new() };
+        let mut queue = Vec::new();
+        if queues {
+            // Also somebody who comes second must not make what was given up meanwhile.
+            let making = Txn::new().when(waits.compares).and_then(waits.operations);
+            queue.push(TxnOp::txn(making));
+        }
         let lock = keys.lock(name);
         let page = GetOptions::new().with_range(end_of(&lock)).with_limit(PAGE);
         queue.push(TxnOp::get(lock, Some(page)));
-        // The key of a new claim is its own, so that nobody is there says that it is not either. A
-        // try whose answer was lost is found by that key before there is another one.
-        let txn = Txn::new()
-            .when([alone.with_range(end_of(&claims))])
-            .and_then(hold)
-            .or_else(queue);
+        let mut conditions = granted.compares;
+        conditions.push(alone.with_range(end_of(&claims)));
+        let txn = Txn::new().when(conditions).and_then(hold).or_else(queue);
         let endpoints = Arc::clone(self.shared.link.endpoints());
         let name = name.clone();
         let (here, clock) = (self.shared.here.clone(), self.shared.clock.clone());
@@ -612,25 +693,45 @@ impl EtcdStore {
         })
     }
 
-    /// Clears a claim away whose making has an unknown outcome, for as long as it may still come.
-    fn clear_later(&self, name: &LockName, id: &str, life: &str) {
+    /// Forbids a claim whose making has an unknown outcome, unless it is there already.
+    fn spend(&self, name: &LockName, making: &Making) -> Result<Commit, StoreError> {
         let keys = &self.shared.keys;
-        let (claim, life) = (keys.claim(name, id), keys.life(name, life));
-        let endpoints = Arc::clone(self.shared.link.endpoints());
-        let end = instant() + CLEARING;
-        self.shared.link.spawn(async move {
-            while instant() < end {
-                let removed = endpoints.until(end, |mut client: Client| {
-                    let txn = Txn::new().and_then([
-                        TxnOp::delete(claim.clone(), None),
-                        TxnOp::delete(life.clone(), None),
-                    ]);
-                    async move { client.txn(txn).await.map(|_| ()) }
-                });
-                let _ = removed.await;
-                tokio::time::sleep(Duration::from_secs(5)).await;
-            }
-        });
+        let claim = keys.claim(name, &making.id);
+        let absent = Compare::create_revision(claim, CompareOp::Equal, 0);
+        let txn = Txn::new().when([absent]).and_then([making.spent(keys)]);
+        self.commit(txn)
+    }
+
+    /// Forbids it and removes it, without anybody waiting for that.
+    fn spend_later(&self, name: &LockName, making: &Making) {
+        let keys = &self.shared.keys;
+        let txn = Txn::new().and_then([
+            making.spent(keys),
+            TxnOp::delete(keys.claim(name, &making.id), None),
+            TxnOp::delete(keys.life(name, &making.id), None),
+        ]);
+        let _ = self.shared.later(txn);
+    }
+
+    /// Removes dead claims that wait, if there are more of them than one change can take with it.
+    /// True if the list is to be read again.
+    fn sweep_many(&self, name: &LockName, list: &List) -> Result<bool, StoreError> {
+        if list.rows.len() <= SWEEP_MAX {
+            return Ok(false);
+        }
+        let now = self.shared.clock.now();
+        let mut entry = list.entry.clone();
+        let dead = entry.sweep(&self.shared.policy, &now, self.evidence(list));
+        let some = dead.get(SWEEP_MAX..).unwrap_or_default();
+        let some = some.iter().take(2 * SWEEP_MAX).map(|claim| claim.ticket);
+        let some: Vec<u64> = some.collect();
+        if some.is_empty() {
+            return Ok(false);
+        }
+        let change = list.removal(&self.shared.keys, name, &some);
+        // Whatever became of it shows when the list is read again.
+        self.commit(change.into_txn())?;
+        Ok(true)
     }
 
     /// Removes what cannot be understood, if force may do that here. Answers with whether anything
@@ -843,6 +944,267 @@ async fn read_upto(
 }
 
 impl EtcdStore {
+    /// An id for a claim that nobody ever used.
+    fn new_id(&self, session: &Session) -> String {
+        let number = self.shared.made.fetch_add(1, Ordering::Relaxed);
+        format!("{:x}-{number:x}", session.lease)
+    }
+
+    /// Enters a claim. What is left in `unsure` may have been made, or be made later.
+    fn enter_claim(
+        &self,
+        name: &LockName,
+        request: &Request,
+        now: &Now,
+        unsure: &mut Option<Making>,
+    ) -> Result<Entered<Seat>, StoreError> {
+        let end = self.end();
+        let mut session = self.session(request.ttl_ms, end)?;
+        let mut id = self.new_id(&session);
+        let (kind, mode) = (request.kind, request.terms.mode);
+        let mut pulse = None;
+        // What is known of the list without a look: perhaps there is nobody.
+        let mut known = (request.terms.kept.is_none() && kind == Kind::Kernel).then(List::default);
+        let mut guess = known.is_some();
+        // What the core would answer a request that finds others, in every case: it waits.
+        let is_plain = request.terms.queueing == Queueing::Fifo
+            && !request.terms.cancel_in_progress
+            && request.force == Force::No;
+        let queues = is_plain
+            && request.patience == Patience::Queue
+            && self.shared.policy.stale_unforced == StaleUnforced::TakeOver;
+        let mut pause = Pause::default();
+        loop {
+            let list = match known.take() {
+                Some(list) => list,
+                None => self.load(name, &Scope::All, end)?,
+            };
+            match self.replace_unreadable(name, &list, request.force)? {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(refusal) => {
+                    return Ok(Entered {
+                        entering: Entering::Refused(refusal),
+                        entry: Entry::default(),
+                        unread: 0,
+                        events: Vec::new(),
+                        seat: None,
+                    });
+                }
+            }
+            if let Some(making) = unsure.clone() {
+                let made = (list.rows.iter()).find(|row| row.written.life == making.id);
+                if let Some(row) = made {
+                    let entered =
+                        self.found(name, request, &session, &list, row, making.events, now);
+                    return self.looked(entered, now);
+                }
+                let why = match self.spend(name, &making)? {
+                    Commit::Done(_) => {
+                        *unsure = None;
+                        id = self.new_id(&session);
+                        continue;
+                    }
+                    Commit::LeaseGone => {
+                        self.shared.sessions.forget(making.lease);
+                        *unsure = None;
+                        pulse = None;
+                        session = self.session(request.ttl_ms, end)?;
+                        id = self.new_id(&session);
+                        continue;
+                    }
+                    // It was made between the look and this.
+                    Commit::Overtaken => "it changes again and again".to_owned(),
+                    Commit::Unsure(why) => why,
+                };
+                if !pause.fits(end) {
+                    return Err(self.unreachable("writing the lock", why));
+                }
+                std::thread::sleep(pause.next());
+                continue;
+            }
+            if self.sweep_many(name, &list)? {
+                continue;
+            }
+            let mut entry = list.entry.clone();
+            let mut events = Vec::new();
+            let evidence = self.evidence(&list);
+            let mut entering = entry.enter(
+                &self.shared.policy,
+                request.clone(),
+                now,
+                evidence,
+                &mut events,
+            );
+            let made = NewPlace::of(&entering, kind, mode);
+            let mut lights = Vec::new();
+            let mut was_away = false;
+            if let Some(made) = &made {
+                let own = list.row(made.ticket);
+                was_away = own.is_some();
+                let detached = kind == Kind::Detached && !made.beacon;
+                let lease = if detached {
+                    match pulse {
+                        Some(lease) => lease,
+                        None => *pulse.insert(self.pulse(request.ttl_ms, end)?),
+                    }
+                } else {
+                    session.lease
+                };
+                lights.push(Light {
+                    ticket: made.ticket,
+                    id: own.is_none().then(|| id.clone()),
+                    life: id.clone(),
+                    lease,
+                });
+            }
+            let only_queues = matches!(entering, Entering::Queued { .. })
+                && events.is_empty()
+                && !was_away
+                && is_plain;
+            let committed = if let (true, Some(light)) = (guess, lights.first()) {
+                guess = false;
+                match self.try_first(name, &entry, light, queues)? {
+                    FirstTry::Granted(revision, seen) => Commit::Done(revision).with(Some(seen)),
+                    FirstTry::Queued(seen) => {
+                        let seen = match seen {
+                            Some(seen) => seen,
+                            None => self.load(name, &Scope::All, end)?,
+                        };
+                        match seen.rows.iter().find(|row| row.written.life == id) {
+                            Some(row) if seen.unreadable.is_empty() => {
+                                let entered = self.found(
+                                    name,
+                                    request,
+                                    &session,
+                                    &seen,
+                                    row,
+                                    Vec::new(),
+                                    now,
+                                );
+                                return self.looked(entered, now);
+                            }
+                            // Somebody has taken it out again, or there is something in the list
+                            // that may block it for ever: asked as everybody is who does not guess.
+                            Some(row) => {
+                                let entered = self.found(
+                                    name,
+                                    request,
+                                    &session,
+                                    &seen,
+                                    row,
+                                    Vec::new(),
+                                    now,
+                                );
+                                if let Some(seat) = entered.seat {
+                                    self.leave(&seat, now)?;
+                                }
+                                known = Some(seen);
+                            }
+                            None => {}
+                        }
+                        continue;
+                    }
+                    FirstTry::Taken(seen) => {
+                        known = seen;
+                        continue;
+                    }
+                    FirstTry::Unsure(why) => Commit::Unsure(why).with(None),
+                    FirstTry::LeaseGone => Commit::LeaseGone.with(None),
+                }
+            } else {
+                let guard = if only_queues { Guard::None } else { Guard::All };
+                let change = list
+                    .change(&self.shared.keys, name, &entry, guard, &lights)
+                    .map_err(|error| self.unreachable("writing the lock", error.to_string()))?;
+                match change {
+                    None => {
+                        return Ok(Entered {
+                            entering,
+                            entry,
+                            unread: 0,
+                            events,
+                            seat: None,
+                        });
+                    }
+                    Some(change) => self.commit(change.into_txn())?.with(None),
+                }
+            };
+            let why = match committed {
+                (Commit::Done(revision), seen) => {
+                    settle(&list, &mut entry, revision);
+                    settle_events(&mut events, revision);
+                    let own = made.map(|made| match list.row(made.ticket) {
+                        Some(row) => (made.ticket, row.id.clone()),
+                        None => (number(revision), id.clone()),
+                    });
+                    match &mut entering {
+                        Entering::Granted { ticket, token } => {
+                            if let Some((own, _)) = &own {
+                                *ticket = *own;
+                            }
+                            *token = number(revision);
+                        }
+                        Entering::Queued { ticket, .. } => {
+                            if let Some((own, _)) = &own {
+                                *ticket = *own;
+                            }
+                        }
+                        Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => {}
+                    }
+                    let seat = own.map(|(ticket, own_id)| {
+                        let seat =
+                            self.seat(name, ticket, own_id.clone(), id.clone(), request, was_away);
+                        let list = seen.as_ref().unwrap_or(&list);
+                        seat.remember(list, &self.shared.keys);
+                        let keys = &self.shared.keys;
+                        let own = (keys.claim(name, &own_id), keys.life(name, &id));
+                        seat.state().keys.insert(ticket, own);
+                        {
+                            let mut state = seat.state();
+                            state.own = revision;
+                            state.session = Some(Arc::clone(&session));
+                        }
+                        if let (Entering::Granted { .. }, Some(claim)) =
+                            (&entering, entry.claim(ticket))
+                        {
+                            self.note_grant(&seat, claim, list);
+                        }
+                        seat
+                    });
+                    return Ok(Entered {
+                        entering,
+                        entry,
+                        unread: 0,
+                        events,
+                        seat,
+                    });
+                }
+                (Commit::Overtaken, _) => "it changes again and again".to_owned(),
+                (Commit::Unsure(why), _) => {
+                    let lease = lights.first().map_or(session.lease, |light| light.lease);
+                    *unsure = made.is_some().then(|| Making {
+                        id: id.clone(),
+                        lease,
+                        events,
+                    });
+                    why
+                }
+                (Commit::LeaseGone, _) => {
+                    self.shared.sessions.forget(session.lease);
+                    pulse = None;
+                    session = self.session(request.ttl_ms, end)?;
+                    id = self.new_id(&session);
+                    "the lease has run out".to_owned()
+                }
+            };
+            if !pause.fits(end) {
+                return Err(self.unreachable("writing the lock", why));
+            }
+            std::thread::sleep(pause.next());
+        }
+    }
+
     /// What a new seat is told of the list, and its life.
     fn seat(
         &self,
@@ -922,205 +1284,12 @@ impl Store for EtcdStore {
         request: Request,
         now: &Now,
     ) -> Result<Entered<Seat>, StoreError> {
-        let end = self.end();
-        let mut session = self.session(request.ttl_ms, end)?;
-        let number_of_claim = self.shared.made.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{:x}-{number_of_claim:x}", session.lease);
-        let life = id.clone();
-        let (kind, mode) = (request.kind, request.terms.mode);
-        let mut pulse = None;
-        // What is known of the list without a look: perhaps there is nobody.
-        let mut known = (request.terms.kept.is_none() && kind == Kind::Kernel).then(List::default);
-        let mut guess = known.is_some();
-        // What the core would answer a request that finds others, in every case: it waits.
-        let is_plain = request.terms.queueing == Queueing::Fifo
-            && !request.terms.cancel_in_progress
-            && request.force == Force::No;
-        let queues = is_plain
-            && request.patience == Patience::Queue
-            && self.shared.policy.stale_unforced == StaleUnforced::TakeOver;
-        let mut unsure: Option<(Vec<Event>, String)> = None;
-        let mut pause = Pause::default();
-        loop {
-            let list = match known.take() {
-                Some(list) => list,
-                None => self.load(name, &Scope::All, end)?,
-            };
-            match self.replace_unreadable(name, &list, request.force)? {
-                Ok(false) => {}
-                Ok(true) => continue,
-                Err(refusal) => {
-                    return Ok(Entered {
-                        entering: Entering::Refused(refusal),
-                        entry: Entry::default(),
-                        unread: 0,
-                        events: Vec::new(),
-                        seat: None,
-                    });
-                }
-            }
-            if let Some((events, _)) = &unsure
-                && let Some(row) = (list.rows.iter()).find(|row| row.written.life == life)
-            {
-                let entered = self.found(name, &request, &list, row, events.clone(), now);
-                return self.looked(entered, now);
-            }
-            let mut entry = list.entry.clone();
-            let mut events = Vec::new();
-            let evidence = self.evidence(&list);
-            let mut entering = entry.enter(
-                &self.shared.policy,
-                request.clone(),
-                now,
-                evidence,
-                &mut events,
-            );
-            let made = NewPlace::of(&entering, kind, mode);
-            let mut lights = Vec::new();
-            let mut was_away = false;
-            if let Some(made) = &made {
-                let own = list.row(made.ticket);
-                was_away = own.is_some();
-                let detached = kind == Kind::Detached && !made.beacon;
-                let lease = if detached {
-                    match pulse {
-                        Some(lease) => lease,
-                        None => *pulse.insert(self.pulse(request.ttl_ms, end)?),
-                    }
-                } else {
-                    session.lease
-                };
-                lights.push(Light {
-                    ticket: made.ticket,
-                    id: own.is_none().then(|| id.clone()),
-                    life: life.clone(),
-                    lease,
-                });
-            }
-            let only_queues = matches!(entering, Entering::Queued { .. })
-                && events.is_empty()
-                && !was_away
-                && is_plain;
-            let committed = if let (true, Some(light)) = (guess, lights.first()) {
-                guess = false;
-                match self.try_first(name, &entry, light, queues)? {
-                    FirstTry::Granted(revision, seen) => Commit::Done(revision).with(Some(seen)),
-                    FirstTry::Queued(seen) => {
-                        let seen = match seen {
-                            Some(seen) => seen,
-                            None => self.load(name, &Scope::All, end)?,
-                        };
-                        match seen.rows.iter().find(|row| row.written.life == life) {
-                            Some(row) if seen.unreadable.is_empty() => {
-                                let entered =
-                                    self.found(name, &request, &seen, row, Vec::new(), now);
-                                return self.looked(entered, now);
-                            }
-                            // Somebody has taken it out again, or there is something in the list
-                            // that may block it for ever: asked as everybody is who does not guess.
-                            Some(row) => {
-                                let entered =
-                                    self.found(name, &request, &seen, row, Vec::new(), now);
-                                if let Some(seat) = entered.seat {
-                                    self.leave(&seat, now)?;
-                                }
-                                known = Some(seen);
-                            }
-                            None => {}
-                        }
-                        continue;
-                    }
-                    FirstTry::Taken(seen) => {
-                        known = seen;
-                        continue;
-                    }
-                    FirstTry::Unsure(why) => Commit::Unsure(why).with(None),
-                    FirstTry::LeaseGone => Commit::LeaseGone.with(None),
-                }
-            } else {
-                let guard = if only_queues { Guard::None } else { Guard::All };
-                let change = list
-                    .change(&self.shared.keys, name, &entry, guard, &lights)
-                    .map_err(|error| self.unreachable("writing the lock", error.to_string()))?;
-                match change {
-                    None => {
-                        return Ok(Entered {
-                            entering,
-                            entry,
-                            unread: 0,
-                            events,
-                            seat: None,
-                        });
-                    }
-                    Some(change) => self.commit(change.into_txn())?.with(None),
-                }
-            };
-            let why = match committed {
-                (Commit::Done(revision), seen) => {
-                    settle(&list, &mut entry, revision);
-                    settle_events(&mut events, revision);
-                    let own = made.map(|made| match list.row(made.ticket) {
-                        Some(row) => (made.ticket, row.id.clone()),
-                        None => (number(revision), id.clone()),
-                    });
-                    match &mut entering {
-                        Entering::Granted { ticket, token } => {
-                            if let Some((own, _)) = &own {
-                                *ticket = *own;
-                            }
-                            *token = number(revision);
-                        }
-                        Entering::Queued { ticket, .. } => {
-                            if let Some((own, _)) = &own {
-                                *ticket = *own;
-                            }
-                        }
-                        Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => {}
-                    }
-                    let seat = own.map(|(ticket, id)| {
-                        let seat =
-                            self.seat(name, ticket, id.clone(), life.clone(), &request, was_away);
-                        let list = seen.as_ref().unwrap_or(&list);
-                        seat.remember(list, &self.shared.keys);
-                        let keys = &self.shared.keys;
-                        let own = (keys.claim(name, &id), keys.life(name, &life));
-                        seat.state().keys.insert(ticket, own);
-                        seat.state().own = revision;
-                        if let (Entering::Granted { .. }, Some(claim)) =
-                            (&entering, entry.claim(ticket))
-                        {
-                            self.note_grant(&seat, claim, list);
-                        }
-                        seat
-                    });
-                    return Ok(Entered {
-                        entering,
-                        entry,
-                        unread: 0,
-                        events,
-                        seat,
-                    });
-                }
-                (Commit::Overtaken, _) => "it changes again and again".to_owned(),
-                (Commit::Unsure(why), _) => {
-                    unsure = Some((events, why.clone()));
-                    why
-                }
-                (Commit::LeaseGone, _) => {
-                    self.shared.sessions.forget(session.lease);
-                    pulse = None;
-                    session = self.session(request.ttl_ms, end)?;
-                    "the lease has run out".to_owned()
-                }
-            };
-            if !pause.fits(end) {
-                if unsure.is_some() {
-                    self.clear_later(name, &id, &life);
-                }
-                return Err(self.unreachable("writing the lock", why));
-            }
-            std::thread::sleep(pause.next());
+        let mut unsure = None;
+        let entered = self.enter_claim(name, &request, now, &mut unsure);
+        if let (Err(_), Some(making)) = (&entered, &unsure) {
+            self.spend_later(name, making);
         }
+        entered
     }
 
     fn sleep(
@@ -1177,6 +1346,11 @@ impl Store for EtcdStore {
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
         let end = self.end();
+        // It may be granted, and then it has a whole ttl from here on.
+        let session = seat.state().session.clone();
+        if session.is_some_and(|session| !session.lasts(seat.ttl_ms)) {
+            self.renew_lease(seat, end)?;
+        }
         // Behind a claim that was never away, nobody holds whom it would have to mind: whoever is
         // granted behind it has looked at it.
         let alone = seat.mode == Mode::Exclusive && !seat.was_away;
@@ -1241,19 +1415,8 @@ impl Store for EtcdStore {
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
         let end = self.end();
         // The lease first: a claim that is written while its lease runs out is no sign of life.
-        let session = self.shared.sessions.present(seat.ttl_ms);
-        if let Some(session) = session.filter(|_| seat.kind == Kind::Kernel) {
-            let endpoints = Arc::clone(self.shared.link.endpoints());
-            let renewed = self.shared.link.block("renewing the lease", async move {
-                match session::renew_once(&endpoints, session.lease).await {
-                    Err(Fault::LeaseGone) => {
-                        session.end();
-                        Ok(())
-                    }
-                    other => other,
-                }
-            });
-            renewed?;
+        if seat.kind == Kind::Kernel {
+            self.renew_lease(seat, end)?;
         }
         let made = self.change(&seat.name, &seat.own(), |draft, list, _| {
             let renewal = draft.entry.renew(seat.ticket, now);
@@ -1465,6 +1628,7 @@ impl Store for EtcdStore {
         let end = self.end();
         let mut pause = Pause::default();
         let mut earlier: Option<Cleaned> = None;
+        let mut done = Vec::new();
         loop {
             let list = self.load(name, &Scope::All, end)?;
             if let Some((key, _, why)) = list.unreadable.first() {
@@ -1474,40 +1638,59 @@ impl Store for EtcdStore {
                 });
             }
             let exists = list.header_modified != 0 || !list.rows.is_empty();
-            let mut entry = list.entry.clone();
-            let swept = entry.sweep(&self.shared.policy, now, self.evidence(&list));
-            let removed = exists && entry.claims.is_empty();
-            let cleaned = Cleaned {
-                swept,
-                removed,
-                record: Vec::new(),
-            };
-            if !exists && let Some(earlier) = earlier {
-                return Ok(earlier);
+            // It did all or nothing, and what it was to remove is gone.
+            if let Some(earlier) = earlier.take()
+                && earlier
+                    .swept
+                    .iter()
+                    .all(|claim| list.row(claim.ticket).is_none())
+                && !(earlier.removed && exists)
+            {
+                done.extend(earlier.swept);
+                if earlier.removed {
+                    return Ok(cleaned(done, true));
+                }
             }
-            if dry_run || (cleaned.swept.is_empty() && !removed) {
-                return Ok(cleaned);
+            let mut entry = list.entry.clone();
+            let mut swept = entry.sweep(&self.shared.policy, now, self.evidence(&list));
+            let is_more = swept.len() > 2 * SWEEP_MAX && !dry_run;
+            swept.truncate(if is_more { 2 * SWEEP_MAX } else { swept.len() });
+            let removed = exists && !is_more && entry.claims.is_empty();
+            if dry_run || (swept.is_empty() && !removed) {
+                done.extend(swept);
+                return Ok(cleaned(done, removed));
             }
             let keys = &self.shared.keys;
-            let change = list
-                .change(keys, name, &entry, Guard::All, &[])
-                .map_err(|error| self.unreachable("writing the lock", error.to_string()))?;
-            let mut txn_parts = change.unwrap_or(list::Change {
-                compares: vec![list.unchanged(keys, name)],
-                operations: Vec::new(),
-            });
+            let mut change = if is_more {
+                let tickets: Vec<u64> = swept.iter().map(|claim| claim.ticket).collect();
+                list.removal(keys, name, &tickets)
+            } else {
+                let change = list.change(keys, name, &entry, Guard::All, &[]);
+                change
+                    .map_err(|error| self.unreachable("writing the lock", error.to_string()))?
+                    .unwrap_or(list::Change {
+                        compares: vec![list.unchanged(keys, name)],
+                        operations: Vec::new(),
+                    })
+            };
             if removed {
                 // The guard says that no claim came since, so no life belongs to anybody.
                 let header = keys.header(name);
                 let same =
                     Compare::mod_revision(header.clone(), CompareOp::Equal, list.header_modified);
-                txn_parts.compares.push(same);
-                txn_parts.operations.push(TxnOp::delete(header, None));
+                change.compares.push(same);
+                change.operations.push(TxnOp::delete(header, None));
             }
-            let why = match self.commit(txn_parts.into_txn())? {
-                Commit::Done(_) => return Ok(cleaned),
+            let why = match self.commit(change.into_txn())? {
+                Commit::Done(_) => {
+                    done.extend(swept);
+                    if is_more {
+                        continue;
+                    }
+                    return Ok(cleaned(done, removed));
+                }
                 Commit::Unsure(why) => {
-                    earlier = Some(cleaned);
+                    earlier = Some(cleaned(swept, removed));
                     why
                 }
                 Commit::Overtaken | Commit::LeaseGone => "it changes again and again".to_owned(),
@@ -1517,6 +1700,15 @@ impl Store for EtcdStore {
             }
             std::thread::sleep(pause.next());
         }
+    }
+}
+
+/// What cleaning did; no other program sees records here.
+fn cleaned(swept: Vec<Claim>, removed: bool) -> Cleaned {
+    Cleaned {
+        swept,
+        removed,
+        record: Vec::new(),
     }
 }
 
@@ -1537,10 +1729,15 @@ impl Seat {
 
 impl EtcdStore {
     /// The answer for a claim whose making was found to have been carried out.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the end of `enter_claim`, which has them all"
+    )]
     fn found(
         &self,
         name: &LockName,
         request: &Request,
+        session: &Arc<Session>,
         list: &List,
         row: &list::Row,
         events: Vec<Event>,
@@ -1557,7 +1754,11 @@ impl EtcdStore {
             was_away,
         );
         seat.remember(list, &self.shared.keys);
-        seat.state().own = list.revision;
+        {
+            let mut state = seat.state();
+            state.own = list.revision;
+            state.session = Some(Arc::clone(session));
+        }
         let entering = match claim.token {
             Some(token) => {
                 self.note_grant(&seat, claim, list);

@@ -10,6 +10,9 @@
 //! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
 //! removals need no condition. A life that comes back does (a claim was judged dead, and its holder
 //! was only late): whoever relights a life writes its claim again, which is such a change.
+//!
+//! A new claim or life may have been given up before its transaction arrives (an answer that never
+//! came). Its id is marked as spent then, and that it is not is a condition of its making.
 
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
@@ -17,6 +20,9 @@ use crate::process::liveness;
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use std::collections::BTreeSet;
 use tenure_core::{Beacon, Claim, Entry, Evidence, History, Host, Kind, Liveness, LockName, Now};
+
+/// How many claims are named one by one in a condition; etcd takes 128 of them in a transaction.
+const COMPARES_MAX: usize = 60;
 
 /// A claim with what is known of its keys.
 #[derive(Debug, Clone)]
@@ -197,6 +203,12 @@ impl List {
             self.change_row(&mut change, &mut compared, keys, name, after, row, lights)?;
         }
         for light in lights {
+            if light.id.is_some() || self.is_new_life(light) {
+                let spent = keys.spent(&light.life);
+                change
+                    .compares
+                    .push(Compare::create_revision(spent, CompareOp::Equal, 0));
+            }
             if let Some(id) = &light.id
                 && let Some(claim) = after.claim(light.ticket)
             {
@@ -226,6 +238,9 @@ impl List {
         }
         match guard {
             Guard::None => {}
+            Guard::Upto(_) if self.rows.len() > COMPARES_MAX => {
+                change.compares.push(self.unchanged(keys, name));
+            }
             Guard::Upto(ticket) => {
                 for row in &self.rows {
                     if row.written.claim.ticket <= ticket && compared.insert(row.id.clone()) {
@@ -236,6 +251,29 @@ impl List {
             Guard::All => change.compares.push(self.unchanged(keys, name)),
         }
         Ok(Some(change))
+    }
+
+    /// What has to be written for some claims to go that nothing is to be done with.
+    pub(super) fn removal(&self, keys: &Keys, name: &LockName, tickets: &[u64]) -> Change {
+        let mut change = Change {
+            compares: Vec::new(),
+            operations: Vec::new(),
+        };
+        for row in tickets.iter().filter_map(|ticket| self.row(*ticket)) {
+            let life = keys.life(name, &row.written.life);
+            change.compares.push(self.stands(keys, name, row));
+            change
+                .operations
+                .push(TxnOp::delete(keys.claim(name, &row.id), None));
+            change.operations.push(TxnOp::delete(life, None));
+        }
+        change
+    }
+
+    /// Whether a claim that is there already gets another life than it had.
+    fn is_new_life(&self, light: &Light) -> bool {
+        let row = self.row(light.ticket);
+        row.is_some_and(|row| row.written.life != light.life)
     }
 
     #[allow(

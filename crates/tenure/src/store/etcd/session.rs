@@ -1,18 +1,22 @@
 //! Leases: what tells etcd, and with it everybody, that this process is alive.
 //!
 //! All claims of a process whose ttl is the same live by one lease. It is renewed three times within
-//! its ttl on the connection's thread, whatever the callers do. When a renewal is answered with *no
+//! that ttl on the connection's thread, whatever the callers do. When a renewal is answered with *no
 //! such lease*, the session is over: whoever still has a claim under it has to show its life again
 //! under a new one (`Store::renew`, `Store::advance`), which succeeds only if nobody has taken the
 //! claim out of the list meanwhile.
 //!
+//! A grant promises its holder a whole ttl, and the lease was there before. So it runs for a third
+//! longer than the ttl, which is the time between two renewals; and whoever is granted something
+//! under a lease whose last renewal is older than that renews it first ([`Session::lasts`]).
+//!
 //! A detached hold has a lease of its own, which nobody renews but its owner's heartbeat.
 
 use super::link::{Endpoints, Fault, Link, Pause};
-use crate::clock::instant;
+use crate::clock::{Clock, SystemClock, instant};
 use etcd_client::{Client, Error};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,17 +29,28 @@ const TTL_MAX_SECONDS: u64 = 10 * 365 * 24 * 3_600;
 /// The longest time between two renewals.
 const BEAT_MAX: Duration = Duration::from_secs(30);
 
-/// How long a renewal may take.
-const BEAT_ANSWER_MAX: Duration = Duration::from_secs(2);
-
 /// A lease that this process keeps alive.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) lease: i64,
+    ttl_ms: u64,
+    /// When the last renewal that succeeded was begun, by the clock that counts a suspended
+    /// machine's sleep.
+    renewed_ms: AtomicU64,
     over: AtomicBool,
 }
 
+fn boot_ms() -> u64 {
+    SystemClock::new(None).now().boot_ms
+}
+
 impl Session {
+    /// Whether its lease runs for at least so long from now on.
+    pub(super) fn lasts(&self, time_ms: u64) -> bool {
+        let end = (self.renewed_ms.load(Ordering::SeqCst)).saturating_add(self.ttl_ms);
+        !self.is_over() && end >= boot_ms().saturating_add(time_ms)
+    }
+
     /// Whether etcd has told us that it has run out.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
@@ -53,11 +68,16 @@ pub(super) struct Sessions {
     by_ttl: Mutex<HashMap<u64, Arc<Session>>>,
 }
 
-/// The ttl of a lease for a claim: whole seconds, never less than what the claim promises.
-pub(super) fn seconds(ttl_ms: u64) -> u64 {
+/// The ttl of a lease: whole seconds, never less than what is promised.
+fn seconds(ttl_ms: u64) -> u64 {
     ttl_ms
         .div_ceil(1_000)
         .clamp(TTL_MIN_SECONDS, TTL_MAX_SECONDS)
+}
+
+/// The same of a session's lease for claims of this ttl.
+fn session_seconds(ttl_ms: u64) -> u64 {
+    seconds(ttl_ms.saturating_add(ttl_ms / 3))
 }
 
 impl Sessions {
@@ -68,11 +88,12 @@ impl Sessions {
     /// The session for claims of this ttl, if there is one that counts.
     pub(super) fn present(&self, ttl_ms: u64) -> Option<Arc<Session>> {
         let sessions = self.lock();
-        let session = sessions.get(&seconds(ttl_ms))?;
+        let session = sessions.get(&session_seconds(ttl_ms))?;
         (!session.is_over()).then(|| Arc::clone(session))
     }
 
-    /// The same, or a new one.
+    /// One whose lease runs for the whole ttl from now on: the same, renewed if need be, or a new
+    /// one.
     pub(super) async fn get(
         &self,
         endpoints: &Arc<Endpoints>,
@@ -80,12 +101,21 @@ impl Sessions {
         end: Instant,
     ) -> Result<Arc<Session>, Fault> {
         if let Some(session) = self.present(ttl_ms) {
-            return Ok(session);
+            if session.lasts(ttl_ms) {
+                return Ok(session);
+            }
+            match renew(endpoints, &session, end).await {
+                Ok(()) => return Ok(session),
+                Err(Fault::LeaseGone) => {}
+                Err(other) => return Err(other),
+            }
         }
-        let ttl = seconds(ttl_ms);
-        let lease = grant(endpoints, ttl_ms, end).await?;
+        let ttl = session_seconds(ttl_ms);
+        let (lease, renewed_ms) = grant_for(endpoints, ttl, end).await?;
         let session = Arc::new(Session {
             lease,
+            ttl_ms: ttl.saturating_mul(1_000),
+            renewed_ms: AtomicU64::new(renewed_ms),
             over: AtomicBool::new(false),
         });
         // Somebody may have made one at the same time; theirs is as good, and ours runs out unused.
@@ -98,7 +128,7 @@ impl Sessions {
             Arc::clone(kept)
         };
         if Arc::ptr_eq(&kept, &session) {
-            let every = (Duration::from_secs(ttl) / 3).min(BEAT_MAX);
+            let every = (Duration::from_secs(ttl) / 4).min(BEAT_MAX);
             tokio::spawn(keep(Arc::clone(endpoints), Arc::downgrade(&session), every));
         }
         Ok(kept)
@@ -137,19 +167,29 @@ impl Sessions {
     }
 }
 
-/// A new lease. One whose answer was lost runs out unused.
+/// A new lease that nobody keeps alive. One whose answer was lost runs out unused.
 pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> Result<i64, Fault> {
-    let ttl = i64::try_from(seconds(ttl_ms)).unwrap_or(i64::MAX);
-    let granted = endpoints
-        .until(end, |mut client: Client| async move {
-            client.lease_grant(ttl, None).await
-        })
-        .await?;
-    Ok(granted.id())
+    let (lease, _) = grant_for(endpoints, seconds(ttl_ms), end).await?;
+    Ok(lease)
 }
 
-/// Renews a lease once. `LeaseGone` if there is none.
-pub(super) async fn renew_once(endpoints: &Endpoints, lease: i64) -> Result<(), Fault> {
+/// A new lease, and when it was asked for at the latest.
+async fn grant_for(endpoints: &Endpoints, ttl: u64, end: Instant) -> Result<(i64, u64), Fault> {
+    let ttl = i64::try_from(ttl).unwrap_or(i64::MAX);
+    let granted = endpoints
+        .until(end, |mut client: Client| async move {
+            let began_ms = boot_ms();
+            let granted = client.lease_grant(ttl, None).await?;
+            Ok((granted.id(), began_ms))
+        })
+        .await?;
+    Ok(granted)
+}
+
+/// Renews the lease of a session once. `LeaseGone` if there is none; the session is over then.
+async fn renew_once(endpoints: &Endpoints, session: &Session) -> Result<(), Fault> {
+    let lease = session.lease;
+    let began_ms = boot_ms();
     let answer = endpoints
         .once(|mut client: Client| async move {
             match client.lease_keep_alive(lease).await {
@@ -159,18 +199,38 @@ pub(super) async fn renew_once(endpoints: &Endpoints, lease: i64) -> Result<(), 
                 Err(error) => Err(error),
             }
         })
-        .await?;
-    if answer {
-        Ok(())
-    } else {
-        Err(Fault::LeaseGone)
+        .await;
+    match answer {
+        Ok(true) => {
+            session.renewed_ms.fetch_max(began_ms, Ordering::SeqCst);
+            Ok(())
+        }
+        Ok(false) | Err(Fault::LeaseGone) => {
+            session.end();
+            Err(Fault::LeaseGone)
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// The same again and again until it is answered.
+pub(super) async fn renew(
+    endpoints: &Endpoints,
+    session: &Session,
+    end: Instant,
+) -> Result<(), Fault> {
+    let mut pause = Pause::default();
+    loop {
+        match renew_once(endpoints, session).await {
+            Err(Fault::Unsure(_)) if pause.fits(end) => tokio::time::sleep(pause.next()).await,
+            answer => return answer,
+        }
     }
 }
 
 /// Keeps a lease alive until nobody needs it, or it is gone.
 ///
-/// One stream carries all renewals; when it breaks, or an answer is late, the next one goes over a
-/// stream of its own, and to another endpoint. How long the lease still runs for certain is the
+/// When an answer is late, the next renewal goes to another endpoint. How long the lease still runs for certain is the
 /// holders' own affair: they count from when they began a renewal that succeeded.
 async fn keep(endpoints: Arc<Endpoints>, session: Weak<Session>, every: Duration) {
     let mut pause = Pause::default();
@@ -181,16 +241,13 @@ async fn keep(endpoints: Arc<Endpoints>, session: Weak<Session>, every: Duration
             return;
         };
         let began = instant();
-        match tokio::time::timeout(BEAT_ANSWER_MAX, renew_once(&endpoints, session.lease)).await {
-            Ok(Ok(())) => {
+        match renew_once(&endpoints, &session).await {
+            Ok(()) => {
                 pause = Pause::default();
                 next = every.saturating_sub(instant().saturating_duration_since(began));
             }
-            Ok(Err(Fault::LeaseGone)) => {
-                session.end();
-                return;
-            }
-            Ok(Err(_)) | Err(_) => next = pause.next(),
+            Err(Fault::LeaseGone) => return,
+            Err(_) => next = pause.next(),
         }
     }
 }
