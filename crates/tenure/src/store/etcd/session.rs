@@ -9,12 +9,13 @@
 //! A detached hold has a lease of its own, which nobody renews but its owner's heartbeat.
 
 use super::link::{Endpoints, Fault, Link, Pause};
-use crate::clock::instant;
+use crate::clock::{Clock, SystemClock, instant};
 use etcd_client::{Client, Error};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tenure_core::{Now, Stamp};
 
 /// The shortest lease that etcd gives.
 const TTL_MIN_SECONDS: u64 = 2;
@@ -33,12 +34,32 @@ const BEAT_ANSWER_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Session {
     pub(super) lease: i64,
     over: AtomicBool,
+    /// When the last renewal that succeeded was begun, by this machine's boot clock. From then on
+    /// the lease runs for its ttl at least.
+    renewed_ms: AtomicU64,
 }
 
 impl Session {
     /// Whether etcd has told us that it has run out.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
+    }
+
+    /// The last sign of life that is certain, for a claim of this machine: no later than `now`.
+    pub(super) fn last_sign(&self, now: &Now) -> Stamp {
+        let since = now
+            .boot_ms
+            .saturating_sub(self.renewed_ms.load(Ordering::SeqCst));
+        let now = now.stamp();
+        Stamp {
+            wall_ms: now.wall_ms.saturating_sub(since),
+            boot_ms: now.boot_ms.saturating_sub(since),
+        }
+    }
+
+    /// Notes a renewal that was begun at this time and succeeded.
+    pub(super) fn renewed(&self, began_ms: u64) {
+        self.renewed_ms.fetch_max(began_ms, Ordering::SeqCst);
     }
 
     /// Notes that it has.
@@ -76,6 +97,7 @@ impl Sessions {
     pub(super) async fn get(
         &self,
         endpoints: &Arc<Endpoints>,
+        clock: &SystemClock,
         ttl_ms: u64,
         end: Instant,
     ) -> Result<Arc<Session>, Fault> {
@@ -83,10 +105,12 @@ impl Sessions {
             return Ok(session);
         }
         let ttl = seconds(ttl_ms);
+        let began = clock.now().boot_ms;
         let lease = grant(endpoints, ttl_ms, end).await?;
         let session = Arc::new(Session {
             lease,
             over: AtomicBool::new(false),
+            renewed_ms: AtomicU64::new(began),
         });
         // Somebody may have made one at the same time; theirs is as good, and ours runs out unused.
         let kept = {
@@ -99,7 +123,8 @@ impl Sessions {
         };
         if Arc::ptr_eq(&kept, &session) {
             let every = (Duration::from_secs(ttl) / 3).min(BEAT_MAX);
-            tokio::spawn(keep(Arc::clone(endpoints), Arc::downgrade(&session), every));
+            let kept = Arc::downgrade(&session);
+            tokio::spawn(keep(Arc::clone(endpoints), clock.clone(), kept, every));
         }
         Ok(kept)
     }
@@ -117,6 +142,10 @@ impl Sessions {
 
     /// Gives all leases back, so that etcd need not wait for their end.
     pub(super) fn give_back(&self, link: &Link) {
+        if !link.is_ours() {
+            // In a forked child somebody may have had the sessions at that instant, for ever.
+            return;
+        }
         let leases: Vec<i64> = self
             .lock()
             .drain()
@@ -149,16 +178,23 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
 }
 
 /// Renews a lease once. `LeaseGone` if there is none.
-pub(super) async fn renew_once(endpoints: &Endpoints, lease: i64) -> Result<(), Fault> {
+pub(super) async fn renew_once(
+    endpoints: &Endpoints,
+    lease: i64,
+    end: Instant,
+) -> Result<(), Fault> {
     let answer = endpoints
-        .once(|mut client: Client| async move {
-            match client.lease_keep_alive(lease).await {
-                Ok(_) => Ok(true),
-                // What the client says of an answer with a ttl of nothing.
-                Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
-                Err(error) => Err(error),
-            }
-        })
+        .once_within(
+            end.saturating_duration_since(instant()),
+            |mut client: Client| async move {
+                match client.lease_keep_alive(lease).await {
+                    Ok(_) => Ok(true),
+                    // What the client says of an answer with a ttl of nothing.
+                    Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
+                    Err(error) => Err(error),
+                }
+            },
+        )
         .await?;
     if answer {
         Ok(())
@@ -172,7 +208,12 @@ pub(super) async fn renew_once(endpoints: &Endpoints, lease: i64) -> Result<(), 
 /// One stream carries all renewals; when it breaks, or an answer is late, the next one goes over a
 /// stream of its own, and to another endpoint. How long the lease still runs for certain is the
 /// holders' own affair: they count from when they began a renewal that succeeded.
-async fn keep(endpoints: Arc<Endpoints>, session: Weak<Session>, every: Duration) {
+async fn keep(
+    endpoints: Arc<Endpoints>,
+    clock: SystemClock,
+    session: Weak<Session>,
+    every: Duration,
+) {
     let mut pause = Pause::default();
     let mut next = every;
     loop {
@@ -180,17 +221,18 @@ async fn keep(endpoints: Arc<Endpoints>, session: Weak<Session>, every: Duration
         let Some(session) = session.upgrade() else {
             return;
         };
-        let began = instant();
-        match tokio::time::timeout(BEAT_ANSWER_MAX, renew_once(&endpoints, session.lease)).await {
-            Ok(Ok(())) => {
+        let (began, began_ms) = (instant(), clock.now().boot_ms);
+        match renew_once(&endpoints, session.lease, began + BEAT_ANSWER_MAX).await {
+            Ok(()) => {
+                session.renewed(began_ms);
                 pause = Pause::default();
                 next = every.saturating_sub(instant().saturating_duration_since(began));
             }
-            Ok(Err(Fault::LeaseGone)) => {
+            Err(Fault::LeaseGone) => {
                 session.end();
                 return;
             }
-            Ok(Err(_)) | Err(_) => next = pause.next(),
+            Err(_) => next = pause.next(),
         }
     }
 }
