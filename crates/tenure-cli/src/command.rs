@@ -29,6 +29,7 @@ use crate::render::Surface;
 use crate::render::lock::{LockView, failure_of};
 use crate::request::{self, Place};
 use crate::signals::{self, SignalSleeper, Signals};
+use crate::store::{Locks, Seat};
 use crate::trail::{self, Trail, occasion};
 use serde_json::json;
 use std::ffi::OsString;
@@ -40,7 +41,7 @@ use tenure::core::{
 use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_descendant_of};
 use tenure::profile::known_as;
-use tenure::store::file::{FileStore, Seat, ThreadSleeper};
+use tenure::store::file::ThreadSleeper;
 use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
 
 /// Does what was asked and answers with the exit code.
@@ -107,7 +108,7 @@ pub(crate) struct Session {
     pub(crate) place: Place,
     pub(crate) identity: Identity,
     pub(crate) clock: SystemClock,
-    pub(crate) store: FileStore,
+    pub(crate) store: Locks,
     pub(crate) face: &'static dyn Face,
     pub(crate) trail: Trail,
 }
@@ -135,8 +136,7 @@ impl Session {
         let (audit, is_named) = request::audit_folder(common, &place, &*profile)?;
         let trail = Trail::new(audit, is_named, &*profile);
         let host = identity.host.clone();
-        let store = FileStore::with_profile(profile, &place.folder, host, sleeper)
-            .allow_network(place.allow_network);
+        let store = Locks::open(&place, profile, host, sleeper)?;
         Ok(Self {
             place,
             identity,
@@ -460,7 +460,7 @@ impl Session {
                         .context
                         .insert("ticket_kept_ms".into(), kept_ms.into());
                     // Other profiles' answers are documents or sentences of their own.
-                    if self.store.profile().record().is_none()
+                    if !self.store.publishes()
                         && let Some(text) = &mut failure.text
                     {
                         text.push_str("\n        ");

@@ -14,6 +14,7 @@ mod nesting;
 mod render;
 mod request;
 mod signals;
+mod store;
 mod supervise;
 mod trail;
 

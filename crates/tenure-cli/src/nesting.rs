@@ -14,11 +14,14 @@
 
 use crate::command::Session;
 use crate::holds::Hold;
+use crate::request::Place;
+use crate::store::Locks;
 use std::path::{Path, PathBuf};
 use tenure::clock::Clock;
 use tenure::core::{Claim, LockName, Mode, Standing, WaitingFor};
 use tenure::engine::Waiting;
-use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure::profile::Native;
+use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
 
 /// How many locks a circle may have. Real ones have two or three.
@@ -136,13 +139,14 @@ impl<'a> Nesting<'a> {
 
     fn read(&self, folder: &Path, name: &str) -> Option<Reading> {
         let name = LockName::new(name).ok()?;
-        self.store(folder).read(&name).ok()
+        self.store(folder)?.read(&name).ok()
     }
 
-    fn store(&self, folder: &Path) -> FileStore {
+    /// The locks of a place that a note or a hold names.
+    fn store(&self, folder: &Path) -> Option<Locks> {
         let here = self.session.identity.host.clone();
-        FileStore::new(folder, here, Box::new(ThreadSleeper))
-            .allow_network(self.session.place.allow_network)
+        let place = Place::noted(folder, self.session.place.allow_network)?;
+        Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()
     }
 
     /// Writes down in every hold what is waited for, unless somebody else's wait stands there. A
@@ -177,8 +181,9 @@ impl<'a> Nesting<'a> {
 
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
         if let Ok(name) = LockName::new(&*hold.name) {
-            let store = self.store(Path::new(&hold.folder));
-            let _ = store.note_waiting(&name, hold.token, note);
+            if let Some(store) = self.store(Path::new(&hold.folder)) {
+                let _ = store.note_waiting(&name, hold.token, note);
+            }
         }
     }
 }

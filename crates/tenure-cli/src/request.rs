@@ -13,10 +13,21 @@ use tenure::duration::{self, DurationError};
 use tenure::engine::Wait;
 use tenure::profile::{self, Native, Profile, Settings};
 
+/// What kind of place the locks are in.
+#[derive(Debug, Clone)]
+pub(crate) enum Location {
+    /// A folder on this machine, absolute.
+    Folder(PathBuf),
+    /// An etcd.
+    #[cfg(feature = "etcd")]
+    Etcd(tenure::store::etcd::Address),
+}
+
 /// Where the locks are, and what a project says about them.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The folder, absolute.
+    pub(crate) location: Location,
+    /// The folder, absolute; of locks on servers, their URL in its place: what a hold is noted by.
     pub(crate) folder: PathBuf,
     pub(crate) allow_network: bool,
     config: Config,
@@ -38,44 +49,86 @@ impl Place {
                 "--project-root is the sprint profile's; name the folder with --dir",
             ));
         }
-        let (folder, config) = match (dir, url, config) {
-            (Some(dir), _, config) => (dir.clone(), config),
-            (None, Some(url), config) => (folder_of(&url)?, config),
-            (None, None, Some(config)) => (
-                match if common.config.is_some() {
-                    config.dir.clone().or_else(folder_of_environment)
+        let told = |dir: PathBuf| Ok(Location::Folder(dir));
+        let (location, config): (Result<_, Failure>, _) = match (dir, url, config) {
+            (Some(dir), _, config) => (told(dir.clone()), config),
+            (None, Some(url), config) => (location_of("--store", &url), config),
+            (None, None, Some(config)) => {
+                let of_file = location_of_file(&config);
+                let of_environment = folder_of_environment().map(told);
+                let found = if common.config.is_some() {
+                    of_file.or(of_environment)
                 } else {
-                    folder_of_environment().or_else(|| config.dir.clone())
-                } {
-                    Some(dir) => dir,
-                    None => config::default_folder()?,
-                },
-                Some(config),
-            ),
-            (None, None, None) => {
-                if let Some(dir) = folder_of_environment() {
-                    (dir, None)
-                } else {
-                    let here = current_folder()?;
-                    let config = Config::nearest(&here)?;
-                    match config.as_ref().and_then(|config| config.dir.clone()) {
-                        Some(dir) => (dir, config),
-                        None => (config::default_folder()?, config),
-                    }
-                }
+                    of_environment.or(of_file)
+                };
+                (found.unwrap_or_else(default_location), Some(config))
             }
+            (None, None, None) => match folder_of_environment() {
+                Some(dir) => (told(dir), None),
+                None => {
+                    let config = Config::nearest(&current_folder()?)?;
+                    let found = config.as_ref().and_then(location_of_file);
+                    (found.unwrap_or_else(default_location), config)
+                }
+            },
         };
-        if folder.as_os_str().is_empty() {
-            return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
-        }
+        let location = location?;
+        let location = match location {
+            Location::Folder(folder) if folder.as_os_str().is_empty() => {
+                return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
+            }
+            Location::Folder(folder) => Location::Folder(absolute(&folder)?),
+            #[cfg(feature = "etcd")]
+            servers @ Location::Etcd(_) => servers,
+        };
         let config = config.unwrap_or_default();
         check_defaults(&config)?;
         Ok(Self {
-            folder: absolute(&folder)?,
+            folder: name_of(&location),
+            location,
             allow_network: common.allow_network_fs,
             config,
             profile: Some(profile),
         })
+    }
+
+    /// The place of a hold or a note, by what `folder` said of it.
+    pub(crate) fn noted(folder: &Path, allow_network: bool) -> Option<Self> {
+        let location = match folder.to_str() {
+            Some(url) if is_servers(url) => location_of("--store", url).ok()?,
+            _ => Location::Folder(folder.to_owned()),
+        };
+        Some(Self {
+            folder: name_of(&location),
+            location,
+            allow_network,
+            config: Config::default(),
+            profile: None,
+        })
+    }
+
+    /// Whether the locks are files on this machine.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(self.location, Location::Folder(_))
+    }
+
+    /// What tells a command where the locks are.
+    pub(crate) fn variable(&self) -> (&'static str, std::ffi::OsString) {
+        let name = match self.location {
+            Location::Folder(_) => "TENURE_DIR",
+            #[cfg(feature = "etcd")]
+            Location::Etcd(_) => "TENURE_STORE",
+        };
+        (name, self.folder.clone().into())
+    }
+
+    /// What would tell it otherwise.
+    pub(crate) fn other_variable(&self) -> &'static str {
+        match self.location {
+            Location::Folder(_) => "TENURE_STORE",
+            #[cfg(feature = "etcd")]
+            Location::Etcd(_) => "TENURE_DIR",
+        }
     }
 
     /// The profile by which the locks are kept, for whoever opens the store.
@@ -141,7 +194,12 @@ pub(crate) fn audit_folder(
         .or_else(told)
         .or_else(|| place.config.audit_dir.clone());
     let is_named = folder.is_some();
-    let folder = folder.unwrap_or_else(|| profile.audit_folder(&place.folder));
+    let folder = match folder {
+        Some(folder) => folder,
+        // Of locks on servers, each machine records what it did itself.
+        None if !place.is_folder() => profile.audit_folder(&config::default_folder()?),
+        None => profile.audit_folder(&place.folder),
+    };
     if folder.as_os_str().is_empty() {
         return Err(Failure::bad_arguments(
             "--audit-dir: the folder's name is empty",
@@ -239,24 +297,70 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     Ok(current_folder()?.join(path))
 }
 
-fn folder_of(url: &str) -> Result<PathBuf, Failure> {
+/// What stands for a place where a folder is noted.
+fn name_of(location: &Location) -> PathBuf {
+    match location {
+        Location::Folder(folder) => folder.clone(),
+        #[cfg(feature = "etcd")]
+        Location::Etcd(address) => PathBuf::from(address.to_string()),
+    }
+}
+
+/// Whether a URL names servers.
+fn is_servers(url: &str) -> bool {
+    url.starts_with("etcd:") || url.starts_with("etcds:")
+}
+
+/// The place that a configuration names.
+fn location_of_file(config: &Config) -> Option<Result<Location, Failure>> {
+    match (&config.dir, &config.store) {
+        (Some(dir), _) => Some(Ok(Location::Folder(dir.clone()))),
+        (None, Some(url)) => {
+            let source = format!("{}: store", config.file.display());
+            Some(location_of(&source, url))
+        }
+        (None, None) => None,
+    }
+}
+
+fn default_location() -> Result<Location, Failure> {
+    Ok(Location::Folder(config::default_folder()?))
+}
+
+/// The place that a URL names.
+fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
     match url.split_once(':') {
         Some(("file", rest)) => {
             let path = rest.strip_prefix("//").unwrap_or(rest);
             if path.is_empty() {
                 return Err(Failure::bad_arguments(format!(
-                    "--store {url}: no folder is named; write file:DIR"
+                    "{source} {url}: no folder is named; write file:DIR"
                 )));
             }
-            Ok(PathBuf::from(path))
+            Ok(Location::Folder(PathBuf::from(path)))
         }
-        Some(("etcd", _)) => Err(Failure::bad_arguments(format!(
-            "--store {url}: this version keeps locks in local files only; write file:DIR"
-        ))),
+        Some(("etcd" | "etcds", _)) => servers(source, url),
         _ => Err(Failure::bad_arguments(format!(
-            "--store {url}: write file:DIR"
+            "{source} {url}: write file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX"
         ))),
     }
+}
+
+#[cfg(feature = "etcd")]
+fn servers(source: &str, url: &str) -> Result<Location, Failure> {
+    let address = tenure::store::etcd::Address::parse(url).map_err(|why| {
+        // What it is wrong about may be a password, which is not repeated.
+        Failure::bad_arguments(format!("{source}: {why}"))
+    })?;
+    Ok(Location::Etcd(address))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn servers(source: &str, _: &str) -> Result<Location, Failure> {
+    Err(Failure::bad_arguments(format!(
+        "{source}: this binary was built without etcd; build it with `--features etcd`, or write \
+         file:DIR"
+    )))
 }
 
 /// A lock's name, as far as it can be checked without knowing the profile.

@@ -25,6 +25,7 @@
 mod cell;
 pub(crate) mod driver;
 pub(crate) mod heartbeats;
+mod remote;
 mod rest;
 mod terminal;
 
@@ -50,8 +51,9 @@ pub(crate) enum Event {
     Signal { number: i32, shared: bool },
     /// Another claim asks for the lock.
     CancelRequested { by: String },
-    /// The lock is not ours any more.
-    Lost,
+    /// The lock is not ours any more, or will not be for certain after this much more: by then
+    /// nothing of the work may be left.
+    Lost { within: Option<Duration> },
     /// A time that was asked for has come.
     Time,
     /// Asked for by [`Action::WatchRest`]: nothing that descends from the command runs any more.
@@ -217,8 +219,15 @@ impl Supervision {
             // Whoever asks for the lock gets it when the rollback is over.
             Event::CancelRequested { .. } if self.before.is_some() => Vec::new(),
             Event::CancelRequested { by } => self.end(Verdict::Superseded { by }, now),
-            Event::Lost => match self.terms.on_lost {
-                OnLost::Terminate => self.end(Verdict::Lost, now),
+            Event::Lost { within } => match self.terms.on_lost {
+                OnLost::Terminate => {
+                    let mut actions = self.end(Verdict::Lost, now);
+                    if let Some(within) = within {
+                        self.hasten(now, within);
+                        actions.extend(self.on_time(now));
+                    }
+                    actions
+                }
                 OnLost::Warn => Vec::new(),
             },
             Event::Time => self.on_time(now),
@@ -302,6 +311,27 @@ impl Supervision {
         }
     }
 
+    /// Moves what is still to be sent forward, so that the last of it, SIGKILL, comes a moment before
+    /// `within` is over.
+    fn hasten(&mut self, now: Duration, within: Duration) {
+        let Some(ending) = &mut self.ending else {
+            return;
+        };
+        let Some((last, _)) = ending.steps.last().copied() else {
+            return;
+        };
+        let latest = (now + (within - within / 8)).saturating_sub(ending.began);
+        let passed = now.saturating_sub(ending.began);
+        if last <= latest {
+            return;
+        }
+        let share = latest.saturating_sub(passed).as_secs_f64()
+            / last.saturating_sub(passed).as_secs_f64().max(f64::EPSILON);
+        for (after, _) in &mut ending.steps {
+            *after = passed + after.saturating_sub(passed).mul_f64(share.clamp(0.0, 1.0));
+        }
+    }
+
     fn verdict(&self, end: End) -> Verdict {
         self.ending
             .as_ref()
@@ -376,6 +406,40 @@ mod tests {
             supervision.on(Event::RestEnded, at(10.2)),
             [Action::Finish(Verdict::Superseded { by: by() })]
         );
+    }
+
+    #[test]
+    fn a_lease_that_runs_out_leaves_no_more_time_than_it_has_itself() {
+        let mut supervision = supervision();
+        let lost = |seconds| Event::Lost {
+            within: Some(at(seconds)),
+        };
+        assert_eq!(
+            supervision.on(lost(4.0), at(100.0)),
+            [Action::Ask(libc::SIGINT), Action::Continue]
+        );
+        assert_eq!(
+            supervision.on(Event::Time, at(102.7)),
+            [Action::Ask(libc::SIGTERM)],
+            "after three quarters of what is left"
+        );
+        assert_eq!(
+            supervision.on(Event::Time, at(103.5)),
+            [Action::Ask(libc::SIGKILL)],
+            "an eighth before others may take the lock"
+        );
+
+        // An end that is under way is hastened, and never slowed down.
+        for (left, killed) in [(4.0, 6.5), (60.0, 10.0)] {
+            let mut supervision = Supervision::new(TERMS);
+            let _ = supervision.on(signal(libc::SIGTERM), at(0.0));
+            let _ = supervision.on(lost(left), at(3.0));
+            assert_eq!(
+                supervision.next_time(),
+                Some(at(killed)),
+                "{left} s are left"
+            );
+        }
     }
 
     #[test]
@@ -478,7 +542,7 @@ mod tests {
     #[test]
     fn the_first_cause_of_an_end_is_the_one_that_is_told() {
         let mut supervision = supervision();
-        let _ = supervision.on(Event::Lost, at(0.0));
+        let _ = supervision.on(Event::Lost { within: None }, at(0.0));
         let _ = supervision.on(Event::CancelRequested { by: "x".into() }, at(0.0));
         let _ = supervision.on(signal(libc::SIGTERM), at(0.0));
         let _ = supervision.on(Event::Ended(End::Code(0)), at(1.0));
@@ -494,7 +558,7 @@ mod tests {
             on_lost: OnLost::Warn,
             ..TERMS
         });
-        assert_eq!(supervision.on(Event::Lost, at(0.0)), []);
+        assert_eq!(supervision.on(Event::Lost { within: None }, at(0.0)), []);
         assert!(!supervision.is_ending());
         assert_eq!(
             supervision.on(Event::Ended(End::Code(7)), at(1.0)),
@@ -590,7 +654,7 @@ mod tests {
                 .collect();
             assert_eq!(course(terms, cancel()), sent, "--signal {first}");
             assert_eq!(
-                course(terms, Event::Lost),
+                course(terms, Event::Lost { within: None }),
                 sent,
                 "a lost lock, --signal {first}"
             );

@@ -25,6 +25,8 @@ pub struct Config {
     pub file: PathBuf,
     /// The lock folder; relative paths begin at the file's own folder.
     pub dir: Option<PathBuf>,
+    /// The store by its URL, where the locks are not in a folder: `etcd://HOST:PORT/PREFIX`.
+    pub store: Option<String>,
     /// The folder of the audit; relative paths begin at the file's own folder.
     pub audit_dir: Option<PathBuf>,
     /// What this machine is called in the records of a fleet; else its host name.
@@ -104,6 +106,12 @@ impl Config {
             path: path.display().to_string(),
             why: located(&text, &error),
         })?;
+        if config.dir.is_some() && config.store.is_some() {
+            return Err(ConfigError::Syntax {
+                path: path.display().to_string(),
+                why: "dir and store both say where the locks are; leave one of them out".to_owned(),
+            });
+        }
         for (name, row) in &config.profiles {
             row.policy(name).map_err(|source| ConfigError::Profile {
                 path: path.display().to_string(),

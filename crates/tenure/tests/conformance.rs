@@ -184,6 +184,21 @@ fn the_file_store_keeps_every_promise() {
     keeps_every_promise(&Files::new());
 }
 
+#[test]
+fn a_hold_lapses_only_where_silence_alone_makes_it_stale() {
+    let ttl = Duration::from_secs(60);
+    for (policy, limit) in [
+        (Policy::NATIVE, None),
+        (Policy::SPRINT, None),
+        (Policy::RESUME, None),
+        (Policy::SESSION, Some(Duration::from_secs(600))),
+        (Policy::FLEET, Some(ttl)),
+    ] {
+        let store = MemoryStore::new(policy);
+        assert_eq!(store.lapses(ttl), limit, "{}", policy.name);
+    }
+}
+
 // --- The suite itself --------------------------------------------------------------------------
 
 /// What is wrong with a store, as its author might get it wrong.

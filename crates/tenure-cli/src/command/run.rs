@@ -26,7 +26,7 @@ use hooks::Hook;
 use plan::Planning;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use taking::Hold;
@@ -82,7 +82,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let hooks = Hooks {
         args,
         grace: terms.grace,
-        folder: &session.place.folder,
+        place: &session.place,
         main: &plan.main,
         id: &plan.id,
         group: plan.group.as_ref(),
@@ -177,7 +177,7 @@ fn under_locks(
 struct Hooks<'a> {
     args: &'a RunArgs,
     grace: Duration,
-    folder: &'a Path,
+    place: &'a request::Place,
     main: &'a LockName,
     id: &'a str,
     group: Option<&'a LockName>,
@@ -224,7 +224,7 @@ impl Hooks<'_> {
         if let Some(by) = by.and_then(serde_json::Value::as_str)
             && failure.exit == Exit::Superseded
         {
-            let told = Told::of_waiter(self.folder, self.main, self.id, self.group);
+            let told = Told::of_waiter(self.place, self.main, self.id, self.group);
             self.superseded(&told, by, "0", holds, surface);
         }
     }
@@ -428,7 +428,9 @@ fn release(hold: &Hold<'_>, surface: &mut Surface, result: &RunResult) -> bool {
             session
                 .trail
                 .release_failed(surface, occasion, &path, &error);
-            let what_next = if session.store.profile().record().is_some() {
+            let what_next = if session.store.is_remote() {
+                "it is free for the next caller once its lease has run out"
+            } else if session.store.publishes() {
                 "remove it by hand once nobody works under it"
             } else {
                 "it is free for the next caller all the same"

@@ -16,11 +16,13 @@
 //! That span is some 100 µs; whoever cannot accept it leaves the beacon to the command.
 
 use super::heartbeats::Heartbeats;
+use super::remote::{Answer, Asker, Question};
 use super::rest::Rest;
 use super::terminal::Placement;
 use super::{Action, Before, End, Event, OnLost, Supervision, Terms, Verdict};
 use crate::render::say;
 use crate::signals::{self, Signals};
+use crate::store::{Locks, Seat};
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, kill_process_group, waitid,
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
 use tenure::core::{Process, Renewal};
 use tenure::process::start_time;
-use tenure::store::file::{FileStore, Seat, poll_readable};
+use tenure::store::file::poll_readable;
 use tenure::store::{Store, StoreError};
 
 /// How long work lasts before news of the lock is watched for.
@@ -59,7 +61,7 @@ const NAP_MAX: Duration = Duration::from_secs(30);
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {
-    pub(crate) store: &'a FileStore,
+    pub(crate) store: &'a Locks,
     pub(crate) seat: &'a Seat,
     /// Told when several renewals in a row have failed: how many, and how the last one did.
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
@@ -89,6 +91,8 @@ pub(crate) struct Course {
 
 struct HoldCourse {
     heartbeats: Heartbeats,
+    /// When a renewal was begun that is not answered yet, by the clock of leases.
+    asking: Option<Duration>,
     /// The lock is not to be relied on any more.
     lost: bool,
 }
@@ -100,7 +104,11 @@ impl Course {
         let holds = heartbeats.into_iter();
         Self {
             holds: holds
-                .map(|heartbeats| HoldCourse { heartbeats, lost })
+                .map(|heartbeats| HoldCourse {
+                    heartbeats,
+                    asking: None,
+                    lost,
+                })
                 .collect(),
             asked: None,
             rest: None,
@@ -134,6 +142,8 @@ pub(crate) enum SpawnError {
 
 struct Running<'a> {
     driver: &'a Driver<'a>,
+    /// Asks the stores that may take as long as a network does.
+    asker: Option<Asker>,
     course: &'a mut Course,
     pid: Pid,
     placement: Placement,
@@ -155,10 +165,21 @@ impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when
     /// this returns; releasing it is the caller's next step. What is run by a second call with the
     /// same course is the rollback of the first.
-    pub(crate) fn run(
+    pub(crate) fn run(&self, command: Command, course: &mut Course) -> Result<Verdict, SpawnError> {
+        if !self.held.iter().any(|held| held.store.is_remote()) {
+            return self.run_asking(command, course, None);
+        }
+        std::thread::scope(|scope| {
+            let asker = Asker::start(scope, &self.held).map_err(SpawnError::Beacon)?;
+            self.run_asking(command, course, Some(asker))
+        })
+    }
+
+    fn run_asking(
         &self,
         mut command: Command,
         course: &mut Course,
+        asker: Option<Asker>,
     ) -> Result<Verdict, SpawnError> {
         let placement = Placement::find();
         if placement.own_group() {
@@ -188,10 +209,14 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        let named = self.name_command(number);
+        let named = self.name_command(number, asker.as_ref());
         let supervision = Supervision::new(self.terms);
+        for hold in &mut course.holds {
+            hold.asking = None;
+        }
         let mut running = Running {
             driver: self,
+            asker,
             pid,
             supervision: match course.asked {
                 Some(before) => supervision.after(before),
@@ -233,21 +258,25 @@ impl Driver<'_> {
         if self.close {
             return Ok(());
         }
-        for held in &self.held {
-            retry_on_intr(|| fcntl_setfd(held.seat.beacon(), flags))
+        for beacon in self.held.iter().filter_map(|held| held.seat.beacon()) {
+            retry_on_intr(|| fcntl_setfd(beacon, flags))
                 .map_err(|errno| SpawnError::Beacon(errno.into()))?;
         }
         Ok(())
     }
 
     /// Writes down which process the command is. Answers with the first lock that is lost.
-    fn name_command(&self, pid: u32) -> Result<Option<usize>, StoreError> {
+    fn name_command(&self, pid: u32, asker: Option<&Asker>) -> Result<Option<usize>, StoreError> {
         if self.held.is_empty() {
             return Ok(None);
         }
         let started = start_time(pid);
         for (index, held) in self.held.iter().enumerate() {
             let process = Process { pid, started };
+            if let Some(asker) = asker.filter(|_| held.store.is_remote()) {
+                asker.ask(index, Question::Name(process));
+                continue;
+            }
             if !signals::unstopped(|| held.store.name_command(held.seat, process))? {
                 return Ok(Some(index));
             }
@@ -303,7 +332,12 @@ impl Running<'_> {
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
         let beats = self.course.holds.iter();
-        if let Some(beat) = beats.filter_map(|hold| hold.heartbeats.next_time()).min() {
+        let beats = beats.filter_map(|hold| match hold.asking {
+            // The answer wakes us; what does not wait for it is the end of the lease.
+            Some(_) => hold.heartbeats.end_time(),
+            None => hold.heartbeats.next_time(),
+        });
+        if let Some(beat) = beats.min() {
             until = until.min(now + beat.saturating_sub(lease_clock(self.driver.clock)));
         }
         if let Some(step) = self.supervision.next_time() {
@@ -325,6 +359,7 @@ impl Running<'_> {
         }
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
         fds.extend(self.news.iter().map(AsFd::as_fd));
+        fds.extend(self.asker.as_ref().map(Asker::bell));
         // However it ended: everything that can have happened is looked at now.
         let _ = poll_readable(&fds, NAP_MAX, Some(until));
         self.after_sleep()
@@ -341,6 +376,11 @@ impl Running<'_> {
     }
 
     fn after_sleep(&mut self) -> Option<Verdict> {
+        while let Some((index, answer)) = self.asker.as_ref().and_then(Asker::answered) {
+            if let Some(verdict) = self.on_answer(index, answer) {
+                return Some(verdict);
+            }
+        }
         let unsure = std::mem::take(&mut self.unsure);
         if self.drain_news() || unsure {
             let mut held = self.driver.held.iter();
@@ -352,11 +392,18 @@ impl Running<'_> {
         }
         for index in 0..self.course.holds.len() {
             let now = lease_clock(self.driver.clock);
-            let hold = self.course.holds.get(index);
-            if hold.is_some_and(|hold| hold.heartbeats.is_due(now))
-                && let Some(verdict) = self.renew(index)
-            {
-                return Some(verdict);
+            let Some(hold) = self.course.holds.get(index) else {
+                continue;
+            };
+            let verdict = match hold.asking {
+                None if hold.heartbeats.is_due(now) => self.begin_to_renew(index),
+                Some(_) if hold.heartbeats.end_time().is_some_and(|end| now >= end) => {
+                    self.on_failed_renewal(index, "no answer yet")
+                }
+                None | Some(_) => None,
+            };
+            if verdict.is_some() {
+                return verdict;
             }
         }
         let now = instant();
@@ -399,6 +446,10 @@ impl Running<'_> {
     fn look_at_locks(&mut self) -> Option<Verdict> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
+            if let Some(asker) = self.asker.as_ref().filter(|_| held.store.is_remote()) {
+                asker.ask(index, Question::Verify);
+                continue;
+            }
             let Ok(renewal) = held.store.verify(held.seat) else {
                 // Not known is not lost; the next look may know.
                 self.unsure = true;
@@ -411,15 +462,61 @@ impl Running<'_> {
         None
     }
 
+    /// Renews, or has somebody renew whose answer is heard later.
+    fn begin_to_renew(&mut self, index: usize) -> Option<Verdict> {
+        let held = self.driver.held.get(index)?;
+        let Some(asker) = self.asker.as_ref().filter(|_| held.store.is_remote()) else {
+            return self.renew(index);
+        };
+        let now = self.driver.clock.now();
+        let hold = self.course.holds.get_mut(index)?;
+        hold.asking = Some(Duration::from_millis(now.boot_ms));
+        asker.ask(index, Question::Renew(now));
+        None
+    }
+
+    fn on_answer(&mut self, index: usize, answer: Answer) -> Option<Verdict> {
+        match answer {
+            Answer::Named(Ok(true)) => None,
+            Answer::Named(Ok(false)) => self.lose(index),
+            // The next renewal says whether the lock is still there.
+            Answer::Named(Err(error)) => {
+                let said = format!("the command could not be recorded: {error}");
+                self.driver.tell(&said);
+                None
+            }
+            Answer::Verified(Ok(renewal)) => self.on_renewal(index, renewal),
+            Answer::Verified(Err(_)) => {
+                self.unsure = true;
+                None
+            }
+            Answer::Renewed(renewal) => {
+                let began = self.course.holds.get_mut(index)?.asking.take()?;
+                self.on_renewed(index, began, renewal)
+            }
+        }
+    }
+
     fn renew(&mut self, index: usize) -> Option<Verdict> {
         let driver = self.driver;
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
-        match signals::unstopped(|| held.store.renew(held.seat, &now)) {
+        let began = Duration::from_millis(now.boot_ms);
+        let renewal = signals::unstopped(|| held.store.renew(held.seat, &now));
+        self.on_renewed(index, began, renewal)
+    }
+
+    fn on_renewed(
+        &mut self,
+        index: usize,
+        at: Duration,
+        renewal: Result<Renewal, StoreError>,
+    ) -> Option<Verdict> {
+        let driver = self.driver;
+        match renewal {
             Ok(renewal) => {
                 let hold = self.course.holds.get_mut(index)?;
                 if let Renewal::Renewed { .. } = renewal {
-                    let at = Duration::from_millis(now.boot_ms);
                     hold.heartbeats.succeeded(at);
                     if std::mem::take(&mut hold.lost) {
                         driver.tell("the heartbeat works again; nobody has taken the lock");
@@ -440,17 +537,21 @@ impl Running<'_> {
         if failed.is_event {
             (held.on_heartbeat_failed)(failed.consecutive, error);
         }
-        if !failed.runs_out {
-            driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
+        let Some(left) = failed.runs_out else {
+            // Over a network it is tried again so soon that once is enough to be told.
+            if !self.supervision.is_ending() && (!held.store.is_remote() || failed.consecutive == 1)
+            {
+                driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
+            }
             return None;
-        }
+        };
         driver.tell_of_loss(&format!(
             "the heartbeat has failed until the lease was about to run out, so the lock can no \
              longer be relied on ({error}); {}",
             self.what_follows()
         ));
         self.course.holds.get_mut(index)?.lost = true;
-        self.handle(Event::Lost)
+        self.handle(Event::Lost { within: Some(left) })
     }
 
     /// What a lost lock leads to, in words.
@@ -477,7 +578,7 @@ impl Running<'_> {
         };
         let message = format!("{what} is lost; {}", self.what_follows());
         self.driver.tell_of_loss(&message);
-        self.handle(Event::Lost)
+        self.handle(Event::Lost { within: None })
     }
 
     fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {

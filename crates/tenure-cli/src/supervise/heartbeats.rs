@@ -5,10 +5,13 @@
 //!
 //! The rules:
 //! - Three renewals fit into a ttl, and no two are further apart than 30 s.
-//! - A failed renewal is tried again at the next interval. A third one in a row is worth an event.
+//! - A failed renewal is tried again at the next interval, or sooner where the holder has no other
+//!   sign of life than its lease. A third one in a row is worth an event.
 //! - Where a silent lease counts as left behind even though its holder lives, the holder is told
-//!   **before** anybody else may take it: one interval, and at least a second (records keep whole
-//!   seconds), before the last success is as old as that. One more renewal is tried first.
+//!   **before** anybody else may take it: one interval, at least a second (records keep whole
+//!   seconds), and so long that its work has its grace to end, as far as half of the lease allows,
+//!   before the last success is as old as that. One more renewal is tried first. How much of the
+//!   lease is left then is all the time that the work has.
 //! - Being told so is no end: a later renewal that succeeds proves that nobody has taken it.
 
 use std::time::Duration;
@@ -32,14 +35,19 @@ pub(crate) struct Failed {
     pub(crate) consecutive: u32,
     /// That is worth an event, and the first time in this row that it is.
     pub(crate) is_event: bool,
-    /// The holder can no longer rely on the lock, and has not been told yet.
-    pub(crate) runs_out: bool,
+    /// The holder can no longer rely on the lock, and has not been told yet. Others may take it
+    /// after this much more.
+    pub(crate) runs_out: Option<Duration>,
 }
 
 /// The renewals of one hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Heartbeats {
     interval: Duration,
+    /// After how long a failed renewal is tried again.
+    retry: Duration,
+    /// How long the work may take to end once it is told to.
+    grace: Duration,
     /// The silence at which the lease counts as left behind; `None` where it never does while its
     /// holder lives.
     limit: Option<Duration>,
@@ -57,6 +65,8 @@ impl Heartbeats {
         let interval = (shorter / 3).clamp(INTERVAL_MIN, INTERVAL_MAX);
         Self {
             interval,
+            retry: interval,
+            grace: Duration::ZERO,
             limit,
             renewed,
             next: renewed + interval,
@@ -64,6 +74,26 @@ impl Heartbeats {
             told: false,
             stopped: false,
         }
+    }
+
+    /// The same for a holder whose work may take this long to end.
+    #[must_use]
+    pub(crate) fn leaving(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The same for a lease that is the only sign of life, at the far end of a network: what fails
+    /// once may well succeed a moment later.
+    #[must_use]
+    pub(crate) fn over_a_network(mut self) -> Self {
+        self.retry = (self.interval / 5).max(INTERVAL_MIN);
+        self
+    }
+
+    /// When the holder has to be told, whatever is under way; `None` once it has been.
+    pub(crate) fn end_time(&self) -> Option<Duration> {
+        self.end().filter(|_| !self.told && !self.stopped)
     }
 
     /// When [`Heartbeats::is_due`] has to be asked next.
@@ -90,10 +120,12 @@ impl Heartbeats {
 
     /// A renewal has failed; it is `now`.
     pub(crate) fn failed(&mut self, now: Duration) -> Failed {
-        self.next = now + self.interval;
+        self.next = now + self.retry;
         self.failures = self.failures.saturating_add(1);
-        let runs_out = !self.told && self.end().is_some_and(|end| now >= end);
-        self.told |= runs_out;
+        let is_over = !self.told && self.end().is_some_and(|end| now >= end);
+        self.told |= is_over;
+        let limit = self.limit.filter(|_| is_over);
+        let runs_out = limit.map(|limit| (self.renewed + limit).saturating_sub(now));
         Failed {
             consecutive: self.failures,
             is_event: self.failures == FAILURES_TOLD,
@@ -109,7 +141,7 @@ impl Heartbeats {
     /// When the holder has to be told, if nothing succeeds before.
     fn end(&self) -> Option<Duration> {
         self.limit.map(|limit| {
-            let margin = self.interval.max(CUT).min(limit / 2);
+            let margin = self.interval.max(CUT).max(self.grace).min(limit / 2);
             self.renewed + limit.saturating_sub(margin)
         })
     }
@@ -153,7 +185,7 @@ mod tests {
                 let failed = heartbeats.failed(now);
                 assert!(!heartbeats.is_due(now), "not at once");
                 assert_eq!(u64::from(failed.consecutive), beat);
-                assert!(!failed.runs_out, "far from its end");
+                assert!(failed.runs_out.is_none(), "far from its end");
                 failed.is_event
             })
             .collect();
@@ -167,12 +199,16 @@ mod tests {
         let mut heartbeats = lease();
         for beat in 1..29 {
             let failed = heartbeats.failed(seconds(1_000 + 30 * beat));
-            assert!(!failed.runs_out, "beat {beat}");
+            assert!(failed.runs_out.is_none(), "beat {beat}");
         }
         assert!(heartbeats.is_due(seconds(1_870)), "a last try");
-        assert!(heartbeats.failed(seconds(1_870)).runs_out);
+        assert_eq!(
+            heartbeats.failed(seconds(1_870)).runs_out,
+            Some(seconds(30)),
+            "what is left of it"
+        );
         assert!(
-            !heartbeats.failed(seconds(1_900)).runs_out,
+            heartbeats.failed(seconds(1_900)).runs_out.is_none(),
             "he is told once"
         );
         heartbeats.succeeded(seconds(1_930));
@@ -198,16 +234,44 @@ mod tests {
             let lease = seconds(limit);
             let mut heartbeats = Heartbeats::new(lease, Some(lease), Duration::ZERO);
             let just_before = Duration::from_millis(end - 1);
-            assert!(!heartbeats.failed(just_before).runs_out, "limit {limit}");
+            assert!(
+                heartbeats.failed(just_before).runs_out.is_none(),
+                "limit {limit}"
+            );
             let failed = heartbeats.failed(Duration::from_millis(end));
-            assert!(failed.runs_out, "limit {limit}");
+            assert!(failed.runs_out.is_some(), "limit {limit}");
         }
+    }
+
+    #[test]
+    fn the_work_has_its_grace_before_others_may_take_the_lock() {
+        for (ttl, grace, told) in [(30, 10, 20), (30, 12, 18), (30, 60, 15), (30, 1, 20)] {
+            let lease = seconds(ttl);
+            let mut heartbeats =
+                Heartbeats::new(lease, Some(lease), Duration::ZERO).leaving(seconds(grace));
+            let end = heartbeats.end_time();
+            assert_eq!(end, Some(seconds(told)), "a grace of {grace} s");
+            let failed = heartbeats.failed(seconds(told));
+            assert_eq!(failed.runs_out, Some(seconds(ttl - told)), "what is left");
+            assert_eq!(heartbeats.end_time(), None, "told once");
+        }
+    }
+
+    #[test]
+    fn over_a_network_a_failed_renewal_is_tried_again_soon() {
+        let lease = seconds(30);
+        let mut heartbeats = Heartbeats::new(lease, Some(lease), Duration::ZERO).over_a_network();
+        assert_eq!(heartbeats.next_time(), Some(seconds(10)));
+        let _ = heartbeats.failed(seconds(10));
+        assert_eq!(heartbeats.next_time(), Some(seconds(12)));
+        heartbeats.succeeded(seconds(12));
+        assert_eq!(heartbeats.next_time(), Some(seconds(22)));
     }
 
     #[test]
     fn a_hold_that_the_kernel_vouches_for_never_runs_out() {
         let mut heartbeats = Heartbeats::new(seconds(30), None, Duration::ZERO);
-        assert!(!heartbeats.failed(seconds(100_000)).runs_out);
+        assert!(heartbeats.failed(seconds(100_000)).runs_out.is_none());
     }
 
     #[test]

@@ -13,12 +13,9 @@
 //!
 //! # Unknown outcomes
 //! A transaction whose answer never came may have been carried out, or be carried out later. The
-//! list is read again and looked through for the caller's own claim, whose key nobody else ever
-//! uses. Repeating it is safe: of two transactions that make, grant or remove the same claim, the
-//! one that comes second finds its condition broken. Making a claim is the exception, for once it
-//! has come and gone the condition holds again: so before a claim is made anew, and when the call has
-//! to give up, the id of the one whose fate is unknown is marked as *spent*, for as long as its lease
-//! runs. What arrives after that makes nothing, however late it is.
+//! list is read again and decided upon anew. Repeating a change is safe: of two transactions that
+//! change the same claim, the one that comes second finds its condition broken. A claim that is
+//! made is a case of its own (`enter`): it must not come to be after its caller has given up.
 //!
 //! # Crash safety
 //! Every change is one transaction, so there is nothing between two steps. A process that dies
@@ -33,6 +30,7 @@
 //! What it leaves to others: which etcd (`Address`), when to renew, and what to do about a loss.
 
 mod address;
+mod enter;
 mod keys;
 mod link;
 mod list;
@@ -44,13 +42,12 @@ pub use address::{Address, AddressError, Credentials, CredentialsError};
 
 use super::file::Sleeper;
 use super::{
-    Advanced, Cleaned, Content, Entered, ForcedRelease, NewPlace, Reading, RenewedOwned, Store,
-    StoreError, Wake,
+    Advanced, Cleaned, Content, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError,
+    Wake,
 };
 use crate::clock::{Clock, SystemClock, instant};
-use etcd_client::{
-    Client, Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
-};
+use enter::Entrance;
+use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
 use keys::{Keys, end_of};
 use link::{Fault, Link, Pause};
 use list::{Guard, Light, List, number};
@@ -58,17 +55,23 @@ use session::{Session, Sessions};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Claim, Entering, Entry, Event, Evidence, Force, Forced, History, Host, Kind, Left,
-    LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process, Queueing, Released,
-    Renewal, Request, StaleUnforced, Standing, WaitingFor,
+    Advance, Claim, Entry, Event, Evidence, Force, Forced, History, Host, Kind, Left, LockName,
+    Now, Ownership, Policy, Predecessor, Process, Refusal, Released, Renewal, Request, Standing,
+    WaitingFor,
 };
 
 /// How long a call tries before it says that etcd cannot be reached. An election takes one to two
 /// seconds, and a request that a dying member swallows two more.
 pub const PATIENCE: Duration = Duration::from_secs(6);
+
+/// The least time that a renewal is given, however short the ttl.
+const RENEWAL_MIN: Duration = Duration::from_millis(200);
+
+/// The same once etcd has been out of reach for that long.
+const PATIENCE_LEFT: Duration = Duration::from_secs(1);
 
 /// How many keys are read at once: what a claim takes is below a kilobyte, and etcd's clients refuse
 /// answers of four megabytes.
@@ -77,24 +80,16 @@ const PAGE: i64 = 2_000;
 /// How often a claim is looked at whose process on this machine may end without etcd knowing.
 const PROCESS_NAP: Duration = Duration::from_millis(500);
 
-/// How long a sleep behind a record lasts at most.
+/// How long a sleep behind a record lasts at least, and at most.
+const RECORD_NAP_MIN: Duration = Duration::from_millis(10);
 const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
+
+/// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
+/// run out with its lease then, unless the lease was kept alive all the time.
+const CLEARING_MAX: Duration = Duration::from_secs(600);
 
 /// How often a call that was overtaken begins anew without a pause.
 const OVERTAKEN_AT_ONCE: u32 = 3;
-
-/// How long the drop of a seat waits for etcd to hear of it. It goes on without anybody waiting.
-const DROP_MAX: Duration = Duration::from_millis(2_500);
-
-/// The longest pause between two tries of what nobody waits for.
-const LATER_PAUSE_MAX: Duration = Duration::from_secs(10);
-
-/// By how much such a pause is longer than the one before.
-const LATER_PAUSE_STEP: Duration = Duration::from_millis(100);
-
-/// How many dead claims one change removes beside what else it does: etcd takes 128 operations in a
-/// transaction, and each removal is two.
-const SWEEP_MAX: usize = 20;
 
 /// What a claim stands behind that has yet to look. No claim has this ticket, so a sleep behind it
 /// ends at once.
@@ -134,12 +129,13 @@ pub struct Seat {
     life: String,
     ttl_ms: u64,
     kind: Kind,
-    mode: Mode,
     /// Its caller was away from this place.
     was_away: bool,
     state: Mutex<SeatState>,
     /// Its life is not to be ended with it: it has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
+    /// A change that lit its life may still be carried out.
+    doubtful: AtomicBool,
 }
 
 /// What a seat has seen last.
@@ -147,14 +143,12 @@ pub struct Seat {
 struct SeatState {
     /// The revision at which the list was read.
     revision: i64,
-    /// The revision of the last write of our own to the claim.
+    /// The revision up to which the own claim was looked at.
     own: i64,
     /// The keys of the claims and of their lives, by ticket.
     keys: BTreeMap<u64, (String, String)>,
     /// The hold, and the header, as of the grant.
     granted: Option<(Claim, History, i64)>,
-    /// What its life hangs on.
-    session: Option<Arc<Session>>,
 }
 
 impl Seat {
@@ -172,10 +166,35 @@ impl Seat {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Everything up to this revision that concerns its own claim has been looked at.
+    fn saw(&self, revision: i64) {
+        let mut state = self.state();
+        state.own = state.own.max(revision);
+    }
+
     fn remember(&self, list: &List, keys: &Keys) {
         let mut state = self.state();
         state.revision = list.revision;
         state.keys = keys_of(list, keys, &self.name);
+    }
+}
+
+impl Seat {
+    /// Notes that it holds now.
+    fn note_grant(&self, claim: &Claim, list: &List) {
+        if self.kind == Kind::Detached {
+            // The hold goes on without this process.
+            self.settled.store(true, Ordering::SeqCst);
+        }
+        let mut state = self.state();
+        state.granted = Some((claim.clone(), list.entry.history, list.header_modified));
+    }
+
+    fn own(&self) -> Scope {
+        Scope::One {
+            id: self.id.clone(),
+            life: self.life.clone(),
+        }
     }
 }
 
@@ -201,39 +220,23 @@ impl Drop for Seat {
         if self.settled.load(Ordering::SeqCst) {
             return;
         }
-        // The life's key is this seat's own, so no condition is needed: nobody else's life ends.
-        let key = self.shared.keys.life(&self.name, &self.life);
-        let txn = Txn::new().and_then([TxnOp::delete(key, None)]);
-        if let Some(done) = self.shared.later(txn) {
-            let _ = done.recv_timeout(DROP_MAX);
+        // Both keys are this seat's own, so no condition is needed. The claim stays, for whoever
+        // comes next to say from whom it has the lock; unless something that is still on its way
+        // could light its life again.
+        let mut gone = vec![self.shared.keys.life(&self.name, &self.life)];
+        if self.doubtful.load(Ordering::SeqCst) {
+            gone.push(self.shared.keys.claim(&self.name, &self.id));
         }
-    }
-}
-
-impl Shared {
-    /// Has something written that nobody waits for, however long it takes to reach etcd. It may be
-    /// carried out any number of times. What comes back ends when it is done.
-    fn later(&self, txn: Txn) -> Option<mpsc::Receiver<()>> {
-        let endpoints = Arc::clone(self.link.endpoints());
-        let (sender, receiver) = mpsc::channel();
-        let spawned = self.link.spawn(async move {
-            let mut pause = Pause::default();
-            let mut more = Duration::ZERO;
-            loop {
-                let txn = txn.clone();
-                let answer =
-                    endpoints.once(|mut client: Client| async move { client.txn(txn).await });
-                match answer.await {
-                    Err(Fault::Unsure(_)) => {}
-                    // Done, or a lease is gone, and with it what was to be forbidden under it.
-                    Ok(_) | Err(Fault::LeaseGone | Fault::Refused(_)) => break,
-                }
-                tokio::time::sleep(pause.next() + more).await;
-                more = (more + LATER_PAUSE_STEP).min(LATER_PAUSE_MAX);
-            }
-            drop(sender);
+        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let end = instant() + CLEARING_MAX;
+        self.shared.link.spawn(async move {
+            let ended = endpoints.until(end, |mut client: Client| {
+                let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
+                let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
+                async move { client.txn(txn).await }
+            });
+            let _ = ended.await;
         });
-        spawned.map(|_| receiver)
     }
 }
 
@@ -269,6 +272,8 @@ struct Draft {
     /// What the decision rests on.
     guard: Guard,
     lights: Vec<Light>,
+    /// What happened, for the audit.
+    events: Vec<Event>,
 }
 
 /// What became of a change.
@@ -280,33 +285,7 @@ struct Made<T> {
     after: Entry,
     /// The revision of the write; `None` if nothing had to be written.
     revision: Option<i64>,
-}
-
-/// A claim in the making.
-#[derive(Clone)]
-struct Making {
-    /// Nobody else ever uses it, and it is never used again.
-    id: String,
-    lease: i64,
     events: Vec<Event>,
-}
-
-impl Making {
-    /// Says that it is not to be made any more. The lease that it would hang on is what is needed
-    /// for as long as it could be made.
-    fn spent(&self, keys: &Keys) -> TxnOp {
-        let lease = PutOptions::new().with_lease(self.lease);
-        TxnOp::put(keys.spent(&self.id), Vec::new(), Some(lease))
-    }
-}
-
-/// How a first try ended. A list of several pages is read by itself.
-enum FirstTry {
-    Granted(i64, List),
-    Queued(Option<List>),
-    Taken(Option<List>),
-    Unsure(String),
-    LeaseGone,
 }
 
 /// How a commit ended.
@@ -384,8 +363,20 @@ impl EtcdStore {
         watch::lasting(&self.shared.link, watched)
     }
 
+    /// When a call that begins now gives up. After etcd has been out of reach for as long as that
+    /// already, nobody waits for it all over again.
     fn end(&self) -> Instant {
-        instant() + self.shared.patience
+        let failing = self.shared.link.endpoints().failing();
+        let patience = match failing {
+            Some(since) if since >= self.shared.patience => PATIENCE_LEFT,
+            _ => self.shared.patience,
+        };
+        instant() + patience.min(self.shared.patience)
+    }
+
+    /// A change that could be written down.
+    fn told<T>(&self, change: Result<T, serde_json::Error>) -> Result<T, StoreError> {
+        change.map_err(|error| self.unreachable("writing the lock", error.to_string()))
     }
 
     fn unreachable(&self, doing: &'static str, why: String) -> StoreError {
@@ -425,7 +416,7 @@ impl EtcdStore {
     /// Commits one transaction.
     fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {
         let endpoints = Arc::clone(self.shared.link.endpoints());
-        let committed = self.shared.link.block("writing the lock", async move {
+        self.shared.link.block("writing the lock", async move {
             let answer = endpoints.once(|mut client: Client| async move { client.txn(txn).await });
             match answer.await {
                 Ok(answer) if answer.succeeded() => {
@@ -439,37 +430,18 @@ impl EtcdStore {
                 Err(Fault::LeaseGone) => Ok(Commit::LeaseGone),
                 Err(refused) => Err(refused),
             }
-        });
-        committed
+        })
     }
 
-    /// The session for claims of this ttl; its lease runs for the whole of it from now on.
     fn session(&self, ttl_ms: u64, end: Instant) -> Result<Arc<Session>, StoreError> {
-        if let Some(session) = self.shared.sessions.present(ttl_ms)
-            && session.lasts(ttl_ms)
-        {
+        if let Some(session) = self.shared.sessions.present(ttl_ms) {
             return Ok(session);
         }
         let shared = Arc::clone(&self.shared);
         self.shared.link.block("taking a lease", async move {
             let endpoints = Arc::clone(shared.link.endpoints());
-            shared.sessions.get(&endpoints, ttl_ms, end).await
-        })
-    }
-
-    /// Renews the lease that a seat's life hangs on, if there is any left of it.
-    fn renew_lease(&self, seat: &Seat, end: Instant) -> Result<(), StoreError> {
-        let session = seat.state().session.clone();
-        let Some(session) = session.filter(|session| !session.is_over()) else {
-            return Ok(());
-        };
-        let endpoints = Arc::clone(self.shared.link.endpoints());
-        self.shared.link.block("renewing the lease", async move {
-            match session::renew(&endpoints, &session, end).await {
-                // What that means for the claim, the list tells.
-                Err(Fault::LeaseGone) => Ok(()),
-                other => other,
-            }
+            let sessions = &shared.sessions;
+            sessions.get(&endpoints, &shared.clock, ttl_ms, end).await
         })
     }
 
@@ -488,51 +460,63 @@ impl EtcdStore {
         &self,
         name: &LockName,
         scope: &Scope,
+        step: impl FnMut(&mut Draft, &List, bool) -> Result<T, StoreError>,
+    ) -> Result<Made<T>, StoreError> {
+        self.change_until(self.end(), name, scope, step)
+    }
+
+    /// The same with less patience.
+    fn change_until<T>(
+        &self,
+        end: Instant,
+        name: &LockName,
+        scope: &Scope,
         mut step: impl FnMut(&mut Draft, &List, bool) -> Result<T, StoreError>,
     ) -> Result<Made<T>, StoreError> {
-        let end = self.end();
         let mut pause = Pause::default();
         let mut unsure = false;
         let mut overtaken = 0;
+        let mut swept = Vec::new();
         loop {
             let before = self.load(name, scope, end)?;
-            if let Some((key, _, why)) = before.unreadable.first() {
-                return Err(StoreError::Unreadable {
-                    place: format!("{}{key}", self.shared.link.place()),
-                    why: why.clone(),
-                });
-            }
-            if self.sweep_many(name, &before)? {
-                continue;
-            }
+            self.unreadable(&before)?;
             let mut draft = Draft {
                 entry: before.entry.clone(),
                 guard: Guard::None,
                 lights: Vec::new(),
+                events: Vec::new(),
             };
             let answer = step(&mut draft, &before, unsure)?;
             self.light_pulses(&before, &mut draft, end)?;
             let keys = &self.shared.keys;
-            let change = before
-                .change(keys, name, &draft.entry, draft.guard, &draft.lights)
-                .map_err(|error| self.unreachable("writing the lock", error.to_string()))?;
+            let change =
+                self.told(before.change(keys, name, &draft.entry, draft.guard, &draft.lights))?;
             let Some(change) = change else {
+                swept.append(&mut draft.events);
                 return Ok(Made {
                     answer,
                     before,
                     after: draft.entry,
                     revision: None,
+                    events: swept,
                 });
             };
+            if !change.fits() {
+                swept.extend(self.sweep_some(name, &before, &draft.entry, draft.events)?);
+                continue;
+            }
             let why = match self.commit(change.into_txn())? {
                 Commit::Done(revision) => {
                     let mut after = draft.entry;
                     settle(&before, &mut after, revision);
+                    settle_events(&mut draft.events, revision);
+                    swept.append(&mut draft.events);
                     return Ok(Made {
                         answer,
                         before,
                         after,
                         revision: Some(revision),
+                        events: swept,
                     });
                 }
                 // Whoever was quicker is done; the next look sees what it did.
@@ -550,11 +534,53 @@ impl EtcdStore {
                     "the lease has run out".to_owned()
                 }
             };
-            if !pause.fits(end) {
+            if !Pause::fits(end) {
                 return Err(self.unreachable("writing the lock", why));
             }
             std::thread::sleep(pause.next());
         }
+    }
+
+    /// Removes some of the claims that `after` is without, where they are more than one transaction
+    /// takes. Each is removed as it was judged, so nothing else has to be as it was. Answers with
+    /// what was told of them; the next look finds the rest.
+    fn sweep_some(
+        &self,
+        name: &LockName,
+        before: &List,
+        after: &Entry,
+        events: Vec<Event>,
+    ) -> Result<Vec<Event>, StoreError> {
+        let gone = before.entry.claims.iter().map(|claim| claim.ticket);
+        let gone = gone.filter(|ticket| after.claim(*ticket).is_none());
+        let some: Vec<u64> = gone.take(list::SWEPT_AT_ONCE).collect();
+        let mut rest = before.entry.clone();
+        rest.claims.retain(|claim| !some.contains(&claim.ticket));
+        let keys = &self.shared.keys;
+        let change = self.told(before.change(keys, name, &rest, Guard::None, &[]))?;
+        let Some(change) = change.filter(list::Change::fits) else {
+            return Err(self.unreachable(
+                "writing the lock",
+                "the change is larger than a transaction of etcd may be".to_owned(),
+            ));
+        };
+        // Whether it was carried out or overtaken, the next look sees.
+        let told = match self.commit(change.into_txn())? {
+            Commit::Done(_) => events,
+            Commit::Overtaken | Commit::Unsure(_) | Commit::LeaseGone => Vec::new(),
+        };
+        let is_of_these = |event: &Event| match event {
+            Event::Stolen {
+                previous: Some(claim),
+                ..
+            } => some.contains(&claim.ticket),
+            Event::Stolen { previous: None, .. }
+            | Event::Acquired { .. }
+            | Event::CancelRequested { .. }
+            | Event::Displaced { .. }
+            | Event::Released { .. } => false,
+        };
+        Ok(told.into_iter().filter(is_of_these).collect())
     }
 
     /// Marks the sessions as over whose leases a transaction did not find.
@@ -594,6 +620,7 @@ impl EtcdStore {
                     id: None,
                     life: row.written.life.clone(),
                     lease,
+                    is_new: false,
                 }),
                 (None, None) => {}
             }
@@ -601,164 +628,65 @@ impl EtcdStore {
         Ok(())
     }
 
-    /// What a seat's own change has to light: its life, if it has run out meanwhile.
+    /// What a seat's own change has to light: its life, if it has run out or hangs on another lease
+    /// than the one that this process keeps alive now.
     fn relight(&self, seat: &Seat, list: &List, end: Instant) -> Result<Option<Light>, StoreError> {
         let Some(row) = list.row(seat.ticket) else {
             return Ok(None);
         };
         let waits = row.written.claim.token.is_none();
-        if row.alive || row.written.life != seat.life || !(waits || seat.kind == Kind::Kernel) {
+        if row.written.life != seat.life || !(waits || seat.kind == Kind::Kernel) {
             return Ok(None);
         }
         let session = self.session(seat.ttl_ms, end)?;
-        let lease = session.lease;
-        seat.state().session = Some(session);
-        Ok(Some(Light {
+        Ok((row.lease != session.lease).then(|| Light {
             ticket: seat.ticket,
             id: None,
             life: seat.life.clone(),
-            lease,
+            lease: session.lease,
+            is_new: false,
         }))
     }
 
-    /// The first try of a request that comes new: if nobody is there it is granted, and otherwise, if
-    /// it `queues` whatever it finds, it is put at the end; in one transaction and without a look
-    /// before.
-    fn try_first(
-        &self,
-        name: &LockName,
-        entry: &Entry,
-        light: &Light,
-        queues: bool,
-    ) -> Result<FirstTry, StoreError> {
-        let keys = self.shared.keys.clone();
-        let failed =
-            |error: serde_json::Error| self.unreachable("writing the lock", error.to_string());
-        let nobody = List::default();
-        let lights = std::slice::from_ref(light);
-        let granted = nobody.change(&keys, name, entry, Guard::None, lights);
-        let mut waiting = entry.clone();
-        for claim in &mut waiting.claims {
-            (claim.token, claim.since) = (None, None);
-        }
-        let waits = nobody.change(&keys, name, &waiting, Guard::None, lights);
-        let (Some(granted), Some(waits)) = (granted.map_err(failed)?, waits.map_err(failed)?)
-        else {
-            return Ok(FirstTry::Taken(None));
-        };
-        let claims = keys.claims(name);
-        let alone = Compare::create_revision(claims.clone(), CompareOp::Equal, 0);
-        let mut hold = granted.operations;
-        hold.push(TxnOp::get(keys.header(name), None));
-        let mut queue = Vec::new();
-        if queues {
-            // Also somebody who comes second must not make what was given up meanwhile.
-            let making = Txn::new().when(waits.compares).and_then(waits.operations);
-            queue.push(TxnOp::txn(making));
-        }
-        let lock = keys.lock(name);
-        let page = GetOptions::new().with_range(end_of(&lock)).with_limit(PAGE);
-        queue.push(TxnOp::get(lock, Some(page)));
-        let mut conditions = granted.compares;
-        conditions.push(alone.with_range(end_of(&claims)));
-        let txn = Txn::new().when(conditions).and_then(hold).or_else(queue);
-        let endpoints = Arc::clone(self.shared.link.endpoints());
-        let name = name.clone();
-        let (here, clock) = (self.shared.here.clone(), self.shared.clock.clone());
-        self.shared.link.block("writing the lock", async move {
-            let answer = endpoints.once(|mut client: Client| async move { client.txn(txn).await });
-            let answer = match answer.await {
-                Ok(answer) => answer,
-                Err(Fault::Unsure(why)) => return Ok(FirstTry::Unsure(why)),
-                Err(Fault::LeaseGone) => return Ok(FirstTry::LeaseGone),
-                Err(refused) => return Err(refused),
-            };
-            let header = answer.header();
-            let revision = header.map_or(0, etcd_client::ResponseHeader::revision);
-            let mut is_whole = true;
-            let mut found = Vec::new();
-            for response in answer.op_responses() {
-                if let TxnOpResponse::Get(mut get) = response {
-                    is_whole &= !get.more();
-                    found.extend(get.take_kvs());
-                }
-            }
-            let mut list = List::of(&keys, &name, revision, &found);
-            list.trust_leases(&here, &clock.now());
-            Ok(match (answer.succeeded(), queues) {
-                (true, _) => FirstTry::Granted(revision, list),
-                (false, true) => FirstTry::Queued(is_whole.then_some(list)),
-                (false, false) => FirstTry::Taken(is_whole.then_some(list)),
-            })
-        })
-    }
-
-    /// Forbids a claim whose making has an unknown outcome, unless it is there already.
-    fn spend(&self, name: &LockName, making: &Making) -> Result<Commit, StoreError> {
-        let keys = &self.shared.keys;
-        let claim = keys.claim(name, &making.id);
-        let absent = Compare::create_revision(claim, CompareOp::Equal, 0);
-        let txn = Txn::new().when([absent]).and_then([making.spent(keys)]);
-        self.commit(txn)
-    }
-
-    /// Forbids it and removes it, without anybody waiting for that.
-    fn spend_later(&self, name: &LockName, making: &Making) {
-        let keys = &self.shared.keys;
-        let txn = Txn::new().and_then([
-            making.spent(keys),
-            TxnOp::delete(keys.claim(name, &making.id), None),
-            TxnOp::delete(keys.life(name, &making.id), None),
-        ]);
-        let _ = self.shared.later(txn);
-    }
-
-    /// Removes dead claims that wait, if there are more of them than one change can take with it.
-    /// True if the list is to be read again.
-    fn sweep_many(&self, name: &LockName, list: &List) -> Result<bool, StoreError> {
-        if list.rows.len() <= SWEEP_MAX {
-            return Ok(false);
-        }
-        let now = self.shared.clock.now();
-        let mut entry = list.entry.clone();
-        let dead = entry.sweep(&self.shared.policy, &now, self.evidence(list));
-        let some = dead.get(SWEEP_MAX..).unwrap_or_default();
-        let some = some.iter().take(2 * SWEEP_MAX).map(|claim| claim.ticket);
-        let some: Vec<u64> = some.collect();
-        if some.is_empty() {
-            return Ok(false);
-        }
-        let change = list.removal(&self.shared.keys, name, &some);
-        // Whatever became of it shows when the list is read again.
-        self.commit(change.into_txn())?;
-        Ok(true)
-    }
-
     /// Removes what cannot be understood, if force may do that here. Answers with whether anything
-    /// was.
+    /// was; what another version has written is not ours to remove.
     fn replace_unreadable(
         &self,
-        name: &LockName,
         list: &List,
         force: Force,
-    ) -> Result<Result<bool, tenure_core::Refusal>, StoreError> {
+    ) -> Result<Result<bool, Refusal>, StoreError> {
         if list.unreadable.is_empty() {
             return Ok(Ok(false));
         }
+        let is_newer = list.unreadable.iter().any(|unreadable| unreadable.is_newer);
+        let force = if is_newer { Force::No } else { force };
         // etcd does not say when a key was written, so it counts as written just now.
         if let Err(refusal) = Entry::replace_unreadable(&self.shared.policy, force, 0) {
             return Ok(Err(refusal));
         }
-        let _ = name;
-        let unreadable = list.unreadable.iter();
-        let (compares, operations): (Vec<_>, Vec<_>) = unreadable
-            .map(|(key, modified, _)| {
-                let stands = Compare::mod_revision(key.clone(), CompareOp::Equal, *modified);
-                (stands, TxnOp::delete(key.clone(), None))
+        let some = list.unreadable.iter().take(list::SWEPT_AT_ONCE);
+        let (compares, operations): (Vec<_>, Vec<_>) = some
+            .map(|unreadable| {
+                let key = unreadable.key.clone();
+                let stands =
+                    Compare::mod_revision(key.clone(), CompareOp::Equal, unreadable.modified);
+                (stands, TxnOp::delete(key, None))
             })
             .unzip();
+        // Whatever became of it, the next look says what is left.
         self.commit(Txn::new().when(compares).and_then(operations))?;
         Ok(Ok(true))
+    }
+
+    /// What cannot be understood, as an error.
+    fn unreadable(&self, list: &List) -> Result<(), StoreError> {
+        match list.unreadable.first() {
+            None => Ok(()),
+            Some(unreadable) => Err(StoreError::Unreadable {
+                place: format!("{}: {}", self.shared.link.place(), unreadable.shown()),
+                why: unreadable.why.clone(),
+            }),
+        }
     }
 
     /// What to watch for whoever sleeps behind a claim, and how long to sleep at most.
@@ -782,11 +710,17 @@ impl EtcdStore {
     fn nap(&self, claim: &Claim, now: &Now) -> Duration {
         let boot = claim.holder.host.boot_id.as_deref();
         let is_here = boot.is_some() && boot == self.shared.here.boot_id.as_deref();
-        let rest = Duration::from_millis(claim.lease.remaining_ms(boot, now).saturating_add(1));
+        let rest_ms = claim.lease.remaining_ms(boot, now);
         let has_process = claim.holder.process.is_some() || claim.holder.command.is_some();
-        match is_here && has_process {
-            true => PROCESS_NAP.min(rest.max(Duration::from_millis(10))),
-            false => rest.clamp(Duration::from_millis(10), RECORD_NAP_MAX),
+        let longest = if is_here && has_process {
+            PROCESS_NAP
+        } else {
+            RECORD_NAP_MAX
+        };
+        // One that is past its ttl and counts all the same lives by something else.
+        match rest_ms {
+            0 => longest.min(Duration::from_secs(1)),
+            rest_ms => Duration::from_millis(rest_ms + 1).clamp(RECORD_NAP_MIN, longest),
         }
     }
 
@@ -807,6 +741,11 @@ impl EtcdStore {
             source,
         })
     }
+}
+
+/// Whether etcd takes no more writes for want of room.
+fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
 }
 
 /// Puts the numbers that etcd has given out into a list that was written at `revision`: in place of
@@ -863,12 +802,19 @@ async fn read_range(
         if revision != 0 {
             page = page.with_revision(revision);
         }
-        let mut answer = endpoints
-            .until(end, |mut client: Client| {
-                let (begin, page) = (begin.clone(), page.clone());
-                async move { client.get(begin, Some(page)).await }
-            })
-            .await?;
+        let answer = endpoints.until(end, |mut client: Client| {
+            let (begin, page) = (begin.clone(), page.clone());
+            async move { client.get(begin, Some(page)).await }
+        });
+        let mut answer = match answer.await {
+            Err(Fault::Refused(why)) if why.contains("compacted") && revision != 0 => {
+                // The first page is too old for the next one.
+                found.clear();
+                revision = 0;
+                continue;
+            }
+            answer => answer?,
+        };
         if revision == 0 {
             let header = answer.header();
             revision = header.map_or(0, etcd_client::ResponseHeader::revision);
@@ -944,265 +890,60 @@ async fn read_upto(
 }
 
 impl EtcdStore {
-    /// An id for a claim that nobody ever used.
-    fn new_id(&self, session: &Session) -> String {
-        let number = self.shared.made.fetch_add(1, Ordering::Relaxed);
-        format!("{:x}-{number:x}", session.lease)
-    }
-
-    /// Enters a claim. What is left in `unsure` may have been made, or be made later.
-    fn enter_claim(
-        &self,
-        name: &LockName,
-        request: &Request,
-        now: &Now,
-        unsure: &mut Option<Making>,
-    ) -> Result<Entered<Seat>, StoreError> {
-        let end = self.end();
-        let mut session = self.session(request.ttl_ms, end)?;
-        let mut id = self.new_id(&session);
-        let (kind, mode) = (request.kind, request.terms.mode);
-        let mut pulse = None;
-        // What is known of the list without a look: perhaps there is nobody.
-        let mut known = (request.terms.kept.is_none() && kind == Kind::Kernel).then(List::default);
-        let mut guess = known.is_some();
-        // What the core would answer a request that finds others, in every case: it waits.
-        let is_plain = request.terms.queueing == Queueing::Fifo
-            && !request.terms.cancel_in_progress
-            && request.force == Force::No;
-        let queues = is_plain
-            && request.patience == Patience::Queue
-            && self.shared.policy.stale_unforced == StaleUnforced::TakeOver;
-        let mut pause = Pause::default();
-        loop {
-            let list = match known.take() {
-                Some(list) => list,
-                None => self.load(name, &Scope::All, end)?,
+    /// Looks whether a waiting claim holds now.
+    ///
+    /// Of a claim that was never away, only those before it matter: whoever is granted behind it has
+    /// counted it, with what it tolerates, and is overtaken if it has changed since. Behind a claim
+    /// that came back, somebody may hold who has not.
+    fn advance_until(&self, end: Instant, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
+        let (scope, guard) = if !seat.was_away && seat.kind == Kind::Kernel {
+            (Scope::Upto(seat.ticket), Guard::Upto(seat.ticket))
+        } else {
+            (Scope::All, Guard::All)
+        };
+        let made = self.change_until(end, &seat.name, &scope, |draft, list, _| {
+            let light = self.relight(seat, list, end)?;
+            let relit = light.is_some();
+            draft.lights.extend(light);
+            let evidence = |claim: &Claim| {
+                let mut seen = list.evidence(&self.shared.here, claim);
+                if relit && claim.ticket == seat.ticket {
+                    seen.beacon = tenure_core::Beacon::Lit;
+                }
+                seen
             };
-            match self.replace_unreadable(name, &list, request.force)? {
-                Ok(false) => {}
-                Ok(true) => continue,
-                Err(refusal) => {
-                    return Ok(Entered {
-                        entering: Entering::Refused(refusal),
-                        entry: Entry::default(),
-                        unread: 0,
-                        events: Vec::new(),
-                        seat: None,
-                    });
+            let policy = &self.shared.policy;
+            let events = &mut draft.events;
+            let advance = draft
+                .entry
+                .advance(policy, seat.ticket, now, evidence, events);
+            if let Advance::Granted { .. } = &advance {
+                draft.guard = guard;
+                // Whoever holds counts from the last sign of life that etcd has had of it.
+                if seat.kind == Kind::Kernel
+                    && let Some(session) = self.shared.sessions.present(seat.ttl_ms)
+                    && let Some(claim) = draft.entry.claim_mut(seat.ticket)
+                {
+                    claim.lease.renewed = session.last_sign(now);
                 }
             }
-            if let Some(making) = unsure.clone() {
-                let made = (list.rows.iter()).find(|row| row.written.life == making.id);
-                if let Some(row) = made {
-                    let entered =
-                        self.found(name, request, &session, &list, row, making.events, now);
-                    return self.looked(entered, now);
-                }
-                let why = match self.spend(name, &making)? {
-                    Commit::Done(_) => {
-                        *unsure = None;
-                        id = self.new_id(&session);
-                        continue;
-                    }
-                    Commit::LeaseGone => {
-                        self.shared.sessions.forget(making.lease);
-                        *unsure = None;
-                        pulse = None;
-                        session = self.session(request.ttl_ms, end)?;
-                        id = self.new_id(&session);
-                        continue;
-                    }
-                    // It was made between the look and this.
-                    Commit::Overtaken => "it changes again and again".to_owned(),
-                    Commit::Unsure(why) => why,
-                };
-                if !pause.fits(end) {
-                    return Err(self.unreachable("writing the lock", why));
-                }
-                std::thread::sleep(pause.next());
-                continue;
-            }
-            if self.sweep_many(name, &list)? {
-                continue;
-            }
-            let mut entry = list.entry.clone();
-            let mut events = Vec::new();
-            let evidence = self.evidence(&list);
-            let mut entering = entry.enter(
-                &self.shared.policy,
-                request.clone(),
-                now,
-                evidence,
-                &mut events,
-            );
-            let made = NewPlace::of(&entering, kind, mode);
-            let mut lights = Vec::new();
-            let mut was_away = false;
-            if let Some(made) = &made {
-                let own = list.row(made.ticket);
-                was_away = own.is_some();
-                let detached = kind == Kind::Detached && !made.beacon;
-                let lease = if detached {
-                    match pulse {
-                        Some(lease) => lease,
-                        None => *pulse.insert(self.pulse(request.ttl_ms, end)?),
-                    }
-                } else {
-                    session.lease
-                };
-                lights.push(Light {
-                    ticket: made.ticket,
-                    id: own.is_none().then(|| id.clone()),
-                    life: id.clone(),
-                    lease,
-                });
-            }
-            let only_queues = matches!(entering, Entering::Queued { .. })
-                && events.is_empty()
-                && !was_away
-                && is_plain;
-            let committed = if let (true, Some(light)) = (guess, lights.first()) {
-                guess = false;
-                match self.try_first(name, &entry, light, queues)? {
-                    FirstTry::Granted(revision, seen) => Commit::Done(revision).with(Some(seen)),
-                    FirstTry::Queued(seen) => {
-                        let seen = match seen {
-                            Some(seen) => seen,
-                            None => self.load(name, &Scope::All, end)?,
-                        };
-                        match seen.rows.iter().find(|row| row.written.life == id) {
-                            Some(row) if seen.unreadable.is_empty() => {
-                                let entered = self.found(
-                                    name,
-                                    request,
-                                    &session,
-                                    &seen,
-                                    row,
-                                    Vec::new(),
-                                    now,
-                                );
-                                return self.looked(entered, now);
-                            }
-                            // Somebody has taken it out again, or there is something in the list
-                            // that may block it for ever: asked as everybody is who does not guess.
-                            Some(row) => {
-                                let entered = self.found(
-                                    name,
-                                    request,
-                                    &session,
-                                    &seen,
-                                    row,
-                                    Vec::new(),
-                                    now,
-                                );
-                                if let Some(seat) = entered.seat {
-                                    self.leave(&seat, now)?;
-                                }
-                                known = Some(seen);
-                            }
-                            None => {}
-                        }
-                        continue;
-                    }
-                    FirstTry::Taken(seen) => {
-                        known = seen;
-                        continue;
-                    }
-                    FirstTry::Unsure(why) => Commit::Unsure(why).with(None),
-                    FirstTry::LeaseGone => Commit::LeaseGone.with(None),
-                }
-            } else {
-                let guard = if only_queues { Guard::None } else { Guard::All };
-                let change = list
-                    .change(&self.shared.keys, name, &entry, guard, &lights)
-                    .map_err(|error| self.unreachable("writing the lock", error.to_string()))?;
-                match change {
-                    None => {
-                        return Ok(Entered {
-                            entering,
-                            entry,
-                            unread: 0,
-                            events,
-                            seat: None,
-                        });
-                    }
-                    Some(change) => self.commit(change.into_txn())?.with(None),
-                }
-            };
-            let why = match committed {
-                (Commit::Done(revision), seen) => {
-                    settle(&list, &mut entry, revision);
-                    settle_events(&mut events, revision);
-                    let own = made.map(|made| match list.row(made.ticket) {
-                        Some(row) => (made.ticket, row.id.clone()),
-                        None => (number(revision), id.clone()),
-                    });
-                    match &mut entering {
-                        Entering::Granted { ticket, token } => {
-                            if let Some((own, _)) = &own {
-                                *ticket = *own;
-                            }
-                            *token = number(revision);
-                        }
-                        Entering::Queued { ticket, .. } => {
-                            if let Some((own, _)) = &own {
-                                *ticket = *own;
-                            }
-                        }
-                        Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => {}
-                    }
-                    let seat = own.map(|(ticket, own_id)| {
-                        let seat =
-                            self.seat(name, ticket, own_id.clone(), id.clone(), request, was_away);
-                        let list = seen.as_ref().unwrap_or(&list);
-                        seat.remember(list, &self.shared.keys);
-                        let keys = &self.shared.keys;
-                        let own = (keys.claim(name, &own_id), keys.life(name, &id));
-                        seat.state().keys.insert(ticket, own);
-                        {
-                            let mut state = seat.state();
-                            state.own = revision;
-                            state.session = Some(Arc::clone(&session));
-                        }
-                        if let (Entering::Granted { .. }, Some(claim)) =
-                            (&entering, entry.claim(ticket))
-                        {
-                            self.note_grant(&seat, claim, list);
-                        }
-                        seat
-                    });
-                    return Ok(Entered {
-                        entering,
-                        entry,
-                        unread: 0,
-                        events,
-                        seat,
-                    });
-                }
-                (Commit::Overtaken, _) => "it changes again and again".to_owned(),
-                (Commit::Unsure(why), _) => {
-                    let lease = lights.first().map_or(session.lease, |light| light.lease);
-                    *unsure = made.is_some().then(|| Making {
-                        id: id.clone(),
-                        lease,
-                        events,
-                    });
-                    why
-                }
-                (Commit::LeaseGone, _) => {
-                    self.shared.sessions.forget(session.lease);
-                    pulse = None;
-                    session = self.session(request.ttl_ms, end)?;
-                    id = self.new_id(&session);
-                    "the lease has run out".to_owned()
-                }
-            };
-            if !pause.fits(end) {
-                return Err(self.unreachable("writing the lock", why));
-            }
-            std::thread::sleep(pause.next());
+            Ok(advance)
+        });
+        let made = made.inspect_err(|_| seat.doubtful.store(true, Ordering::SeqCst))?;
+        let mut advance = made.answer;
+        seat.remember(&made.before, &self.shared.keys);
+        if let Advance::Granted { token } = &mut advance
+            && let Some(claim) = made.after.claim(seat.ticket)
+        {
+            *token = claim.token.unwrap_or(*token);
+            seat.note_grant(claim, &made.before);
         }
+        seat.saw(made.revision.unwrap_or(made.before.revision));
+        Ok(Advanced {
+            advance,
+            entry: made.after,
+            events: made.events,
+        })
     }
 
     /// What a new seat is told of the list, and its life.
@@ -1223,21 +964,11 @@ impl EtcdStore {
             life,
             ttl_ms: request.ttl_ms,
             kind: request.kind,
-            mode: request.terms.mode,
             was_away,
             state: Mutex::default(),
             settled: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
         }
-    }
-
-    /// Notes that a seat holds now.
-    fn note_grant(&self, seat: &Seat, claim: &Claim, list: &List) {
-        if seat.kind == Kind::Detached {
-            // The hold goes on without this process.
-            seat.settled.store(true, Ordering::SeqCst);
-        }
-        let mut state = seat.state();
-        state.granted = Some((claim.clone(), list.entry.history, list.header_modified));
     }
 }
 
@@ -1259,11 +990,11 @@ impl Store for EtcdStore {
     fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
         let list = self.load(name, &Scope::All, self.end())?;
         let place = self.place(name);
-        if let Some((_, _, why)) = list.unreadable.first() {
+        if let Some(unreadable) = list.unreadable.first() {
             return Ok(Reading {
                 place,
                 content: Content::Unreadable {
-                    why: why.clone(),
+                    why: unreadable.why.clone(),
                     modified_ms: None,
                 },
             });
@@ -1284,12 +1015,7 @@ impl Store for EtcdStore {
         request: Request,
         now: &Now,
     ) -> Result<Entered<Seat>, StoreError> {
-        let mut unsure = None;
-        let entered = self.enter_claim(name, &request, now, &mut unsure);
-        if let (Err(_), Some(making)) = (&entered, &unsure) {
-            self.spend_later(name, making);
-        }
-        entered
+        Entrance::new(self, name, request, now)?.enter()
     }
 
     fn sleep(
@@ -1345,60 +1071,7 @@ impl Store for EtcdStore {
     }
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
-        let end = self.end();
-        // It may be granted, and then it has a whole ttl from here on.
-        let session = seat.state().session.clone();
-        if session.is_some_and(|session| !session.lasts(seat.ttl_ms)) {
-            self.renew_lease(seat, end)?;
-        }
-        // Behind a claim that was never away, nobody holds whom it would have to mind: whoever is
-        // granted behind it has looked at it.
-        let alone = seat.mode == Mode::Exclusive && !seat.was_away;
-        let (scope, guard) = if alone && seat.kind == Kind::Kernel {
-            (Scope::Upto(seat.ticket), Guard::Upto(seat.ticket))
-        } else {
-            (Scope::All, Guard::All)
-        };
-        let mut events = Vec::new();
-        let made = self.change(&seat.name, &scope, |draft, list, _| {
-            events.clear();
-            let light = self.relight(seat, list, end)?;
-            let relit = light.is_some();
-            draft.lights.extend(light);
-            draft.guard = guard;
-            Ok(draft.entry.advance(
-                &self.shared.policy,
-                seat.ticket,
-                now,
-                |claim| {
-                    let mut seen = list.evidence(&self.shared.here, claim);
-                    if relit && claim.ticket == seat.ticket {
-                        seen.beacon = tenure_core::Beacon::Lit;
-                    }
-                    seen
-                },
-                &mut events,
-            ))
-        })?;
-        let mut advance = made.answer;
-        if let Some(revision) = made.revision {
-            settle_events(&mut events, revision);
-        }
-        seat.remember(&made.before, &self.shared.keys);
-        if let Advance::Granted { token } = &mut advance
-            && let Some(claim) = made.after.claim(seat.ticket)
-        {
-            *token = claim.token.unwrap_or(*token);
-            self.note_grant(seat, claim, &made.before);
-        }
-        if let Some(revision) = made.revision {
-            seat.state().own = revision;
-        }
-        Ok(Advanced {
-            advance,
-            entry: made.after,
-            events,
-        })
+        self.advance_until(self.end(), seat, now)
     }
 
     fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
@@ -1406,55 +1079,103 @@ impl Store for EtcdStore {
             Ok(draft.entry.name_command(seat.ticket, command))
         })?;
         if let Some(revision) = made.revision {
-            let mut state = seat.state();
-            state.own = state.own.max(revision);
+            seat.saw(revision);
         }
         Ok(made.answer)
     }
 
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
-        let end = self.end();
-        // The lease first: a claim that is written while its lease runs out is no sign of life.
+        // Whoever renews has to know in time that it did not work.
+        let third = Duration::from_millis(seat.ttl_ms / 3);
+        let end = self.end().min(instant() + third.max(RENEWAL_MIN));
+        // The lease first: a claim that is written while its lease runs out is no sign of life. Its
+        // life is lit anew if it hangs on any other lease than the one that is renewed here.
         if seat.kind == Kind::Kernel {
-            self.renew_lease(seat, end)?;
+            let session = self.session(seat.ttl_ms, end)?;
+            let endpoints = Arc::clone(self.shared.link.endpoints());
+            let began_ms = self.shared.clock.now().boot_ms;
+            self.shared.link.block("renewing the lease", async move {
+                match session::renew_once(&endpoints, session.lease, end).await {
+                    Ok(()) => {
+                        session.renewed(began_ms);
+                        Ok(())
+                    }
+                    Err(Fault::LeaseGone) => {
+                        session.end();
+                        Ok(())
+                    }
+                    other => other,
+                }
+            })?;
         }
-        let made = self.change(&seat.name, &seat.own(), |draft, list, _| {
+        let made = self.change_until(end, &seat.name, &seat.own(), |draft, list, _| {
             let renewal = draft.entry.renew(seat.ticket, now);
             if let Renewal::Renewed { .. } = renewal {
                 draft.lights.extend(self.relight(seat, list, end)?);
             }
             Ok(renewal)
-        })?;
+        });
+        let made = match made {
+            // The lease is renewed, which is what counts; only the record does not say so.
+            Err(error) if is_full(&error) => {
+                let list = self.load(&seat.name, &seat.own(), end)?;
+                let session = self.shared.sessions.present(seat.ttl_ms);
+                let row = list.row(seat.ticket);
+                let hangs = row
+                    .is_some_and(|row| session.is_some_and(|session| session.lease == row.lease));
+                return match list.entry.verify(seat.ticket) {
+                    Renewal::Renewed { .. } if !hangs => Err(error),
+                    renewal => Ok(renewal),
+                };
+            }
+            made => made.inspect_err(|_| seat.doubtful.store(true, Ordering::SeqCst))?,
+        };
         if let Some(revision) = made.revision {
-            let mut state = seat.state();
-            state.own = state.own.max(revision);
+            seat.saw(revision);
         }
         Ok(made.answer)
     }
 
     fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
         let list = self.load(&seat.name, &seat.own(), self.end())?;
+        let is_dark = list.row(seat.ticket).is_some_and(|row| !row.alive());
+        if is_dark && seat.kind == Kind::Kernel {
+            // Nobody has taken it yet, and anybody may: that it stands is worth nothing before its
+            // life is lit again.
+            return self.renew(seat, &self.shared.clock.now());
+        }
         Ok(list.entry.verify(seat.ticket))
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
+        let (began, end) = (instant(), self.end());
         let granted = seat.state().granted.clone();
         // What a first try would have answered, if its own answer did not come.
         let mut earlier = None;
         if let Some((claim, history, header)) = granted {
-            match self.leave_as_granted(seat, &claim, history, header, now)? {
-                (left, Commit::Done(_)) => return Ok(left),
-                (left, Commit::Unsure(_)) => earlier = Some(left),
-                (_, Commit::Overtaken | Commit::LeaseGone) => {}
+            match self.leave_as_granted(seat, &claim, Some((history, header)), now) {
+                // To remove something is allowed all the same.
+                Err(error) if is_full(&error) => {
+                    let (left, committed) = self.leave_as_granted(seat, &claim, None, now)?;
+                    if let Commit::Done(_) = committed {
+                        return Ok(left);
+                    }
+                }
+                other => match other? {
+                    (left, Commit::Done(_)) => return Ok(left),
+                    (left, Commit::Unsure(_)) => earlier = Some(left),
+                    (_, Commit::Overtaken | Commit::LeaseGone) => {}
+                },
             }
         }
         let mut tried = earlier.is_some();
-        let made = self.change(&seat.name, &seat.own(), |draft, _, unsure| {
+        let made = self.change_until(end, &seat.name, &seat.own(), |draft, _, unsure| {
             tried |= unsure;
             let left = draft.entry.leave(seat.ticket, now);
+            // Nobody else removes a claim while its lease runs, so it was an earlier try.
+            let in_time = instant() < began + Duration::from_millis(seat.ttl_ms);
             Ok(match (left, &earlier) {
-                // Nobody else removes a claim that is alive, so it was an earlier try.
-                (Left::Absent, Some(earlier)) if tried => earlier.clone(),
+                (Left::Absent, Some(earlier)) if tried && in_time => earlier.clone(),
                 (left, _) => {
                     earlier = Some(left.clone());
                     left
@@ -1544,7 +1265,7 @@ impl Store for EtcdStore {
         now: &Now,
     ) -> Result<ForcedRelease, StoreError> {
         let list = self.load(name, &Scope::All, self.end())?;
-        let forced = match self.replace_unreadable(name, &list, force)? {
+        let forced = match self.replace_unreadable(&list, force)? {
             Ok(true) => Forced::Done {
                 claim: None,
                 standing: Standing::Unreadable,
@@ -1627,54 +1348,41 @@ impl Store for EtcdStore {
     fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
         let end = self.end();
         let mut pause = Pause::default();
-        let mut earlier: Option<Cleaned> = None;
-        let mut done = Vec::new();
+        // What earlier tries of this call have removed, and would remove.
+        let (mut gone, mut tried): (Vec<Claim>, Vec<Claim>) = (Vec::new(), Vec::new());
+        let mut removes = false;
         loop {
             let list = self.load(name, &Scope::All, end)?;
-            if let Some((key, _, why)) = list.unreadable.first() {
-                return Err(StoreError::Unreadable {
-                    place: format!("{}{key}", self.shared.link.place()),
-                    why: why.clone(),
-                });
-            }
+            self.unreadable(&list)?;
+            let before = std::mem::take(&mut tried).into_iter();
+            gone.extend(before.filter(|claim| list.row(claim.ticket).is_none()));
             let exists = list.header_modified != 0 || !list.rows.is_empty();
-            // It did all or nothing, and what it was to remove is gone.
-            if let Some(earlier) = earlier.take()
-                && earlier
-                    .swept
-                    .iter()
-                    .all(|claim| list.row(claim.ticket).is_none())
-                && !(earlier.removed && exists)
-            {
-                done.extend(earlier.swept);
-                if earlier.removed {
-                    return Ok(cleaned(done, true));
-                }
-            }
             let mut entry = list.entry.clone();
-            let mut swept = entry.sweep(&self.shared.policy, now, self.evidence(&list));
-            let is_more = swept.len() > 2 * SWEEP_MAX && !dry_run;
-            swept.truncate(if is_more { 2 * SWEEP_MAX } else { swept.len() });
-            let removed = exists && !is_more && entry.claims.is_empty();
-            if dry_run || (swept.is_empty() && !removed) {
-                done.extend(swept);
-                return Ok(cleaned(done, removed));
+            let swept = entry.sweep(&self.shared.policy, now, self.evidence(&list));
+            let empties = exists && entry.claims.is_empty();
+            let done = |mut gone: Vec<Claim>, removed| {
+                gone.extend(swept.clone());
+                Ok(Cleaned {
+                    swept: gone,
+                    removed,
+                    record: Vec::new(),
+                })
+            };
+            if dry_run || (swept.is_empty() && !empties) {
+                return done(gone, if dry_run { empties } else { removes && !exists });
             }
             let keys = &self.shared.keys;
-            let mut change = if is_more {
-                let tickets: Vec<u64> = swept.iter().map(|claim| claim.ticket).collect();
-                list.removal(keys, name, &tickets)
-            } else {
-                let change = list.change(keys, name, &entry, Guard::All, &[]);
-                change
-                    .map_err(|error| self.unreachable("writing the lock", error.to_string()))?
-                    .unwrap_or(list::Change {
-                        compares: vec![list.unchanged(keys, name)],
-                        operations: Vec::new(),
-                    })
-            };
-            if removed {
-                // The guard says that no claim came since, so no life belongs to anybody.
+            let change = self.told(list.change(keys, name, &entry, Guard::All, &[]))?;
+            let mut change = change.unwrap_or_else(|| list::Change {
+                compares: vec![list.unchanged(keys, name)],
+                operations: Vec::new(),
+            });
+            if !change.fits() {
+                self.sweep_some(name, &list, &entry, Vec::new())?;
+                tried = swept;
+                continue;
+            }
+            if empties {
                 let header = keys.header(name);
                 let same =
                     Compare::mod_revision(header.clone(), CompareOp::Equal, list.header_modified);
@@ -1682,20 +1390,14 @@ impl Store for EtcdStore {
                 change.operations.push(TxnOp::delete(header, None));
             }
             let why = match self.commit(change.into_txn())? {
-                Commit::Done(_) => {
-                    done.extend(swept);
-                    if is_more {
-                        continue;
-                    }
-                    return Ok(cleaned(done, removed));
-                }
+                Commit::Done(_) => return done(gone, empties),
                 Commit::Unsure(why) => {
-                    earlier = Some(cleaned(swept, removed));
+                    (tried, removes) = (swept, empties);
                     why
                 }
                 Commit::Overtaken | Commit::LeaseGone => "it changes again and again".to_owned(),
             };
-            if !pause.fits(end) {
+            if !Pause::fits(end) {
                 return Err(self.unreachable("cleaning", why));
             }
             std::thread::sleep(pause.next());
@@ -1703,158 +1405,42 @@ impl Store for EtcdStore {
     }
 }
 
-/// What cleaning did; no other program sees records here.
-fn cleaned(swept: Vec<Claim>, removed: bool) -> Cleaned {
-    Cleaned {
-        swept,
-        removed,
-        record: Vec::new(),
-    }
-}
-
-impl Commit {
-    fn with(self, list: Option<List>) -> (Self, Option<List>) {
-        (self, list)
-    }
-}
-
-impl Seat {
-    fn own(&self) -> Scope {
-        Scope::One {
-            id: self.id.clone(),
-            life: self.life.clone(),
-        }
-    }
-}
-
 impl EtcdStore {
-    /// The answer for a claim whose making was found to have been carried out.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the end of `enter_claim`, which has them all"
-    )]
-    fn found(
-        &self,
-        name: &LockName,
-        request: &Request,
-        session: &Arc<Session>,
-        list: &List,
-        row: &list::Row,
-        events: Vec<Event>,
-        now: &Now,
-    ) -> Entered<Seat> {
-        let claim = &row.written.claim;
-        let was_away = row.written.was_away;
-        let seat = self.seat(
-            name,
-            claim.ticket,
-            row.id.clone(),
-            row.written.life.clone(),
-            request,
-            was_away,
-        );
-        seat.remember(list, &self.shared.keys);
-        {
-            let mut state = seat.state();
-            state.own = list.revision;
-            state.session = Some(Arc::clone(session));
-        }
-        let entering = match claim.token {
-            Some(token) => {
-                self.note_grant(&seat, claim, list);
-                Entering::Granted {
-                    ticket: claim.ticket,
-                    token,
-                }
-            }
-            None => {
-                let mut looked = list.entry.clone();
-                let evidence = self.evidence(list);
-                let advance = looked.advance(
-                    &self.shared.policy,
-                    claim.ticket,
-                    now,
-                    evidence,
-                    &mut Vec::new(),
-                );
-                let behind = match advance {
-                    Advance::Behind(behind) => behind,
-                    // Whatever it is: a sleep behind nobody ends at once, and the next look tells.
-                    _ => NOBODY,
-                };
-                Entering::Queued {
-                    ticket: claim.ticket,
-                    behind,
-                }
-            }
-        };
-        Entered {
-            entering,
-            entry: list.entry.clone(),
-            unread: 0,
-            events,
-            seat: Some(seat),
-        }
-    }
-
-    /// A claim that was put at the end may have nobody before it who counts: then it holds at once.
-    fn looked(&self, mut entered: Entered<Seat>, now: &Now) -> Result<Entered<Seat>, StoreError> {
-        let (Entering::Queued { ticket, behind }, Some(seat)) =
-            (&mut entered.entering, &entered.seat)
-        else {
-            return Ok(entered);
-        };
-        if *behind != NOBODY {
-            return Ok(entered);
-        }
-        let ticket = *ticket;
-        let advanced = self.advance(seat, now)?;
-        match advanced.advance {
-            Advance::Granted { token } => entered.entering = Entering::Granted { ticket, token },
-            Advance::Behind(now_behind) => *behind = now_behind,
-            Advance::Blocked(refusal) => {
-                self.leave(seat, now)?;
-                entered.entering = Entering::Refused(refusal);
-                entered.seat = None;
-            }
-            // What it was asked meanwhile it hears at its next look.
-            Advance::Yours { .. } | Advance::Cancelled { .. } | Advance::Gone => {}
-        }
-        entered.entry = advanced.entry;
-        entered.events.extend(advanced.events);
-        Ok(entered)
-    }
-
-    /// Ends a hold by what was known at its grant, without another look. With what that would have
+    /// Ends a hold by what was known at its grant, without another look; without a header, nothing is
+    /// remembered of it. With what that would have
     /// come to, for it may have been carried out without an answer.
     fn leave_as_granted(
         &self,
         seat: &Seat,
         claim: &Claim,
-        history: History,
-        header_modified: i64,
+        header: Option<(History, i64)>,
         now: &Now,
     ) -> Result<(Left, Commit), StoreError> {
         let mut entry = Entry {
             last: 0,
-            history,
+            history: header.map(|(history, _)| history).unwrap_or_default(),
             claims: vec![claim.clone()],
         };
         let left = entry.leave(seat.ticket, now);
         let keys = &self.shared.keys;
-        let (key, header) = (keys.claim(&seat.name, &seat.id), keys.header(&seat.name));
+        let key = keys.claim(&seat.name, &seat.id);
         let created = i64::try_from(seat.ticket).unwrap_or(0);
-        let compares = [
-            Compare::create_revision(key.clone(), CompareOp::Equal, created),
-            Compare::mod_revision(header.clone(), CompareOp::Equal, header_modified),
-        ];
-        let value = value::encode_header(entry.history)
-            .map_err(|error| self.unreachable("writing the lock", error.to_string()))?;
-        let operations = [
+        let mut compares = vec![Compare::create_revision(
+            key.clone(),
+            CompareOp::Equal,
+            created,
+        )];
+        let mut operations = vec![
             TxnOp::delete(key, None),
             TxnOp::delete(keys.life(&seat.name, &seat.life), None),
-            TxnOp::put(header, value, None),
         ];
+        if let Some((_, modified)) = header {
+            let key = keys.header(&seat.name);
+            let same = Compare::mod_revision(key.clone(), CompareOp::Equal, modified);
+            compares.push(same);
+            let value = self.told(value::encode_header(entry.history))?;
+            operations.push(TxnOp::put(key, value, None));
+        }
         let committed = self.commit(Txn::new().when(compares).and_then(operations))?;
         if let Commit::Done(_) = committed {
             seat.settled.store(true, Ordering::SeqCst);

@@ -25,6 +25,12 @@ const MARK: &str = "exec";
 
 /// Refuses a lock that somebody has to renew or withdraw.
 pub(super) fn refuse_unsuited(session: &Session) -> Result<(), Failure> {
+    if session.store.is_remote() {
+        return Err(Failure::bad_arguments(
+            "--exec leaves nobody behind, and a lock in etcd lives by a lease that somebody has to \
+             renew; leave --exec out",
+        ));
+    }
     let profile = session.store.profile();
     if profile.record().is_none() && session.store.policy().asks_beacon {
         return Ok(());
@@ -80,8 +86,8 @@ pub(super) fn replace_self(
         return None;
     }
     signals::pause_if_asked();
-    for hold in holds {
-        if let Err(errno) = retry_on_intr(|| fcntl_setfd(hold.seat.beacon(), FdFlags::empty())) {
+    for beacon in holds.iter().filter_map(|hold| hold.seat.beacon()) {
+        if let Err(errno) = retry_on_intr(|| fcntl_setfd(beacon, FdFlags::empty())) {
             return Some(SpawnError::Beacon(errno.into()));
         }
     }

@@ -9,15 +9,15 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
+use crate::store::Seat;
 use crate::supervise::driver::{self, Held};
 use crate::supervise::heartbeats::Heartbeats;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
-use tenure::core::{AgeLimit, Claim, LockName, Policy, Renewal, Request, RequestId};
+use tenure::core::{Claim, LockName, Renewal, Request, RequestId};
 use tenure::engine::{Keep, Limits, Wait};
 use tenure::profile::known_as;
 use tenure::store::Store;
-use tenure::store::file::Seat;
 
 /// A lock that a run wants.
 pub(crate) struct Target<'a> {
@@ -50,9 +50,15 @@ impl Hold<'_> {
 
     /// Its renewals from now on.
     pub(crate) fn heartbeats(&self) -> Heartbeats {
-        let limit = runs_out_after(self.session.store.policy(), self.ttl());
+        let limit = self.session.store.lapses(self.ttl());
         let granted = Duration::from_millis(self.claim.lease.renewed.boot_ms);
-        Heartbeats::new(self.ttl(), limit, granted)
+        let grace = Duration::from_millis(self.claim.grace_ms);
+        let heartbeats = Heartbeats::new(self.ttl(), limit, granted).leaving(grace);
+        if self.session.store.is_remote() {
+            heartbeats.over_a_network()
+        } else {
+            heartbeats
+        }
     }
 
     /// As the driver wants it.
@@ -116,17 +122,6 @@ pub(super) fn refuse_asked_for(holds: &[Hold<'_>]) -> Result<(), Failure> {
     match holds.iter().find_map(Hold::wanted_back) {
         Some(WantedBack { name, by }) => Err(superseded(&name, &by)),
         None => Ok(()),
-    }
-}
-
-/// The silence after which a run counts as left behind while it lives; `None` where the kernel
-/// vouches for it, or where no renewal changes its age.
-fn runs_out_after(policy: &Policy, ttl: Duration) -> Option<Duration> {
-    let rule = policy.age.filter(|_| !policy.asks_beacon)?;
-    match rule.limit {
-        AgeLimit::SinceGrantMs(_) => None,
-        AgeLimit::SilenceMs(limit) => Some(Duration::from_millis(limit)),
-        AgeLimit::SilenceTtl => Some(ttl),
     }
 }
 
@@ -209,24 +204,5 @@ impl Tend for Taken<'_, '_> {
             name: hold.name().as_str().to_owned(),
         });
         holds.collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_runs_out_only_where_silence_alone_makes_a_living_run_stale() {
-        let ttl = Duration::from_secs(60);
-        for (policy, limit) in [
-            (Policy::NATIVE, None),
-            (Policy::SPRINT, None),
-            (Policy::RESUME, None),
-            (Policy::SESSION, Some(Duration::from_secs(600))),
-            (Policy::FLEET, Some(ttl)),
-        ] {
-            assert_eq!(runs_out_after(&policy, ttl), limit, "{}", policy.name);
-        }
     }
 }

@@ -5,14 +5,13 @@ use super::taking::Hold;
 use crate::holds;
 use crate::request;
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::Command;
 use tenure::core::{LockName, RequestId};
 
 /// Variables to set and to take away.
 pub(crate) struct Told {
     set: Vec<(&'static str, OsString)>,
-    removed: &'static [&'static str],
+    removed: Vec<&'static str>,
 }
 
 impl Told {
@@ -25,6 +24,7 @@ impl Told {
         group: Option<&LockName>,
     ) -> Self {
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
+        let mut elsewhere = "TENURE_STORE";
         let mut held = holds::inherited_value();
         for hold in holds {
             let token = hold.claim.token.unwrap_or_default();
@@ -38,8 +38,9 @@ impl Told {
             set.extend([
                 ("TENURE_NAME", main.as_str().into()),
                 ("TENURE_TOKEN", outer.token.to_string().into()),
-                ("TENURE_DIR", (&outer.session.place.folder).into()),
+                outer.session.place.variable(),
             ]);
+            elsewhere = outer.session.place.other_variable();
         } else if let Some(last) = own.or(holds.last()) {
             let claim = &last.claim;
             let token = claim.token.unwrap_or_default();
@@ -47,8 +48,9 @@ impl Told {
                 ("TENURE_NAME", last.name().as_str().into()),
                 ("TENURE_TOKEN", token.to_string().into()),
                 ("TENURE_REQUEST_ID", claim.holder.request_id.as_str().into()),
-                ("TENURE_DIR", (&last.session.place.folder).into()),
+                last.session.place.variable(),
             ]);
+            elsewhere = last.session.place.other_variable();
             if let Some(file) = last.session.place.config_file() {
                 set.push((request::CONFIG, file.into()));
             }
@@ -59,14 +61,14 @@ impl Told {
         set.push((holds::VARIABLE, held.into()));
         Self {
             set,
-            // The folder is what this run uses, whatever named it.
-            removed: &["TENURE_STORE"],
+            // The place is what this run uses, whatever named it.
+            removed: vec![elsewhere],
         }
     }
 
     /// Of a run that never came to hold all that it wanted: what its hooks may know.
     pub(crate) fn of_waiter(
-        folder: &Path,
+        place: &request::Place,
         main: &LockName,
         id: &str,
         group: Option<&LockName>,
@@ -74,34 +76,32 @@ impl Told {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_NAME", main.as_str().into()),
             ("TENURE_REQUEST_ID", id.into()),
-            ("TENURE_DIR", folder.into()),
+            place.variable(),
         ];
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
         }
         Self {
             set,
-            removed: &["TENURE_STORE", "TENURE_TOKEN"],
+            removed: vec![place.other_variable(), "TENURE_TOKEN"],
         }
     }
 
     /// Without one. Holds that are inherited stay what they are.
     pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
-        let mut set: Vec<(&'static str, OsString)> = vec![
-            ("TENURE_REQUEST_ID", id.as_str().into()),
-            ("TENURE_DIR", place.folder.clone().into()),
-        ];
+        let mut set: Vec<(&'static str, OsString)> =
+            vec![("TENURE_REQUEST_ID", id.as_str().into()), place.variable()];
         if let Some(file) = place.config_file() {
             set.push((request::CONFIG, file.into()));
         }
         Self {
             set,
-            removed: &["TENURE_STORE", "TENURE_NAME", "TENURE_TOKEN"],
+            removed: vec![place.other_variable(), "TENURE_NAME", "TENURE_TOKEN"],
         }
     }
 
     pub(crate) fn tell(&self, command: &mut Command) {
-        for name in self.removed {
+        for name in &self.removed {
             command.env_remove(name);
         }
         command.envs(self.set.iter().map(|(name, value)| (name, value)));

@@ -16,6 +16,7 @@ use crate::render::Surface;
 use crate::render::waiting::Progress;
 use crate::request::{self, Place};
 use crate::signals::{SignalSleeper, Signals};
+use crate::store::Locks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -25,7 +26,6 @@ use tenure::core::{
 };
 use tenure::engine::{self, AcquireError, Wait};
 use tenure::process::{OwnerError, liveness};
-use tenure::store::file::FileStore;
 use tenure::store::{Store, StoreError};
 
 /// How often a wait is begun anew because the record could not be read in the middle of it.
@@ -122,7 +122,7 @@ struct Taking<'a> {
 
 /// A store that overrides one hold only, and what says whether it met another.
 struct Confirmed {
-    store: FileStore,
+    store: Locks,
     met_another: Arc<AtomicBool>,
 }
 
@@ -336,13 +336,12 @@ impl Taking<'_> {
     fn only(&self, hold: Hold) -> Result<Confirmed, Failure> {
         let mut place = Place::of(&self.args.common)?;
         let (profile, met_another) = Only::over(place.take_profile(), hold);
-        let store = FileStore::with_profile(
+        let store = Locks::open(
+            &place,
             Box::new(profile),
-            &place.folder,
             self.session.identity.host.clone(),
             Box::new(SignalSleeper(self.signals)),
-        )
-        .allow_network(place.allow_network);
+        )?;
         Ok(Confirmed { store, met_another })
     }
 

@@ -225,7 +225,11 @@ fn lock(name: Option<&str>) -> Result<(), Failure> {
 
 /// Looks at the project's folder. A bad name is bad input; a folder that may not be used is not.
 fn root(common: &Common, access: Access) -> Result<(), Failure> {
-    let folder = request::Place::of(common)?.folder;
+    let place = request::Place::of(common)?;
+    if !place.is_folder() {
+        return Ok(());
+    }
+    let folder = place.folder;
     let refuse = |exit, code, why: &str| {
         let folder = clean(&folder.display().to_string());
         Err(Failure::new(

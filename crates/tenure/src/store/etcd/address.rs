@@ -143,14 +143,11 @@ fn endpoint(text: &str) -> Result<String, AddressError> {
     let inner = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));
-    let is_host = match inner {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let is_part =
-                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-            !host.is_empty() && host.bytes().all(is_part)
-        }
-    };
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_host = inner.map_or_else(
+        || !host.is_empty() && host.bytes().all(is_part),
+        |address| address.parse::<std::net::Ipv6Addr>().is_ok(),
+    );
     if !is_host || port == 0 {
         return Err(wrong());
     }

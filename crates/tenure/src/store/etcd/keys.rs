@@ -4,7 +4,6 @@
 //! PREFIX/locks/NAME/header         past holds
 //! PREFIX/locks/NAME/claims/ID      one claim; its creation revision is the ticket
 //! PREFIX/locks/NAME/lives/ID       there for as long as the lease of that claim's seat runs
-//! PREFIX/spent/ID                  the claim of this id is not to be made any more
 //! ```
 //!
 //! A lock's name has no `/`, so no key of one lock begins like the keys of another.
@@ -53,11 +52,6 @@ impl Keys {
 
     pub(super) fn life(&self, name: &LockName, id: &str) -> String {
         format!("{}{id}", self.lives(name))
-    }
-
-    /// What forbids to make a claim or a life of this id.
-    pub(super) fn spent(&self, id: &str) -> String {
-        format!("{}/spent/{id}", self.prefix)
     }
 
     /// The lock that a key belongs to.

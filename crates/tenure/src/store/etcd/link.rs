@@ -27,6 +27,9 @@ use tokio::sync::oneshot;
 /// some 100 ms, an election one to two seconds.
 const REQUEST_MAX: Duration = Duration::from_secs(2);
 
+/// The least time that a request is given.
+const REQUEST_MIN: Duration = Duration::from_millis(100);
+
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
@@ -63,6 +66,8 @@ struct Current {
     /// Counts the changes, so that one failure that several requests see changes it once.
     turns: u64,
     client: Option<Client>,
+    /// Since when no request has been answered; `None` if the last one was.
+    failing: Option<Instant>,
 }
 
 /// The thread, as its callers see it.
@@ -77,12 +82,12 @@ pub(super) struct Link {
 }
 
 /// Says what failed without the request's own words around it.
-pub(super) fn classify(error: Error) -> Fault {
-    let said = match &error {
+pub(super) fn classify(error: &Error) -> Fault {
+    let said = match error {
         Error::GRpcStatus(status) => status.message().to_owned(),
         other => other.to_string(),
     };
-    let Error::GRpcStatus(status) = &error else {
+    let Error::GRpcStatus(status) = error else {
         return match error {
             Error::InvalidArgs(_) | Error::InvalidUri(_) => Fault::Refused(said),
             _ => Fault::Unsure(said),
@@ -90,9 +95,12 @@ pub(super) fn classify(error: Error) -> Fault {
     };
     // The numbers of gRPC's own list.
     match status.code() as i32 {
-        3 | 7 | 8 | 9 | 12 | 16 => Fault::Refused(said),
+        // Refused because of too much to do, which passes; the other reason of this code, a full
+        // disk, does not.
+        8 if said.contains("too many") => Fault::Unsure(said),
         5 if said.contains("lease") => Fault::LeaseGone,
-        5 => Fault::Refused(said),
+        // Of a revision that was compacted away (11), nothing can be read however often one asks.
+        3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Fault::Refused(said),
         _ => Fault::Unsure(said),
     }
 }
@@ -114,12 +122,18 @@ impl Endpoints {
         };
         let url = self.urls.get(index).cloned().unwrap_or_default();
         let connected = Client::connect([url], Some(self.options.clone())).await;
-        let client = connected.map_err(classify)?;
+        let client = connected.map_err(|error| classify(&error))?;
         let mut current = self.lock();
         if current.turns == turn {
             current.client.get_or_insert_with(|| client.clone());
         }
         Ok((client, turn))
+    }
+
+    /// For how long no request has been answered.
+    pub(super) fn failing(&self) -> Option<Duration> {
+        let since = self.lock().failing?;
+        Some(instant().saturating_duration_since(since))
     }
 
     /// Asks the next endpoint from now on, unless somebody has seen to that since `turn`.
@@ -138,20 +152,39 @@ impl Endpoints {
         F: FnOnce(Client) -> A,
         A: Future<Output = Result<T, Error>>,
     {
+        self.once_within(REQUEST_MAX, ask).await
+    }
+
+    /// The same for less time than a request may take.
+    pub(super) async fn once_within<T, F, A>(&self, limit: Duration, ask: F) -> Result<T, Fault>
+    where
+        F: FnOnce(Client) -> A,
+        A: Future<Output = Result<T, Error>>,
+    {
+        let limit = limit.clamp(REQUEST_MIN, REQUEST_MAX);
         let turn = self.lock().turns;
         let asked = async {
             let (client, _) = self.client().await?;
-            ask(client).await.map_err(classify)
+            ask(client).await.map_err(|error| classify(&error))
         };
-        let answer = match tokio::time::timeout(REQUEST_MAX, asked).await {
+        let answer = match tokio::time::timeout(limit, asked).await {
             Ok(answer) => answer,
             Err(_) => Err(Fault::Unsure(format!(
-                "no answer within {} s",
-                REQUEST_MAX.as_secs()
+                "no answer within {} ms",
+                limit.as_millis()
             ))),
         };
+        if let Err(Fault::Refused(why)) = &answer
+            && why.contains("auth")
+        {
+            // A client keeps its token; a new one gets another.
+            self.turn_away(turn);
+        }
         if let Err(Fault::Unsure(_)) = &answer {
             self.turn_away(turn);
+            self.lock().failing.get_or_insert_with(instant);
+        } else {
+            self.lock().failing = None;
         }
         answer
     }
@@ -164,8 +197,9 @@ impl Endpoints {
     {
         let mut pause = Pause::default();
         loop {
-            match self.once(&ask).await {
-                Err(Fault::Unsure(why)) if !pause.fits(end) => return Err(Fault::Unsure(why)),
+            let rest = end.saturating_duration_since(instant());
+            match self.once_within(rest, &ask).await {
+                Err(Fault::Unsure(why)) if !Pause::fits(end) => return Err(Fault::Unsure(why)),
                 Err(Fault::Unsure(_)) => tokio::time::sleep(pause.next()).await,
                 other => return other,
             }
@@ -181,7 +215,7 @@ pub(super) struct Pause {
 
 impl Pause {
     /// Whether another try makes sense before `end`.
-    pub(super) fn fits(&self, end: Instant) -> bool {
+    pub(super) fn fits(end: Instant) -> bool {
         instant() + Duration::from_millis(PAUSE_MS) < end
     }
 
@@ -235,6 +269,7 @@ impl Link {
                 index: 0,
                 turns: 0,
                 client: None,
+                failing: None,
             }),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -269,13 +304,18 @@ impl Link {
         &self.endpoints
     }
 
+    /// Whether the thread is this process's own.
+    pub(super) fn is_ours(&self) -> bool {
+        std::process::id() == self.process
+    }
+
     /// Has something done on the thread and waits for it. It has to end by itself.
     pub(super) fn block<T: Send + 'static>(
         &self,
         doing: &'static str,
         work: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        if std::process::id() != self.process {
+        if !self.is_ours() {
             return Err(self.fault(
                 doing,
                 &Fault::Refused(
@@ -303,8 +343,8 @@ impl Link {
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Option<tokio::task::AbortHandle> {
         // A runtime that nobody drives keeps what it is given for ever.
-        let ours = std::process::id() == self.process;
-        ours.then(|| self.handle.spawn(work).abort_handle())
+        self.is_ours()
+            .then(|| self.handle.spawn(work).abort_handle())
     }
 
     pub(super) fn fault(&self, doing: &'static str, fault: &Fault) -> StoreError {

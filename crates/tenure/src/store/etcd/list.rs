@@ -10,19 +10,20 @@
 //! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
 //! removals need no condition. A life that comes back does (a claim was judged dead, and its holder
 //! was only late): whoever relights a life writes its claim again, which is such a change.
-//!
-//! A new claim or life may have been given up before its transaction arrives (an answer that never
-//! came). Its id is marked as spent then, and that it is not is a condition of its making.
 
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
 use crate::process::liveness;
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{Beacon, Claim, Entry, Evidence, History, Host, Kind, Liveness, LockName, Now};
 
-/// How many claims are named one by one in a condition; etcd takes 128 of them in a transaction.
-const COMPARES_MAX: usize = 60;
+/// How many conditions, and how many writes, etcd takes in one transaction unless it was told
+/// otherwise (`--max-txn-ops`); some are left for what is added to a change.
+const TRANSACTION_MAX: usize = 120;
+
+/// How many claims are removed by one transaction where they are too many for one.
+pub(super) const SWEPT_AT_ONCE: usize = 40;
 
 /// A claim with what is known of its keys.
 #[derive(Debug, Clone)]
@@ -31,8 +32,33 @@ pub(super) struct Row {
     modified: i64,
     /// As it was written; the list may show another last sign of life.
     pub(super) written: Written,
+    /// The lease that its life hangs on; 0 if it has no life.
+    pub(super) lease: i64,
+}
+
+impl Row {
     /// Its life is there.
-    pub(super) alive: bool,
+    pub(super) fn alive(&self) -> bool {
+        self.lease != 0
+    }
+}
+
+/// A key among the claims that cannot be understood.
+#[derive(Debug, Clone)]
+pub(super) struct Unreadable {
+    pub(super) key: Vec<u8>,
+    pub(super) modified: i64,
+    pub(super) why: String,
+    /// A later version has written it, which may well understand it.
+    pub(super) is_newer: bool,
+}
+
+impl Unreadable {
+    /// The key, for people.
+    pub(super) fn shown(&self) -> String {
+        let key = String::from_utf8_lossy(&self.key);
+        key.chars().filter(|c| !c.is_control()).take(400).collect()
+    }
 }
 
 /// A list as it was read.
@@ -43,8 +69,8 @@ pub(super) struct List {
     pub(super) entry: Entry,
     /// When the header was written last; 0 if there is none.
     pub(super) header_modified: i64,
-    /// Keys of claims that cannot be understood, when they were written, and why.
-    pub(super) unreadable: Vec<(String, i64, String)>,
+    /// What cannot be understood.
+    pub(super) unreadable: Vec<Unreadable>,
 }
 
 /// What a decision rests on beyond the claims that it changes.
@@ -67,9 +93,12 @@ pub(super) struct Light {
     pub(super) id: Option<String>,
     pub(super) life: String,
     pub(super) lease: i64,
+    /// Nobody may have made it before.
+    pub(super) is_new: bool,
 }
 
 /// A change in the form in which etcd takes it.
+#[derive(Default)]
 pub(super) struct Change {
     pub(super) compares: Vec<Compare>,
     pub(super) operations: Vec<TxnOp>,
@@ -85,11 +114,11 @@ impl List {
             revision,
             ..Self::default()
         };
-        let mut alive = BTreeSet::new();
+        let mut alive = BTreeMap::new();
         for pair in found {
             let key = String::from_utf8_lossy(pair.key());
             if let Some(id) = key.strip_prefix(&lives) {
-                alive.insert(id.to_owned());
+                alive.insert(id.to_owned(), pair.lease());
             } else if let Some(id) = key.strip_prefix(&claims) {
                 list.take(id, pair);
             } else if key == header {
@@ -100,7 +129,7 @@ impl List {
         }
         list.rows.sort_by_key(|row| row.written.claim.ticket);
         for row in &mut list.rows {
-            row.alive = alive.contains(&row.written.life);
+            row.lease = alive.get(&row.written.life).copied().unwrap_or(0);
         }
         if list.header_modified != 0 || !list.rows.is_empty() {
             list.entry.last = number(revision);
@@ -120,12 +149,14 @@ impl List {
                 id: id.to_owned(),
                 modified,
                 written,
-                alive: false,
+                lease: 0,
             }),
-            Err(why) => {
-                let key = String::from_utf8_lossy(pair.key()).into_owned();
-                self.unreadable.push((key, modified, why));
-            }
+            Err(error) => self.unreadable.push(Unreadable {
+                key: pair.key().to_vec(),
+                modified,
+                is_newer: matches!(error, value::DecodeError::Newer { .. }),
+                why: error.to_string(),
+            }),
         }
     }
 
@@ -147,9 +178,9 @@ impl List {
             }
             let silent = claim.lease.is_silent(boot, now);
             let (now_ms, ttl_ms) = (now.wall_us / 1_000, claim.lease.ttl_ms);
-            if row.alive && silent {
+            if row.alive() && silent {
                 claim.lease.renewed = value::stamp_before(now_ms, ttl_ms);
-            } else if !row.alive && !silent {
+            } else if !row.alive() && !silent {
                 claim.lease.renewed = value::stamp_before(now_ms, ttl_ms.saturating_add(1));
             }
         }
@@ -161,7 +192,7 @@ impl List {
     /// has not been able to say otherwise for a whole ttl; a command there that cannot be asked from
     /// here is not waited for, as is the meaning of a lease. One that can be asked, and lives, is.
     pub(super) fn evidence(&self, here: &Host, claim: &Claim) -> Evidence {
-        let alive = self.row(claim.ticket).is_some_and(|row| row.alive);
+        let alive = self.row(claim.ticket).is_some_and(Row::alive);
         let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
         let beacon = match (has_beacon, alive) {
             (false, _) => Beacon::None,
@@ -203,12 +234,6 @@ impl List {
             self.change_row(&mut change, &mut compared, keys, name, after, row, lights)?;
         }
         for light in lights {
-            if light.id.is_some() || self.is_new_life(light) {
-                let spent = keys.spent(&light.life);
-                change
-                    .compares
-                    .push(Compare::create_revision(spent, CompareOp::Equal, 0));
-            }
             if let Some(id) = &light.id
                 && let Some(claim) = after.claim(light.ticket)
             {
@@ -226,6 +251,10 @@ impl List {
             }
             let lease = PutOptions::new().with_lease(light.lease);
             let key = keys.life(name, &light.life);
+            if light.is_new {
+                let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
+                change.compares.push(absent);
+            }
             change
                 .operations
                 .push(TxnOp::put(key, Vec::new(), Some(lease)));
@@ -238,42 +267,19 @@ impl List {
         }
         match guard {
             Guard::None => {}
-            Guard::Upto(_) if self.rows.len() > COMPARES_MAX => {
+            Guard::Upto(ticket) if self.before(ticket) > SWEPT_AT_ONCE => {
                 change.compares.push(self.unchanged(keys, name));
             }
             Guard::Upto(ticket) => {
                 for row in &self.rows {
                     if row.written.claim.ticket <= ticket && compared.insert(row.id.clone()) {
-                        change.compares.push(self.stands(keys, name, row));
+                        change.compares.push(Self::stands(keys, name, row));
                     }
                 }
             }
             Guard::All => change.compares.push(self.unchanged(keys, name)),
         }
         Ok(Some(change))
-    }
-
-    /// What has to be written for some claims to go that nothing is to be done with.
-    pub(super) fn removal(&self, keys: &Keys, name: &LockName, tickets: &[u64]) -> Change {
-        let mut change = Change {
-            compares: Vec::new(),
-            operations: Vec::new(),
-        };
-        for row in tickets.iter().filter_map(|ticket| self.row(*ticket)) {
-            let life = keys.life(name, &row.written.life);
-            change.compares.push(self.stands(keys, name, row));
-            change
-                .operations
-                .push(TxnOp::delete(keys.claim(name, &row.id), None));
-            change.operations.push(TxnOp::delete(life, None));
-        }
-        change
-    }
-
-    /// Whether a claim that is there already gets another life than it had.
-    fn is_new_life(&self, light: &Light) -> bool {
-        let row = self.row(light.ticket);
-        row.is_some_and(|row| row.written.life != light.life)
     }
 
     #[allow(
@@ -297,7 +303,7 @@ impl List {
         let old_life = keys.life(name, &row.written.life);
         let Some(claim) = after.claim(ticket) else {
             compared.insert(row.id.clone());
-            change.compares.push(self.stands(keys, name, row));
+            change.compares.push(Self::stands(keys, name, row));
             change.operations.push(TxnOp::delete(key, None));
             change.operations.push(TxnOp::delete(old_life, None));
             return Ok(());
@@ -316,7 +322,7 @@ impl List {
         }
         let grants = row.written.claim.token.is_none() && claim.token.is_some();
         compared.insert(row.id.clone());
-        change.compares.push(self.stands(keys, name, row));
+        change.compares.push(Self::stands(keys, name, row));
         if grants && light.is_none() {
             // Nobody holds without a life.
             let lit = Compare::create_revision(old_life.clone(), CompareOp::Greater, 0);
@@ -345,7 +351,14 @@ impl List {
         Ok(())
     }
 
-    fn stands(&self, keys: &Keys, name: &LockName, row: &Row) -> Compare {
+    /// How many claims there are up to a ticket.
+    fn before(&self, ticket: u64) -> usize {
+        let rows = self.rows.iter();
+        rows.filter(|row| row.written.claim.ticket <= ticket)
+            .count()
+    }
+
+    fn stands(keys: &Keys, name: &LockName, row: &Row) -> Compare {
         Compare::mod_revision(keys.claim(name, &row.id), CompareOp::Equal, row.modified)
     }
 
@@ -359,6 +372,11 @@ impl List {
 }
 
 impl Change {
+    /// Whether one transaction takes it.
+    pub(super) fn fits(&self) -> bool {
+        self.compares.len() <= TRANSACTION_MAX && self.operations.len() <= TRANSACTION_MAX
+    }
+
     pub(super) fn into_txn(self) -> Txn {
         Txn::new().when(self.compares).and_then(self.operations)
     }

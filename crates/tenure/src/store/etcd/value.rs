@@ -23,6 +23,32 @@ struct Frame {
     was_away: bool,
 }
 
+/// What every version says of itself.
+#[derive(Deserialize)]
+struct Version {
+    tenure: u32,
+}
+
+/// Why a value is no claim.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum DecodeError {
+    /// A later version has written it.
+    #[error("it is of version {version}, which this program does not know")]
+    Newer {
+        /// Which.
+        version: u32,
+    },
+    /// It is something else.
+    #[error("{0}")]
+    Junk(String),
+}
+
+impl From<String> for DecodeError {
+    fn from(why: String) -> Self {
+        Self::Junk(why)
+    }
+}
+
 /// A claim as its key keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Written {
@@ -50,14 +76,19 @@ pub(super) fn encode(written: &Written, granted_here: bool) -> Result<Vec<u8>, s
 }
 
 /// Reads a claim that was created and last written at these revisions.
-pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Written, String> {
+pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Written, DecodeError> {
     let mut lines = value.split(|byte| *byte == b'\n');
-    let mut line = || lines.next().ok_or("it ends too early");
-    let frame: Frame =
-        serde_json::from_slice(line()?).map_err(|error| format!("its first line: {error}"))?;
-    if frame.tenure != VERSION {
-        return Err(format!("it is of version {}", frame.tenure));
+    let mut line = || lines.next().ok_or("it ends too early".to_owned());
+    let first = line()?;
+    let version: Version =
+        serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
+    if version.tenure > VERSION {
+        return Err(DecodeError::Newer {
+            version: version.tenure,
+        });
     }
+    let frame: Frame =
+        serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
     let hosts = list::read_head(line()?)?.hosts;
     let mut claim = list::read_claim(line()?, &hosts)?;
     claim.ticket = created;

@@ -10,7 +10,11 @@ use etcd_client::{Client, Error, WatchFilterType, WatchOptions, WatchStream};
 use rustix::pipe::PipeFlags;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::AbortHandle;
+
+/// How long a watch that was refused counts as one without news.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// A key, or a range of them, and what about it is news.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,13 +138,15 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
         if let Ok(mut stream) = opened.await {
             while let Ok(Some(answer)) = stream.message().await {
                 if answer.canceled() {
-                    // Compacted, or refused: the caller looks for itself. Not at once again and
-                    // again, though, if this is how every watch ends.
-                    tokio::time::sleep(pause.next()).await;
+                    if answer.compact_revision() == 0 {
+                        // Refused, and so is the next one perhaps; the caller looks for itself, but
+                        // not again and again.
+                        tokio::time::sleep(REFUSED).await;
+                    }
                     return answer.compact_revision();
                 }
                 let last = answer.events().iter().filter_map(|event| event.kv());
-                if let Some(last) = last.map(|kv| kv.mod_revision()).max() {
+                if let Some(last) = last.map(etcd_client::KeyValue::mod_revision).max() {
                     return last + 1;
                 }
                 pause = Pause::default();

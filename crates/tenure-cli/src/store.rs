@@ -1,0 +1,343 @@
+//! Where a call keeps its locks: in local files, or in etcd. Everything else of the binary asks this
+//! one and does not know which of them it is.
+//!
+//! A binary that was built without the feature `etcd` knows files only, and says so.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tenure::core::{
+    Claim, Entry, Force, Host, Left, LockName, Now, Ownership, Policy, Predecessor, Process,
+    Released, Renewal, Request, WaitingFor,
+};
+use tenure::profile::Profile;
+#[cfg(feature = "etcd")]
+use tenure::store::etcd::{self, EtcdStore};
+use tenure::store::file::{self, FileStore, Sleeper};
+use tenure::store::{
+    Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
+};
+
+use crate::failure::Failure;
+use crate::request::{Location, Place};
+
+/// The locks of a call.
+pub(crate) enum Locks {
+    Files(FileStore),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<Remote>),
+}
+
+/// Locks on servers, and the profile by which their answers are given.
+#[cfg(feature = "etcd")]
+pub(crate) struct Remote {
+    store: EtcdStore,
+    profile: Box<dyn Profile>,
+}
+
+/// A claim's place in one of them.
+pub(crate) enum Seat {
+    File(file::Seat),
+    #[cfg(feature = "etcd")]
+    Etcd(Box<etcd::Seat>),
+}
+
+impl Seat {
+    pub(crate) fn ticket(&self) -> u64 {
+        match self {
+            Self::File(seat) => seat.ticket(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(seat) => seat.ticket(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &LockName {
+        match self {
+            Self::File(seat) => seat.name(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(seat) => seat.name(),
+        }
+    }
+
+    /// What a command has to inherit for the lock to outlive its supervisor with it; `None` where
+    /// there is no such thing.
+    pub(crate) fn beacon(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::File(seat) => Some(seat.beacon()),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => None,
+        }
+    }
+}
+
+impl Locks {
+    /// Opens the locks of a place. Nothing is asked of any server yet.
+    pub(crate) fn open(
+        place: &Place,
+        profile: Box<dyn Profile>,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Result<Self, Failure> {
+        match &place.location {
+            Location::Folder(folder) => Ok(Self::Files(
+                FileStore::with_profile(profile, folder, here, sleeper)
+                    .allow_network(place.allow_network),
+            )),
+            #[cfg(feature = "etcd")]
+            Location::Etcd(address) => {
+                let credentials = etcd::Credentials::from_environment()
+                    .map_err(|error| Failure::bad_arguments(error.to_string()))?;
+                let policy = profile.policy();
+                let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
+                Ok(Self::Etcd(Box::new(Remote { store, profile })))
+            }
+        }
+    }
+
+    pub(crate) fn profile(&self) -> &dyn Profile {
+        match self {
+            Self::Files(store) => store.profile(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(remote) => &*remote.profile,
+        }
+    }
+
+    /// Whether records are published that other programs read.
+    pub(crate) fn publishes(&self) -> bool {
+        match self {
+            Self::Files(store) => store.profile().record().is_some(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => false,
+        }
+    }
+
+    /// Whether a call may take as long as a network does.
+    pub(crate) fn is_remote(&self) -> bool {
+        match self {
+            Self::Files(_) => false,
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => true,
+        }
+    }
+
+    /// A descriptor that can be read once something has happened to the claim of a seat.
+    pub(crate) fn news(&self, seat: &Seat) -> Result<OwnedFd, StoreError> {
+        match (self, seat) {
+            (Self::Files(store), Seat::File(seat)) => store.news(seat),
+            #[cfg(feature = "etcd")]
+            (Self::Etcd(remote), Seat::Etcd(seat)) => remote.store.news(seat),
+            #[cfg(feature = "etcd")]
+            _ => Err(self.mismatch(seat)),
+        }
+    }
+
+    /// Whether a renewal of our own ends the news.
+    pub(crate) fn renewals_end_news(&self) -> bool {
+        match self {
+            Self::Files(store) => store.renewals_end_news(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => false,
+        }
+    }
+
+    /// What is left of interrupted calls, by the names of the locks.
+    pub(crate) fn leftovers(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        match self {
+            Self::Files(store) => store.leftovers(each),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => Ok(()),
+        }
+    }
+
+    /// What its user should know about the place.
+    pub(crate) fn warning(&self) -> Result<Option<String>, StoreError> {
+        match self {
+            Self::Files(store) => store.warning(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(_) => Ok(None),
+        }
+    }
+
+    /// A seat of another store than the one that is asked: no call mixes two, and if one ever did,
+    /// nobody may be told anything about the lock.
+    #[cfg(feature = "etcd")]
+    fn mismatch(&self, seat: &Seat) -> StoreError {
+        StoreError::Unreachable {
+            place: self.place(seat.name()),
+            doing: "looking for a claim",
+            why: "it was made in another store".to_owned(),
+        }
+    }
+}
+
+/// Does the same to whichever store it is.
+macro_rules! of_store {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            Locks::Files($store) => $call,
+            #[cfg(feature = "etcd")]
+            Locks::Etcd(remote) => {
+                let $store = &remote.store;
+                $call
+            }
+        }
+    };
+}
+
+/// The same for a call about a seat.
+macro_rules! of_seat {
+    ($self:ident, $of:ident, $store:ident, $seat:ident => $call:expr) => {
+        match ($self, $of) {
+            (Locks::Files($store), Seat::File($seat)) => $call,
+            #[cfg(feature = "etcd")]
+            (Locks::Etcd(remote), Seat::Etcd($seat)) => {
+                let $store = &remote.store;
+                $call
+            }
+            #[cfg(feature = "etcd")]
+            _ => Err($self.mismatch($of)),
+        }
+    };
+}
+
+impl Store for Locks {
+    type Seat = Seat;
+
+    fn policy(&self) -> &Policy {
+        of_store!(self, store => store.policy())
+    }
+
+    fn place(&self, name: &LockName) -> String {
+        of_store!(self, store => store.place(name))
+    }
+
+    fn lapses(&self, ttl: Duration) -> Option<Duration> {
+        of_store!(self, store => store.lapses(ttl))
+    }
+
+    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
+        of_store!(self, store => store.read(name))
+    }
+
+    fn enter(
+        &self,
+        name: &LockName,
+        request: Request,
+        now: &Now,
+    ) -> Result<Entered<Seat>, StoreError> {
+        match self {
+            Self::Files(store) => Ok(seated(store.enter(name, request, now)?, Seat::File)),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(remote) => Ok(seated(remote.store.enter(name, request, now)?, |seat| {
+                Seat::Etcd(Box::new(seat))
+            })),
+        }
+    }
+
+    fn sleep(
+        &self,
+        seat: &Seat,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        of_seat!(self, seat, store, seat => store.sleep(seat, behind, now, until))
+    }
+
+    fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
+        of_seat!(self, seat, store, seat => store.advance(seat, now))
+    }
+
+    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
+        of_seat!(self, seat, store, seat => store.name_command(seat, command))
+    }
+
+    fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
+        of_seat!(self, seat, store, seat => store.renew(seat, now))
+    }
+
+    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
+        of_seat!(self, seat, store, seat => store.verify(seat))
+    }
+
+    fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
+        of_seat!(self, seat, store, seat => store.leave(seat, now))
+    }
+
+    fn park(
+        &self,
+        seat: &Seat,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        of_seat!(self, seat, store, seat => store.park(seat, owner, grace_ms, now))
+    }
+
+    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+        of_store!(self, store => store.cancel(name, by, now))
+    }
+
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+    ) -> Result<bool, StoreError> {
+        of_store!(self, store => store.note_waiting(name, token, waiting_for))
+    }
+
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError> {
+        of_store!(self, store => store.renew_owned(name, owns, now))
+    }
+
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError> {
+        of_store!(self, store => store.release_owned(name, owns, now))
+    }
+
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        of_store!(self, store => store.force_release(name, force, now))
+    }
+
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Entry,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        of_store!(self, store => store.watch(name, seen, now, until))
+    }
+
+    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        of_store!(self, store => store.names(each))
+    }
+
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
+        of_store!(self, store => store.clean(name, now, dry_run))
+    }
+}
+
+fn seated<One, Other>(entered: Entered<One>, seat: impl FnOnce(One) -> Other) -> Entered<Other> {
+    Entered {
+        entering: entered.entering,
+        entry: entered.entry,
+        unread: entered.unread,
+        events: entered.events,
+        seat: entered.seat.map(seat),
+    }
+}

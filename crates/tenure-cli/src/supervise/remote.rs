@@ -1,0 +1,98 @@
+//! Asks servers about locks on a thread of its own: an answer may take as long as a network does, and
+//! meanwhile signals have to be passed on, and the end of the command to be seen.
+//!
+//! One question after the other, in the order in which they were asked. Every one of them ends by
+//! itself, for the store bounds its requests; so the thread ends soon after the last question.
+//!
+//! What the answers lead to is `driver`'s business.
+
+use super::driver::Held;
+use crate::store::{Locks, Seat};
+use rustix::pipe::PipeFlags;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::Scope;
+use tenure::core::{Now, Process, Renewal};
+use tenure::store::{Store, StoreError};
+
+/// What is asked about a hold.
+#[derive(Debug, Clone)]
+pub(super) enum Question {
+    /// That its command be written down.
+    Name(Process),
+    /// That it be renewed.
+    Renew(Now),
+    /// Whether it still stands.
+    Verify,
+}
+
+/// What comes back.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Named(Result<bool, StoreError>),
+    Renewed(Result<Renewal, StoreError>),
+    Verified(Result<Renewal, StoreError>),
+}
+
+/// The thread, as the supervisor sees it.
+pub(super) struct Asker {
+    questions: Sender<(usize, Question)>,
+    answers: Receiver<(usize, Answer)>,
+    bell: OwnedFd,
+}
+
+impl Asker {
+    /// Starts the thread for these holds, by which they are asked about by number.
+    pub(super) fn start<'scope, 'a: 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        held: &'scope [Held<'a>],
+    ) -> io::Result<Self> {
+        let (bell, rings) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (questions, asked) = mpsc::channel::<(usize, Question)>();
+        let (answered, answers) = mpsc::channel();
+        let stores: Vec<(&Locks, &Seat)> =
+            held.iter().map(|held| (held.store, held.seat)).collect();
+        std::thread::Builder::new()
+            .name("tenure-asker".to_owned())
+            .spawn_scoped(scope, move || {
+                for (index, question) in asked {
+                    let Some(&(store, seat)) = stores.get(index) else {
+                        continue;
+                    };
+                    let answer = match question {
+                        Question::Name(process) => Answer::Named(store.name_command(seat, process)),
+                        Question::Renew(now) => Answer::Renewed(store.renew(seat, &now)),
+                        Question::Verify => Answer::Verified(store.verify(seat)),
+                    };
+                    if answered.send((index, answer)).is_err() {
+                        return;
+                    }
+                    // A full pipe rings as well.
+                    let _ = rustix::io::write(&rings, &[1]);
+                }
+            })?;
+        Ok(Self {
+            questions,
+            answers,
+            bell,
+        })
+    }
+
+    pub(super) fn ask(&self, index: usize, question: Question) {
+        // The thread lives for as long as there is somebody to ask it.
+        let _ = self.questions.send((index, question));
+    }
+
+    /// Can be read when there are answers.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The next answer, if there is one.
+    pub(super) fn answered(&self) -> Option<(usize, Answer)> {
+        let mut buffer = [0; 64];
+        while rustix::io::read(&self.bell, &mut buffer).is_ok_and(|read| read > 0) {}
+        self.answers.try_recv().ok()
+    }
+}
