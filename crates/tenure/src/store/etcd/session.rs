@@ -177,12 +177,19 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
     Ok(granted.id())
 }
 
-/// Renews a lease once. `LeaseGone` if there is none.
-pub(super) async fn renew_once(
-    endpoints: &Endpoints,
-    lease: i64,
-    end: Instant,
-) -> Result<(), Fault> {
+/// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
+pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
+    let mut pause = Pause::default();
+    loop {
+        match renew_once(endpoints, lease, end).await {
+            Err(Fault::Unsure(_)) if Pause::fits(end) => tokio::time::sleep(pause.next()).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// The same once.
+async fn renew_once(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
     let answer = endpoints
         .once_within(
             end.saturating_duration_since(instant()),
