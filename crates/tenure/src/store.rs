@@ -28,6 +28,7 @@ pub mod etcd;
 pub mod file;
 pub mod memory;
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
@@ -280,6 +281,13 @@ pub trait Store {
             // No renewal changes when that happens.
             AgeLimit::SinceGrantMs(_) => None,
         }
+    }
+
+    /// A descriptor that can be read each time that something has happened to the claim of a seat, for
+    /// whoever holds and has other things to do. `None` where the store does not tell; then a holder
+    /// finds out with its next renewal.
+    fn notices(&self, _seat: &Self::Seat) -> Option<OwnedFd> {
+        None
     }
 
     /// Reads one lock. Creates nothing and needs no right to write.
