@@ -8,6 +8,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
+mod faults;
 mod proxy;
 mod server;
 mod store;
@@ -16,11 +17,17 @@ use server::Server;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tenure::core::{Host, LockName, Process};
+use std::time::Duration;
+use tenure::clock::{Clock, SystemClock, instant};
+use tenure::core::{
+    Advance, Claim, Entering, Force, Holder, Host, Kind, LockName, Now, Patience, Predecessor,
+    Process, Request, RequestId, Terms,
+};
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
-use tenure::store::etcd::{Address, Credentials, EtcdStore};
+use tenure::store::etcd::{Address, Credentials, EtcdStore, Seat};
 use tenure::store::file::ThreadSleeper;
+use tenure::store::{Store, Wake};
 
 /// Callers on one prefix; processes are real ones.
 pub(crate) struct Callers {
@@ -28,6 +35,7 @@ pub(crate) struct Callers {
     host: Host,
     numbers: AtomicU32,
     children: Mutex<Vec<Child>>,
+    patience: Duration,
 }
 
 impl Callers {
@@ -37,7 +45,118 @@ impl Callers {
             host: Identity::current().host,
             numbers: AtomicU32::new(1),
             children: Mutex::default(),
+            patience: Duration::from_secs(20),
         }
+    }
+
+    /// The same, whose waiters may take this long to be woken.
+    pub(crate) fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+}
+
+/// Whether more is wanted than what every build runs.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("TENURE_ETCD").is_some_and(|wish| wish == "long")
+}
+
+pub(crate) fn now() -> Now {
+    SystemClock::new(Identity::current().host.boot_id.as_deref()).now()
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).expect("an accepted name")
+}
+
+/// An exclusive claim of this machine that queues.
+pub(crate) fn request(id: &str, ttl: Duration) -> Request {
+    Request {
+        holder: Holder {
+            facts: Vec::new(),
+            request_id: RequestId::new(id).expect("an accepted id"),
+            actor: "a test".to_owned(),
+            process: None,
+            command: None,
+            host: Identity::current().host,
+            why: "to see".to_owned(),
+        },
+        kind: Kind::Kernel,
+        ttl_ms: u64::try_from(ttl.as_millis()).expect("a short ttl"),
+        force: Force::No,
+        patience: Patience::Queue,
+        terms: Terms::default(),
+    }
+}
+
+/// Enters and expects a grant.
+#[track_caller]
+pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) -> (Seat, u64) {
+    let entered = store.enter(name, request(id, ttl), &now());
+    let entered = entered.expect("an etcd that answers");
+    match entered.entering {
+        Entering::Granted { token, .. } => (entered.seat.expect("a seat"), token),
+        other => panic!("expected a grant, saw {other:?}"),
+    }
+}
+
+/// Enters and expects a place in the queue.
+#[track_caller]
+pub(crate) fn line_up(
+    store: &EtcdStore,
+    name: &LockName,
+    id: &str,
+    ttl: Duration,
+) -> (Seat, Predecessor) {
+    let entered = store.enter(name, request(id, ttl), &now());
+    let entered = entered.expect("an etcd that answers");
+    match entered.entering {
+        Entering::Queued { behind, .. } => (entered.seat.expect("a seat"), behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+}
+
+/// Sleeps and looks until a waiting claim holds; answers with its token.
+#[track_caller]
+pub(crate) fn wait(
+    store: &EtcdStore,
+    seat: &Seat,
+    mut behind: Predecessor,
+    patience: Duration,
+) -> u64 {
+    let end = instant() + patience;
+    loop {
+        let wake = store
+            .sleep(seat, &behind, &now(), Some(end))
+            .expect("a sleep");
+        assert_eq!(
+            wake,
+            Wake::Ready,
+            "a waiter was not woken within {patience:?}"
+        );
+        let advanced = store.advance(seat, &now()).expect("an etcd that answers");
+        match advanced.advance {
+            Advance::Granted { token } => return token,
+            Advance::Behind(now_behind) => behind = now_behind,
+            other => panic!("expected a grant, saw {other:?}"),
+        }
+    }
+}
+
+/// The claims on a lock.
+#[track_caller]
+pub(crate) fn claims(store: &EtcdStore, name: &LockName) -> Vec<Claim> {
+    let reading = store.read(name).expect("an etcd that answers");
+    reading.entry().expect("a list").claims.clone()
+}
+
+/// Looks until something is so, and fails when it has not been for this long.
+#[track_caller]
+pub(crate) fn until(what: &str, patience: Duration, is_so: impl Fn() -> bool) {
+    let end = instant() + patience;
+    while !is_so() {
+        assert!(instant() < end, "not within {patience:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -93,6 +212,10 @@ impl Harness for Callers {
         child.wait().expect("the child's end");
     }
 
+    fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// In a container on this machine: the clock is the same, its processes cannot be seen. What
     /// becomes of those on other machines is up to their leases, not to the clock that this suite
     /// hands in (`store`).
@@ -122,9 +245,9 @@ impl Drop for Callers {
 pub(crate) fn keeps_every_promise(callers: &Callers) {
     let mut broken = Vec::new();
     for (name, promise) in conformance::promises::<Callers>() {
-        let began = tenure::clock::instant();
+        let began = instant();
         let kept = promise(callers);
-        let took = tenure::clock::instant().saturating_duration_since(began);
+        let took = instant().saturating_duration_since(began);
         println!("{took:>7.1?}  {name}");
         broken.extend(kept.err().map(|broken| broken.to_string()));
     }

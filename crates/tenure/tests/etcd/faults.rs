@@ -1,0 +1,578 @@
+//! The store behind a network that fails at the worst moments: it keeps every promise, and callers
+//! who take turns through it never overlap while they may rely on what they hold.
+//!
+//! `TENURE_ETCD=long` runs more seeds, for longer; `TENURE_ETCD_SEED=N` runs one.
+
+use super::proxy::{Dice, Fault, Proxy, Rates, Weather};
+use super::server::Server;
+use super::{
+    Callers, caller, claims, is_long, keeps_every_promise, line_up, name, now, request, take,
+    until, wait,
+};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::{Advance, Entering, Left, LockName, Renewal};
+use tenure::store::etcd::{EtcdStore, Seat};
+use tenure::store::{Store, StoreError};
+
+/// So many that a call is struck now and then, and so few that its patience is enough for it.
+const RATES: Rates = Rates {
+    cut_before: 8,
+    cut_after: 8,
+    delay: 20,
+    swallow: 1,
+    late: 1,
+};
+
+/// The same where a call may also fail.
+const STORM: Rates = Rates {
+    cut_before: 25,
+    cut_after: 25,
+    delay: 40,
+    swallow: 2,
+    late: 4,
+};
+
+fn seeds(usual: &[u64]) -> Vec<u64> {
+    let told = std::env::var("TENURE_ETCD_SEED").ok();
+    match told.and_then(|seed| seed.parse().ok()) {
+        Some(seed) => vec![seed],
+        None if is_long() => (1..=20).collect(),
+        None => usual.to_vec(),
+    }
+}
+
+#[test]
+fn every_promise_is_kept_behind_a_network_that_fails() {
+    let server = Server::start();
+    for seed in seeds(&[7]) {
+        let proxy = Proxy::to(server.port());
+        proxy.at_random(seed, RATES);
+        println!("seed {seed}");
+        let callers = Callers::at(proxy.address(&format!("faults-{seed}")));
+        // A watch on a connection that swallows everything is found out by a ping: six seconds
+        // until it is sent, three until it is missed.
+        let callers = callers.patient(Duration::from_secs(40));
+        keeps_every_promise(&callers);
+        let (requests, struck) = proxy.counts();
+        println!("seed {seed}: {struck} of {requests} requests were struck");
+        assert!(struck > 10, "the network was too kind to prove anything");
+    }
+}
+
+/// One hold, as its holder and nobody else has seen it.
+#[derive(Debug, Clone)]
+struct Witnessed {
+    who: usize,
+    token: u64,
+    /// When it was told.
+    told: Instant,
+    /// Until when it relied on it: it left, or could not be certain any more.
+    relied: Instant,
+    /// Began renewals that were answered with *renewed*.
+    renewed: Vec<Instant>,
+    /// It was told that the hold is lost.
+    lost: bool,
+}
+
+/// A caller of the workload.
+struct Worker<'a> {
+    who: usize,
+    store: EtcdStore,
+    proxy: &'a Proxy,
+    name: &'a LockName,
+    ttl: Duration,
+    dice: Dice,
+    witnessed: &'a Mutex<Vec<Witnessed>>,
+    unreachable: &'a AtomicU64,
+}
+
+impl Worker<'_> {
+    /// Counts what is meant to happen in this weather, and nothing else.
+    fn answer<T>(&self, doing: &str, answer: Result<T, StoreError>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(StoreError::Unreachable { .. }) => {
+                self.unreachable.fetch_add(1, Ordering::SeqCst);
+                None
+            }
+            Err(other) => panic!("{doing} failed in a way that no network makes: {other}"),
+        }
+    }
+
+    /// Enters and waits. With the hold comes the moment from which it counts.
+    fn acquire(&mut self, number: u64) -> Option<(Seat, u64, Instant)> {
+        let request = request(&format!("{}-{number}", self.who), self.ttl);
+        let began = instant();
+        let entered = self.answer("entering", self.store.enter(self.name, request, &now()))?;
+        let seat = entered.seat;
+        let mut behind = match entered.entering {
+            Entering::Granted { token, .. } => return Some((seat?, token, began)),
+            Entering::Queued { behind, .. } => behind,
+            other => panic!("a request that queues was answered {other:?}"),
+        };
+        let seat = seat?;
+        let end = instant() + Duration::from_secs(60);
+        while instant() < end {
+            let wake = self.store.sleep(&seat, &behind, &now(), Some(end));
+            self.answer("sleeping", wake)?;
+            let began = instant();
+            let advanced = self.answer("looking", self.store.advance(&seat, &now()))?;
+            match advanced.advance {
+                Advance::Granted { token } => return Some((seat, token, began)),
+                Advance::Behind(now_behind) => behind = now_behind,
+                // Its lease ran out in the queue, and somebody swept it.
+                Advance::Gone => return None,
+                other => panic!("a waiter was answered {other:?}"),
+            }
+        }
+        panic!("caller {} has waited for a minute", self.who);
+    }
+
+    /// Works under a hold, now and then cut off for longer than its lease.
+    fn work(&mut self, seat: Seat, token: u64, began: Instant) {
+        let lapses = self.store.lapses(self.ttl).expect("leases run out");
+        let mut seen = Witnessed {
+            who: self.who,
+            token,
+            told: instant(),
+            relied: began + lapses,
+            renewed: Vec::new(),
+            lost: false,
+        };
+        let kind = self.dice.below(100);
+        if kind < 3 {
+            // Cut off while it works: it may rely on the lease, and no longer.
+            self.proxy.weather(Weather::Parted);
+            std::thread::sleep(self.ttl.mul_f64(1.0 + self.dice.below(10) as f64 / 10.0));
+            self.proxy.weather(Weather::Fair);
+            let asked = instant();
+            match self.answer("renewing", self.store.renew(&seat, &now())) {
+                Some(Renewal::Renewed { .. }) => {
+                    seen.renewed.push(asked);
+                    seen.relied = asked.max(seen.relied);
+                }
+                Some(Renewal::Lost) => seen.lost = true,
+                None => {}
+            }
+        } else {
+            std::thread::sleep(Duration::from_millis(self.dice.below(6)));
+        }
+        let ends = instant();
+        if seen.renewed.is_empty() {
+            seen.relied = seen.relied.min(ends);
+        }
+        let (relied, was_lost) = (seen.relied, seen.lost);
+        self.witnessed.lock().expect("no panic").push(seen);
+        if kind >= 95 {
+            // It dies.
+            drop(seat);
+            return;
+        }
+        let left = self.answer("leaving", self.store.leave(&seat, &now()));
+        if let Some(left) = left
+            && relied >= ends
+            && !was_lost
+        {
+            assert!(
+                matches!(left, Left::Released { .. }),
+                "caller {} left a hold within its lease, and was told {left:?}",
+                self.who
+            );
+        }
+    }
+}
+
+#[test]
+fn callers_behind_networks_that_fail_take_turns() {
+    let server = Server::start();
+    let time = Duration::from_secs(if is_long() { 120 } else { 15 });
+    for seed in seeds(&[3]) {
+        take_turns(&server, seed, 6, time);
+    }
+}
+
+fn take_turns(server: &Server, seed: u64, callers: usize, time: Duration) {
+    let ttl = Duration::from_secs(2);
+    let name = LockName::new(format!("turns-{seed}")).expect("a name");
+    let witnessed = Mutex::new(Vec::new());
+    let unreachable = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
+    let proxies: Vec<Proxy> = (0..callers).map(|_| Proxy::to(server.port())).collect();
+    std::thread::scope(|scope| {
+        for (who, proxy) in proxies.iter().enumerate() {
+            let number = seed * 1_000 + who as u64;
+            proxy.at_random(number, STORM);
+            let mut worker = Worker {
+                who,
+                store: caller(&proxy.address("turns")),
+                proxy,
+                name: &name,
+                ttl,
+                dice: Dice::new(number),
+                witnessed: &witnessed,
+                unreachable: &unreachable,
+            };
+            let over = &over;
+            scope.spawn(move || {
+                let mut number = 0;
+                while !over.load(Ordering::SeqCst) {
+                    number += 1;
+                    if let Some((seat, token, began)) = worker.acquire(number) {
+                        worker.work(seat, token, began);
+                    }
+                }
+            });
+        }
+        std::thread::sleep(time);
+        over.store(true, Ordering::SeqCst);
+    });
+    let struck: u64 = proxies.iter().map(|proxy| proxy.counts().1).sum();
+    let mut holds = witnessed.into_inner().expect("no panic");
+    let errors = unreachable.into_inner();
+    println!(
+        "seed {seed}: {} holds, {struck} requests struck, {errors} calls unreachable, {} lost",
+        holds.len(),
+        holds.iter().filter(|hold| hold.lost).count()
+    );
+    for proxy in &proxies {
+        proxy.clear_up();
+    }
+    assert!(holds.len() > 10, "hardly anybody held: {}", holds.len());
+    assert!(struck > 10, "the network was too kind to prove anything");
+    judge(&mut holds);
+
+    // Nobody is there any more, so whoever comes has it as soon as the last lease has run out.
+    let late = caller(&server.address("turns"));
+    let began = instant();
+    until("a new caller holds", Duration::from_secs(30), || {
+        let entered = late.enter(&name, request("late", ttl), &now());
+        let entered = entered.expect("an etcd that nothing is between");
+        matches!(entered.entering, Entering::Granted { .. })
+    });
+    let took = instant().saturating_duration_since(began);
+    assert!(
+        took < ttl * 3,
+        "a claim that nobody has blocks for longer than its lease: {took:?}"
+    );
+}
+
+/// No two relied on it at once, tokens rise, and nobody was told that it still holds what somebody
+/// else had got.
+fn judge(holds: &mut [Witnessed]) {
+    holds.sort_by_key(|hold| hold.told);
+    for pair in holds.windows(2) {
+        let [one, other] = pair else { continue };
+        assert!(
+            one.relied <= other.told,
+            "two relied on the lock at once, for {:?}:\n{one:?}\n{other:?}",
+            one.relied.saturating_duration_since(other.told)
+        );
+        assert!(
+            one.token < other.token,
+            "a token did not rise:\n{one:?}\n{other:?}"
+        );
+    }
+    let by_token: BTreeMap<u64, &Witnessed> = holds.iter().map(|hold| (hold.token, hold)).collect();
+    for hold in holds.iter() {
+        let next = by_token.range(hold.token + 1..).next();
+        for renewed in &hold.renewed {
+            assert!(
+                next.is_none_or(|(_, next)| next.told >= *renewed),
+                "a loss was not told:\n{hold:?}\n{next:?}"
+            );
+        }
+    }
+}
+
+/// A verb, how to have it carried out, and what it has to answer although its first answer got lost.
+struct Lost<'a> {
+    verb: &'a str,
+    /// Its own text in the request that matters, and how many with that text come before.
+    strikes: (u32, String),
+}
+
+/// Has the answer of one request get lost, or the request itself, while `call` runs.
+fn with<T>(proxy: &Proxy, fault: Fault, lost: &Lost<'_>, call: impl FnOnce() -> T) -> T {
+    let (spared, text) = &lost.strikes;
+    proxy.strike_after(*spared, text, fault);
+    let answer = call();
+    assert!(proxy.has_struck(), "{}: nothing was struck", lost.verb);
+    answer
+}
+
+/// Each verb is told what it did, although the answer of its one write never came; or does it after
+/// all, if etcd never got it.
+#[test]
+fn a_lost_answer_is_found_out() {
+    let server = Server::start();
+    for (round, fault) in [Fault::CutAfter, Fault::CutBefore].into_iter().enumerate() {
+        let proxy = Proxy::to(server.port());
+        let one = caller(&proxy.address("lost"));
+        let two = caller(&server.address("lost"));
+        let name = name(&format!("lost-{round}"));
+        let ttl = Duration::from_secs(60);
+        // Only a write of a claim has its first line in it.
+        let written = |verb| Lost {
+            verb,
+            strikes: (0, "\"tenure\":1".to_owned()),
+        };
+        let removed = |verb, spared| Lost {
+            verb,
+            strikes: (spared, format!("{name}/claims/")),
+        };
+        let done = "a call that only lost an answer";
+
+        let (seat, token) = with(&proxy, fault, &written("enter"), || {
+            take(&one, &name, "holder", ttl)
+        });
+        assert_eq!(claims(&two, &name).len(), 1, "one claim was made");
+        let renewed = with(&proxy, fault, &written("renew"), || {
+            one.renew(&seat, &now())
+        });
+        assert!(
+            matches!(renewed, Ok(Renewal::Renewed { .. })),
+            "{renewed:?}"
+        );
+        let process = tenure::core::Process {
+            pid: std::process::id(),
+            started: None,
+        };
+        let named = with(&proxy, fault, &written("name_command"), || {
+            one.name_command(&seat, process)
+        });
+        assert!(named.expect(done), "the command was named");
+        let waiting = tenure::core::WaitingFor {
+            place: "elsewhere".to_owned(),
+            name: "other".to_owned(),
+            ticket: 7,
+        };
+        let noted = with(&proxy, fault, &written("note_waiting"), || {
+            one.note_waiting(&name, token, Some(&waiting))
+        });
+        assert!(noted.expect(done), "the note was written");
+        let asked = with(&proxy, fault, &written("cancel"), || {
+            one.cancel(&name, "somebody", &now())
+        });
+        assert_eq!(asked.expect(done).len(), 1, "the holder was asked to stop");
+        let shown = |claim: &tenure::core::Claim| {
+            if claim.token == Some(token) {
+                tenure::core::Ownership::Shown
+            } else {
+                tenure::core::Ownership::Missing
+            }
+        };
+        let renewed = with(&proxy, fault, &written("renew_owned"), || {
+            one.renew_owned(&name, &shown, &now())
+        });
+        let renewed = renewed.expect(done);
+        assert!(
+            matches!(renewed, tenure::store::RenewedOwned::Renewed { .. }),
+            "{renewed:?}"
+        );
+
+        // One who waits behind it, by the same proxy.
+        let (waiter, behind) = with(&proxy, fault, &written("enter in a queue"), || {
+            line_up(&one, &name, "waiter", ttl)
+        });
+        assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
+        let parked = with(&proxy, fault, &written("park"), || {
+            one.park(&waiter, None, 60_000, &now())
+        });
+        assert!(parked.expect(done), "its place is kept");
+        drop((waiter, behind));
+        let (other, behind) = line_up(&one, &name, "other", ttl);
+        let left = with(&proxy, fault, &removed("leave a queue", 1), || {
+            one.leave(&other, &now())
+        });
+        assert_eq!(left.expect(done), Left::Withdrawn);
+        drop(behind);
+        let (next, behind) = line_up(&one, &name, "next", ttl);
+
+        let left = with(&proxy, fault, &removed("leave", 0), || {
+            one.leave(&seat, &now())
+        });
+        assert!(matches!(left, Ok(Left::Released { .. })), "{left:?}");
+        let next_token = with(&proxy, fault, &written("advance"), || {
+            wait(&one, &next, behind, Duration::from_secs(20))
+        });
+        assert!(next_token > token, "the token rises");
+        let held = claims(&two, &name)
+            .iter()
+            .filter(|claim| claim.token.is_some())
+            .count();
+        assert_eq!(held, 1, "one holds");
+        let mine = |claim: &tenure::core::Claim| {
+            if claim.token == Some(next_token) {
+                tenure::core::Ownership::Shown
+            } else {
+                tenure::core::Ownership::Missing
+            }
+        };
+        let released = with(&proxy, fault, &removed("release_owned", 0), || {
+            one.release_owned(&name, &mine, &now())
+        });
+        let released = released.expect(done);
+        assert!(
+            matches!(released, tenure::core::Released::Done { .. }),
+            "{released:?}"
+        );
+
+        let dead = caller(&server.address("lost"));
+        let (seat, _) = take(&dead, &name, "dead", ttl);
+        drop((seat, dead));
+        let cleaned = with(&proxy, fault, &removed("clean", 0), || {
+            one.clean(&name, &now(), false)
+        });
+        let cleaned = cleaned.expect(done);
+        assert_eq!(
+            cleaned.swept.len(),
+            1,
+            "the dead claim was swept: {cleaned:?}"
+        );
+
+        let mut detached = request("detached", ttl);
+        detached.kind = tenure::core::Kind::Detached;
+        let entered = with(&proxy, fault, &written("enter detached"), || {
+            one.enter(&name, detached, &now())
+        });
+        let entered = entered.expect(done);
+        assert!(
+            matches!(entered.entering, Entering::Granted { .. }),
+            "{:?}",
+            entered.entering
+        );
+        let forced = with(&proxy, fault, &removed("force_release", 0), || {
+            one.force_release(&name, tenure::core::Force::Confirmed, &now())
+        });
+        let forced = forced.expect(done).released;
+        assert!(
+            matches!(forced, tenure::core::Forced::Done { claim: Some(_), .. }),
+            "{forced:?}"
+        );
+    }
+}
+
+/// A caller that has to give up while the fate of its claim is unknown leaves nothing behind that
+/// others would have to wait for, although its process goes on and keeps its lease alive.
+#[test]
+fn a_claim_that_was_given_up_blocks_nobody() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let two = caller(&server.address("given-up"));
+    let ttl = Duration::from_secs(600);
+    let hasty = || caller(&proxy.address("given-up")).patience(Duration::from_millis(1_500));
+
+    // Carried out; and then nothing is to be had any more.
+    let one = hasty();
+    let name_one = name("carried-out");
+    take(&one, &name("first"), "warm", ttl);
+    proxy.strike(&format!("{name_one}/claims/"), Fault::CutAfter);
+    let watcher = std::thread::scope(|scope| {
+        let gave_up = scope.spawn(|| one.enter(&name_one, request("one", ttl), &now()));
+        until("the claim is made", Duration::from_secs(10), || {
+            proxy.has_struck()
+        });
+        proxy.weather(Weather::Refusing);
+        gave_up.join().expect("no panic")
+    });
+    assert!(
+        matches!(watcher, Err(StoreError::Unreachable { .. })),
+        "nobody can know that it holds: {watcher:?}"
+    );
+    assert_eq!(claims(&two, &name_one).len(), 1, "the claim is there");
+    proxy.weather(Weather::Fair);
+    until("it is taken back", Duration::from_secs(30), || {
+        claims(&two, &name_one).is_empty()
+    });
+    drop(take(&two, &name_one, "two", ttl));
+
+    // Carried out after the caller has given up.
+    let name_two = name("late");
+    proxy.strike(
+        &format!("{name_two}/claims/"),
+        Fault::Late(Duration::from_secs(5)),
+    );
+    let gave_up = one.enter(&name_two, request("one", ttl), &now());
+    assert!(
+        matches!(gave_up, Err(StoreError::Unreachable { .. })),
+        "{gave_up:?}"
+    );
+    until("it comes late", Duration::from_secs(20), || {
+        proxy.late() == 1
+    });
+    // It has been carried out by now, and had it made a claim, that would be alive.
+    assert_eq!(claims(&two, &name_two), Vec::new(), "nothing was made");
+    drop(take(&two, &name_two, "two", ttl));
+}
+
+/// The answer of a first try never came because etcd had not even got it; the second was granted,
+/// worked, and left. Then the first arrives.
+#[test]
+fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, two) = (
+        caller(&proxy.address("stray")),
+        caller(&server.address("stray")),
+    );
+    let ttl = Duration::from_secs(600);
+    let (leaves, stays) = (name("leaves"), name("stays"));
+    take(&one, &name("first"), "warm", ttl);
+    for (name, number) in [(&leaves, 1), (&stays, 2)] {
+        proxy.strike(
+            &format!("{name}/claims/"),
+            Fault::Late(Duration::from_secs(4)),
+        );
+        let (seat, token) = take(&one, name, "one", ttl);
+        if name == &leaves {
+            let left = one.leave(&seat, &now()).expect("an etcd that answers");
+            assert!(matches!(left, Left::Released { .. }), "{left:?}");
+        }
+        assert_eq!(proxy.late(), number - 1, "the stray is still under way");
+        until("it arrives", Duration::from_secs(20), || {
+            proxy.late() == number
+        });
+        let found = claims(&two, name);
+        if name == &leaves {
+            assert_eq!(found, Vec::new(), "the stray made a claim that nobody has");
+        } else {
+            assert_eq!(found.len(), 1, "nobody else came: {found:?}");
+            assert_eq!(found[0].token, Some(token), "and the hold stands");
+            let standing = one.verify(&seat).expect("an etcd that answers");
+            assert!(matches!(standing, Renewal::Renewed { .. }), "{standing:?}");
+        }
+    }
+}
+
+/// Whoever is granted something has it for the whole ttl from before it asked, although the lease
+/// that tells of its life was renewed long before.
+#[test]
+fn a_grant_is_good_for_a_whole_ttl() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, two) = (
+        caller(&proxy.address("whole")),
+        caller(&server.address("whole")),
+    );
+    let ttl = Duration::from_secs(3);
+    drop(take(&one, &name("first"), "warm", ttl));
+    // The lease is renewed every second. Just before that it is as old as it gets.
+    std::thread::sleep(Duration::from_millis(900));
+    let lock = name("second");
+    let began = instant();
+    let (_seat, _) = take(&one, &lock, "one", ttl);
+    proxy.weather(Weather::Parted);
+    let lapses = one.lapses(ttl).expect("leases run out");
+    let (waiter, behind) = line_up(&two, &lock, "two", ttl);
+    wait(&two, &waiter, behind, Duration::from_secs(30));
+    let after = instant().saturating_duration_since(began);
+    assert!(
+        after >= lapses,
+        "others got in after {after:?} of {lapses:?}"
+    );
+    assert!(after < lapses * 3, "and not for ever later: {after:?}");
+}
