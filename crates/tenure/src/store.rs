@@ -271,8 +271,10 @@ pub trait Store {
     fn place(&self, name: &LockName) -> String;
 
     /// After how long a silence others may take a hold of this ttl although its holder lives; `None`
-    /// where they never do. Whoever holds has to renew within that time, counted from before the
-    /// renewal was begun, or to stop relying on the lock.
+    /// where they never do. Whoever holds has to renew within that time, or to stop relying on the
+    /// lock: counted from before the last renewal that succeeded was begun, and until there is one
+    /// from the last sign of life that the granted claim shows (`lease.renewed`), which may be older
+    /// than the grant.
     fn lapses(&self, ttl: Duration) -> Option<Duration> {
         let rule = self.policy().age?;
         match rule.limit {

@@ -55,7 +55,7 @@ use session::{Session, Sessions};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Claim, Entry, Event, Evidence, Force, Forced, History, Host, Kind, Left, LockName,
@@ -83,6 +83,9 @@ const PROCESS_NAP: Duration = Duration::from_millis(500);
 /// How long a sleep behind a record lasts at least, and at most.
 const RECORD_NAP_MIN: Duration = Duration::from_millis(10);
 const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
+
+/// How long the drop of a seat waits until it is known to be gone: one request.
+const DROP_MAX: Duration = Duration::from_millis(2_500);
 
 /// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
 /// run out with its lease then, unless the lease was kept alive all the time.
@@ -229,7 +232,9 @@ impl Drop for Seat {
         }
         let endpoints = Arc::clone(self.shared.link.endpoints());
         let end = instant() + CLEARING_MAX;
-        self.shared.link.spawn(async move {
+        let (sender, done) = mpsc::sync_channel::<()>(1);
+        let spawned = self.shared.link.spawn(async move {
+            let _sender = sender;
             let ended = endpoints.until(end, |mut client: Client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
                 let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
@@ -237,6 +242,10 @@ impl Drop for Seat {
             });
             let _ = ended.await;
         });
+        if spawned.is_some() {
+            // Whoever looks next is to see it. The end of the task closes the channel.
+            let _ = done.recv_timeout(DROP_MAX);
+        }
     }
 }
 

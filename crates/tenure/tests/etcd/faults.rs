@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Advance, Entering, Left, LockName, Renewal};
+use tenure::core::{Advance, Entering, Entry, Left, LockName, Renewal};
 use tenure::store::etcd::{EtcdStore, Seat};
 use tenure::store::{Store, StoreError};
 
@@ -78,6 +78,14 @@ struct Witnessed {
     lost: bool,
 }
 
+/// From when a hold counts: from the last sign of life that etcd has had of it, which may be older
+/// than the grant.
+fn counts_from(entry: &Entry, ticket: u64) -> Instant {
+    let claim = entry.claim(ticket).expect("the claim that was granted");
+    let age_ms = now().boot_ms.saturating_sub(claim.lease.renewed.boot_ms);
+    instant() - Duration::from_millis(age_ms)
+}
+
 /// A caller of the workload.
 struct Worker<'a> {
     who: usize,
@@ -106,11 +114,12 @@ impl Worker<'_> {
     /// Enters and waits. With the hold comes the moment from which it counts.
     fn acquire(&mut self, number: u64) -> Option<(Seat, u64, Instant)> {
         let request = request(&format!("{}-{number}", self.who), self.ttl);
-        let began = instant();
         let entered = self.answer("entering", self.store.enter(self.name, request, &now()))?;
         let seat = entered.seat;
         let mut behind = match entered.entering {
-            Entering::Granted { token, .. } => return Some((seat?, token, began)),
+            Entering::Granted { ticket, token } => {
+                return Some((seat?, token, counts_from(&entered.entry, ticket)));
+            }
             Entering::Queued { behind, .. } => behind,
             other => panic!("a request that queues was answered {other:?}"),
         };
@@ -119,10 +128,12 @@ impl Worker<'_> {
         while instant() < end {
             let wake = self.store.sleep(&seat, &behind, &now(), Some(end));
             self.answer("sleeping", wake)?;
-            let began = instant();
             let advanced = self.answer("looking", self.store.advance(&seat, &now()))?;
             match advanced.advance {
-                Advance::Granted { token } => return Some((seat, token, began)),
+                Advance::Granted { token } => {
+                    let since = counts_from(&advanced.entry, seat.ticket());
+                    return Some((seat, token, since));
+                }
                 Advance::Behind(now_behind) => behind = now_behind,
                 // Its lease ran out in the queue, and somebody swept it.
                 Advance::Gone => return None,
@@ -551,7 +562,7 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
 /// Whoever is granted something has it for the whole ttl from before it asked, although the lease
 /// that tells of its life was renewed long before.
 #[test]
-fn a_grant_is_good_for_a_whole_ttl() {
+fn a_grant_says_from_when_it_counts() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let (one, two) = (
@@ -563,9 +574,10 @@ fn a_grant_is_good_for_a_whole_ttl() {
     // The lease is renewed every second. Just before that it is as old as it gets.
     std::thread::sleep(Duration::from_millis(900));
     let lock = name("second");
-    let began = instant();
-    let (_seat, _) = take(&one, &lock, "one", ttl);
+    let (seat, _) = take(&one, &lock, "one", ttl);
     proxy.weather(Weather::Parted);
+    let read = two.read(&lock).expect("an answer");
+    let began = counts_from(read.entry().expect("a list"), seat.ticket());
     let lapses = one.lapses(ttl).expect("leases run out");
     let (waiter, behind) = line_up(&two, &lock, "two", ttl);
     wait(&two, &waiter, behind, Duration::from_secs(30));

@@ -184,17 +184,14 @@ pub(super) async fn renew_once(
     end: Instant,
 ) -> Result<(), Fault> {
     let answer = endpoints
-        .once_within(
-            end.saturating_duration_since(instant()),
-            |mut client: Client| async move {
-                match client.lease_keep_alive(lease).await {
-                    Ok(_) => Ok(true),
-                    // What the client says of an answer with a ttl of nothing.
-                    Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
-                    Err(error) => Err(error),
-                }
-            },
-        )
+        .until(end, |mut client: Client| async move {
+            match client.lease_keep_alive(lease).await {
+                Ok(_) => Ok(true),
+                // What the client says of an answer with a ttl of nothing.
+                Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
         .await?;
     if answer {
         Ok(())
