@@ -84,12 +84,13 @@ const PROCESS_NAP: Duration = Duration::from_millis(500);
 const RECORD_NAP_MIN: Duration = Duration::from_millis(10);
 const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
 
-/// How long the drop of a seat waits until it is known to be gone: one request.
-const DROP_MAX: Duration = Duration::from_millis(2_500);
-
 /// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
 /// run out with its lease then, unless the lease was kept alive all the time.
 const CLEARING_MAX: Duration = Duration::from_secs(600);
+
+/// How long the drop of a seat waits for etcd to hear of it: for one request that is lost, and the
+/// next one. It goes on without anybody waiting.
+const DROP_MAX: Duration = Duration::from_millis(2_500);
 
 /// How often a call that was overtaken begins anew without a pause.
 const OVERTAKEN_AT_ONCE: u32 = 3;
@@ -193,6 +194,13 @@ impl Seat {
         state.granted = Some((claim.clone(), list.entry.history, list.header_modified));
     }
 
+    /// The caller whose place it is: its life hangs on that one's lease, whoever asks.
+    fn store(&self) -> EtcdStore {
+        EtcdStore {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
     fn own(&self) -> Scope {
         Scope::One {
             id: self.id.clone(),
@@ -232,18 +240,18 @@ impl Drop for Seat {
         }
         let endpoints = Arc::clone(self.shared.link.endpoints());
         let end = instant() + CLEARING_MAX;
-        let (sender, done) = mpsc::sync_channel::<()>(1);
+        let (sender, done) = mpsc::channel::<()>();
         let spawned = self.shared.link.spawn(async move {
-            let _sender = sender;
             let ended = endpoints.until(end, |mut client: Client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
                 let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
                 async move { client.txn(txn).await }
             });
             let _ = ended.await;
+            drop(sender);
         });
         if spawned.is_some() {
-            // Whoever looks next is to see it. The end of the task closes the channel.
+            // So that whoever looks next sees it, as with a process that has died.
             let _ = done.recv_timeout(DROP_MAX);
         }
     }
@@ -1084,7 +1092,7 @@ impl Store for EtcdStore {
     }
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
-        self.advance_until(self.end(), seat, now)
+        seat.store().advance_until(self.end(), seat, now)
     }
 
     fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
@@ -1100,15 +1108,16 @@ impl Store for EtcdStore {
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
         // Whoever renews has to know in time that it did not work.
         let third = Duration::from_millis(seat.ttl_ms / 3);
-        let end = self.end().min(instant() + third.max(RENEWAL_MIN));
+        let this = seat.store();
+        let end = this.end().min(instant() + third.max(RENEWAL_MIN));
         // The lease first: a claim that is written while its lease runs out is no sign of life. Its
         // life is lit anew if it hangs on any other lease than the one that is renewed here.
         if seat.kind == Kind::Kernel {
-            let session = self.session(seat.ttl_ms, end)?;
-            let endpoints = Arc::clone(self.shared.link.endpoints());
-            let began_ms = self.shared.clock.now().boot_ms;
-            self.shared.link.block("renewing the lease", async move {
-                match session::renew_once(&endpoints, session.lease, end).await {
+            let session = this.session(seat.ttl_ms, end)?;
+            let endpoints = Arc::clone(this.shared.link.endpoints());
+            let began_ms = this.shared.clock.now().boot_ms;
+            this.shared.link.block("renewing the lease", async move {
+                match session::renew(&endpoints, session.lease, end).await {
                     Ok(()) => {
                         session.renewed(began_ms);
                         Ok(())
@@ -1121,18 +1130,18 @@ impl Store for EtcdStore {
                 }
             })?;
         }
-        let made = self.change_until(end, &seat.name, &seat.own(), |draft, list, _| {
+        let made = this.change_until(end, &seat.name, &seat.own(), |draft, list, _| {
             let renewal = draft.entry.renew(seat.ticket, now);
             if let Renewal::Renewed { .. } = renewal {
-                draft.lights.extend(self.relight(seat, list, end)?);
+                draft.lights.extend(this.relight(seat, list, end)?);
             }
             Ok(renewal)
         });
         let made = match made {
             // The lease is renewed, which is what counts; only the record does not say so.
             Err(error) if is_full(&error) => {
-                let list = self.load(&seat.name, &seat.own(), end)?;
-                let session = self.shared.sessions.present(seat.ttl_ms);
+                let list = this.load(&seat.name, &seat.own(), end)?;
+                let session = this.shared.sessions.present(seat.ttl_ms);
                 let row = list.row(seat.ticket);
                 let hangs = row
                     .is_some_and(|row| session.is_some_and(|session| session.lease == row.lease));

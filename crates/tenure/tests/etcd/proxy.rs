@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     CutBefore,
     /// It is carried out, and the connection is cut instead of the answer.
     CutAfter,
+    /// The same, and from then on nothing is to be had any more ([`Weather::Refusing`]).
+    LastWord,
     /// It comes this much later, and so does whatever stands behind it.
     Delay(Duration),
     /// Nothing of the connection is passed on any more, and it stays open.
@@ -130,6 +132,12 @@ impl Shared {
         fault
     }
 
+    fn refuse(&self) {
+        for stream in self.plan().open.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Waits until nothing is kept back.
     fn wait_while_parted(&self) {
         while self.plan().weather == Weather::Parted && !self.is_over() {
@@ -214,12 +222,9 @@ impl Proxy {
     }
 
     pub(crate) fn weather(&self, weather: Weather) {
-        let mut plan = self.shared.plan();
-        plan.weather = weather;
+        self.shared.plan().weather = weather;
         if weather == Weather::Refusing {
-            for stream in plan.open.drain(..) {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
+            self.shared.refuse();
         }
     }
 
@@ -238,9 +243,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
-        for stream in self.shared.plan().open.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.shared.refuse();
         // The thread that accepts looks up.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
@@ -333,6 +336,12 @@ fn pass_requests(
         let is_request = frame[3] == 0 && frame.len() > 9;
         match is_request.then(|| shared.draw(&frame)).flatten() {
             None => server.write_all(&frame)?,
+            Some(Fault::LastWord) => {
+                shared.plan().weather = Weather::Refusing;
+                deliver(pair, server, &frame)?;
+                shared.refuse();
+                return Ok(());
+            }
             Some(Fault::Delay(time)) => {
                 std::thread::sleep(time);
                 server.write_all(&frame)?;

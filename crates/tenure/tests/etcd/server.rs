@@ -21,6 +21,13 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
+/// A folder in memory where there is one: these tests are not about the disk, and a busy one takes
+/// seconds for a write.
+fn folder() -> tempfile::TempDir {
+    let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    made.expect("a folder")
+}
+
 /// The program, which Debian's `etcd-server` brings (`scripts/install-tools`).
 fn program() -> PathBuf {
     let found = std::env::var_os("PATH")
@@ -36,7 +43,7 @@ impl Server {
     pub(crate) fn start() -> Self {
         // Somebody else may take a port between our look and etcd's; then etcd says so and ends.
         for _ in 0..5 {
-            let folder = tempfile::tempdir().expect("a folder");
+            let folder = folder();
             let (port, peer) = (free_port(), free_port());
             let child = spawn(&folder, port, peer);
             let mut server = Self {

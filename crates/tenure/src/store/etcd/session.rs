@@ -177,12 +177,8 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
     Ok(granted.id())
 }
 
-/// Renews a lease once. `LeaseGone` if there is none.
-pub(super) async fn renew_once(
-    endpoints: &Endpoints,
-    lease: i64,
-    end: Instant,
-) -> Result<(), Fault> {
+/// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
+pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
     let answer = endpoints
         .until(end, |mut client: Client| async move {
             match client.lease_keep_alive(lease).await {
@@ -219,7 +215,7 @@ async fn keep(
             return;
         };
         let (began, began_ms) = (instant(), clock.now().boot_ms);
-        match renew_once(&endpoints, session.lease, began + BEAT_ANSWER_MAX).await {
+        match renew(&endpoints, session.lease, began + BEAT_ANSWER_MAX).await {
             Ok(()) => {
                 session.renewed(began_ms);
                 pause = Pause::default();
