@@ -349,7 +349,7 @@ fn checksum(sequence: u64, body: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn frame(sequence: u64, body: &[u8]) -> String {
+pub(super) fn frame(sequence: u64, body: &[u8]) -> String {
     format!(
         "{MAGIC}{sequence} {} {:016x}\n",
         body.len(),
