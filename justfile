@@ -16,6 +16,10 @@ bench *args:
 torture *args:
     cargo test -p tenure-cli --locked --test torture -- {{args}}
 
+# The decoders, with whatever comes to mind: `just fuzz 600 slots`.
+fuzz *args:
+    scripts/fuzz {{args}}
+
 # Format and lints.
 lint:
     cargo fmt --all --check

@@ -59,7 +59,8 @@ pub(crate) fn extend(value: &mut String, token: u64, folder: &Path, name: &LockN
     value.push_str(name.as_str());
 }
 
-fn parse(value: &str) -> Vec<Hold> {
+/// The holds that a value of the variable names. What is no entry is skipped.
+pub(crate) fn parse(value: &str) -> Vec<Hold> {
     value
         .split(';')
         .filter_map(|entry| {

@@ -90,13 +90,19 @@ impl Config {
     /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
     /// - [`ConfigError::Profile`] if the row of a profile contradicts itself.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        use std::io::Read;
+        use std::io::{Error, ErrorKind, Read};
         let read = |path: &Path| -> std::io::Result<String> {
-            let mut text = String::new();
+            let mut bytes = Vec::new();
             std::fs::File::open(path)?
-                .take(CONFIG_BYTES_MAX)
-                .read_to_string(&mut text)?;
-            Ok(text)
+                .take(CONFIG_BYTES_MAX + 1)
+                .read_to_end(&mut bytes)?;
+            // The first part of a file may be a whole one, which says something else.
+            if bytes.len() as u64 > CONFIG_BYTES_MAX {
+                let why = format!("it is larger than {CONFIG_BYTES_MAX} bytes");
+                return Err(Error::new(ErrorKind::FileTooLarge, why));
+            }
+            String::from_utf8(bytes)
+                .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
         };
         let text = read(path).map_err(|source| ConfigError::Read {
             path: path.display().to_string(),
@@ -174,16 +180,23 @@ fn located(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// Whether a pattern with `*` fits a whole name.
+///
+/// What stands between two stars is taken where it is found first: if the rest fits anywhere behind
+/// it, it fits behind that. So no pattern of any length keeps a reader busy.
 fn fits(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((before, rest)) => name.strip_prefix(before).is_some_and(|tail| {
-            tail.char_indices()
-                .map(|(at, _)| at)
-                .chain([tail.len()])
-                .any(|at| tail.get(at..).is_some_and(|tail| fits(rest, tail)))
-        }),
-    }
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inner = name
+        .strip_prefix(first)
+        .and_then(|tail| tail.strip_suffix(last));
+    inner.is_some_and(|inner| {
+        between
+            .split('*')
+            .try_fold(inner, |tail, part| Some(tail.split_once(part)?.1))
+            .is_some()
+    })
 }
 
 /// The folder that is used when nothing else was said.
@@ -226,9 +239,42 @@ mod tests {
             ("*", "", true),
             ("a*b*c", "a-b-b-c", true),
             ("a*b", "a-b-c", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*-*-eu", "a-b-eu", true),
+            ("*-*-eu", "a-eu", false),
+            ("**", "é", true),
         ] {
             assert_eq!(fits(pattern, name), expected, "{pattern} on {name}");
         }
+    }
+
+    /// Trying every place for every star took minutes for a line of a file that a build merely
+    /// finds in the tree it works on.
+    #[test]
+    fn a_pattern_of_many_stars_is_answered_at_once() {
+        let began = crate::clock::instant();
+        let name = "a".repeat(128);
+        assert!(!fits(&format!("{}b", "*a".repeat(60)), &name));
+        assert!(fits(&"*a".repeat(128), &name));
+        let took = crate::clock::instant().saturating_duration_since(began);
+        assert!(took < std::time::Duration::from_secs(1), "it took {took:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        let limit = usize::try_from(CONFIG_BYTES_MAX).expect("a size");
+        let mut text = "dir = \"locks\"\n#".to_owned();
+        text.push_str(&"x".repeat(limit - text.len()));
+        std::fs::write(&path, &text).expect("a file");
+        assert!(Config::read(&path).is_ok(), "as large as it may be");
+        // Cut at the limit, it would be the same file without its last line.
+        text.push_str("\naudit_dir = \"log\"\n");
+        std::fs::write(&path, &text).expect("a file");
+        let said = Config::read(&path).expect_err("too large").to_string();
+        assert!(said.contains("larger than 1048576 bytes"), "{said}");
     }
 
     #[test]

@@ -320,9 +320,14 @@ impl From<StoreError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match &error {
-            OpenError::Config(_) => {
+            OpenError::Config(_) | OpenError::Elsewhere { .. } => {
                 Self::new(Exit::BadArguments, "BAD_CONFIGURATION", error.to_string())
             }
+            OpenError::Servers { .. } => Self::new(
+                Exit::StoreUnavailable,
+                "STORE_UNREACHABLE",
+                error.to_string(),
+            ),
             OpenError::Folder { .. } => {
                 Self::new(Exit::General, "NO_CURRENT_FOLDER", error.to_string())
             }

@@ -60,6 +60,7 @@
 //!
 //! Who may have the lock is decided in the core; where it is kept is the store's affair.
 
+mod asker;
 mod backing;
 mod error;
 mod hold;
@@ -276,6 +277,31 @@ impl LockManager {
     /// - [`OpenError::Folder`] if the working folder cannot be named.
     pub fn open() -> Result<Self, OpenError> {
         Self::new(default_place()?)
+    }
+
+    /// The locks in an etcd, for many machines. No server is asked yet.
+    ///
+    /// # Errors
+    /// - [`OpenError::Servers`] if an encrypted connection has no authority to trust, or the system
+    ///   gives no thread.
+    #[cfg(feature = "etcd")]
+    pub fn etcd(
+        address: &crate::store::etcd::Address,
+        credentials: &crate::store::etcd::Credentials,
+    ) -> Result<Self, OpenError> {
+        let identity = Identity::current();
+        let here = identity.host.clone();
+        let sleeper = Box::new(ThreadSleeper);
+        let store = crate::store::etcd::EtcdStore::new(address, credentials, here, sleeper)
+            .map_err(|source| OpenError::Servers { source })?;
+        let clock = SystemClock::new(identity.host.boot_id.as_deref());
+        Ok(Self::made(Made {
+            backing: Arc::new(Backed(store)),
+            clock: Box::new(clock),
+            identity,
+            watching: Watching::Looks(LOOK),
+            hears_cancel: true,
+        }))
     }
 
     /// The locks of any other store, by its own policy. A cancelled wait and a request to stop are
@@ -624,15 +650,33 @@ struct Made {
 
 /// The folder of the locks, if nobody names one.
 pub(crate) fn default_place() -> Result<PathBuf, OpenError> {
-    let told = std::env::var_os("TENURE_DIR").filter(|dir| !dir.is_empty());
+    let told = |name| std::env::var_os(name).filter(|place| !place.is_empty());
+    if let Some(url) = told("TENURE_STORE") {
+        return folder_of(&url.to_string_lossy());
+    }
+    let told = told("TENURE_DIR");
     if let Some(folder) = told {
         return Ok(folder.into());
     }
     let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
-    let config = Config::nearest(&here)?;
-    match config.and_then(|config| config.dir) {
-        Some(folder) => Ok(folder),
-        None => Ok(config::default_folder()?),
+    let config = Config::nearest(&here)?.unwrap_or_default();
+    match (config.dir, config.store) {
+        (Some(folder), _) => Ok(folder),
+        (None, Some(url)) => folder_of(&url),
+        (None, None) => Ok(config::default_folder()?),
+    }
+}
+
+/// The folder that the URL of a store names.
+fn folder_of(url: &str) -> Result<PathBuf, OpenError> {
+    let path = url
+        .strip_prefix("file://")
+        .or_else(|| url.strip_prefix("file:"));
+    match path.filter(|path| !path.is_empty()) {
+        Some(path) => Ok(path.into()),
+        None => Err(OpenError::Elsewhere {
+            url: url.to_owned(),
+        }),
     }
 }
 

@@ -28,6 +28,7 @@ pub mod etcd;
 pub mod file;
 pub mod memory;
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
@@ -270,8 +271,10 @@ pub trait Store {
     fn place(&self, name: &LockName) -> String;
 
     /// After how long a silence others may take a hold of this ttl although its holder lives; `None`
-    /// where they never do. Whoever holds has to renew within that time, counted from before the
-    /// renewal was begun, or to stop relying on the lock.
+    /// where they never do. Whoever holds has to renew within that time, or to stop relying on the
+    /// lock: counted from before the last renewal that succeeded was begun, and until there is one
+    /// from the last sign of life that the granted claim shows (`lease.renewed`), which may be older
+    /// than the grant.
     fn lapses(&self, ttl: Duration) -> Option<Duration> {
         let rule = self.policy().age?;
         match rule.limit {
@@ -280,6 +283,13 @@ pub trait Store {
             // No renewal changes when that happens.
             AgeLimit::SinceGrantMs(_) => None,
         }
+    }
+
+    /// A descriptor that can be read each time that something has happened to the claim of a seat, for
+    /// whoever holds and has other things to do. `None` where the store does not tell; then a holder
+    /// finds out with its next renewal.
+    fn notices(&self, _seat: &Self::Seat) -> Option<OwnedFd> {
+        None
     }
 
     /// Reads one lock. Creates nothing and needs no right to write.

@@ -6,6 +6,7 @@
 mod acquire;
 mod consent;
 mod document;
+mod fields;
 mod input;
 mod prompt;
 
@@ -141,7 +142,7 @@ fn carry_out(
     common: &Common,
     input: Option<&str>,
     conflict_exit_code: Option<u8>,
-    body: impl FnOnce(&str, input::Fields, &mut Surface) -> Result<Answer, Failure>,
+    body: impl FnOnce(&str, fields::Fields, &mut Surface) -> Result<Answer, Failure>,
 ) -> Exit {
     let mut surface = request::surface(common, verb, conflict_exit_code);
     // The object itself is YAML; only JSON has an envelope.
@@ -266,7 +267,7 @@ impl Face for Sprint {
 fn check(
     args: &CheckArgs,
     mode: &str,
-    fields: input::Fields,
+    fields: fields::Fields,
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
     let args = input::check(args, fields)?;
@@ -314,7 +315,7 @@ fn read(session: &Session, name: &LockName) -> Result<Reading, Failure> {
 fn release(
     args: &ReleaseArgs,
     mode: &str,
-    fields: input::Fields,
+    fields: fields::Fields,
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
     let args = input::release(args, fields)?;

@@ -5,7 +5,9 @@
 use crate::clock::Clock;
 use crate::engine::{self, Acquired, Observer, Wait};
 use crate::store::{Reading, Store, StoreError};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::{Left, LockName, Now, Policy, Renewal, Request};
 
 /// A store that can be shared by threads, as a guard and its heartbeat share it. Every such store
@@ -18,6 +20,7 @@ impl<S> SharedStore for S where S: Store<Seat: Send + Sync + 'static> + Send + S
 pub(super) trait Backing: Send + Sync {
     fn policy(&self) -> Policy;
     fn place(&self, name: &LockName) -> String;
+    fn lapses(&self, ttl: Duration) -> Option<Duration>;
     fn read(&self, name: &LockName) -> Result<Reading, StoreError>;
     fn acquire(
         self: Arc<Self>,
@@ -34,6 +37,8 @@ pub(super) trait Place: Send + Sync {
     fn renew(&self, now: &Now) -> Result<Renewal, StoreError>;
     fn verify(&self) -> Result<Renewal, StoreError>;
     fn leave(&self, now: &Now) -> Result<Left, StoreError>;
+    /// Can be read once something has happened to it; `None` where the store does not tell.
+    fn news(&self) -> Option<OwnedFd>;
 }
 
 pub(super) struct Backed<S>(pub(super) S);
@@ -50,6 +55,10 @@ impl<S: SharedStore> Backing for Backed<S> {
 
     fn place(&self, name: &LockName) -> String {
         self.0.place(name)
+    }
+
+    fn lapses(&self, ttl: Duration) -> Option<Duration> {
+        self.0.lapses(ttl)
     }
 
     fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
@@ -88,5 +97,9 @@ impl<S: SharedStore> Place for Taken<S> {
 
     fn leave(&self, now: &Now) -> Result<Left, StoreError> {
         self.store.0.leave(&self.seat, now)
+    }
+
+    fn news(&self) -> Option<OwnedFd> {
+        self.store.0.notices(&self.seat)
     }
 }

@@ -22,6 +22,19 @@ pub enum OpenError {
         /// Why not.
         source: std::io::Error,
     },
+    /// The locks are kept on servers, which are opened by name: a program that does so says what it
+    /// trusts them by.
+    #[error("the locks are kept at {url}; open them with LockManager::etcd")]
+    Elsewhere {
+        /// The URL that `TENURE_STORE` or a `tenure.toml` names.
+        url: String,
+    },
+    /// The connection to the servers cannot even be begun.
+    #[error(transparent)]
+    Servers {
+        /// Why not.
+        source: StoreError,
+    },
 }
 
 /// Why a lock was not acquired.

@@ -10,6 +10,7 @@ use crate::offload;
 use crate::store::{Reading, StoreError};
 use std::fmt;
 use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -426,6 +427,11 @@ impl Hold {
         self.ask(|place| place.renew(&now))
     }
 
+    /// Can be read once something has happened to it.
+    pub(super) fn news(&self) -> Option<OwnedFd> {
+        self.place.news()
+    }
+
     /// Looks whether it stands, without a change. `None` once it was released.
     pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
         self.ask(|place| place.verify())
@@ -542,6 +548,10 @@ mod tests {
         fn leave(&self, _: &Now) -> Result<Left, StoreError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(Left::Released { held_ms: 1 })
+        }
+
+        fn news(&self) -> Option<OwnedFd> {
+            None
         }
     }
 

@@ -8,8 +8,13 @@
 //! next to nothing. A hold that ends within [`SETTLE`] costs this thread nothing but one look at a
 //! list of newcomers.
 //!
+//! Where a hold lapses although its holder lives (a lease in etcd), this thread only keeps the time:
+//! the store is asked by another one (`asker`), for its answers may take as long as a network does,
+//! and a hold that gets none has to be told that it is lost while others may not have it yet.
+//!
 //! What a hold makes of what is found is its own affair (`hold`).
 
+use super::asker::{Answer, Asker};
 use super::hold::{Hold, locked};
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
@@ -114,11 +119,15 @@ fn keep(shared: &Weak<Shared>, hears: &OwnedFd) {
         due: BTreeSet::new(),
         next_id: 0,
         files: None,
+        asker: None,
     };
     let mut nap = Duration::ZERO;
     loop {
         let mut fds: Vec<BorrowedFd<'_>> = vec![hears.as_fd()];
         fds.extend(keeper.files.as_ref().map(files::Files::as_fd));
+        fds.extend(keeper.asker.as_ref().map(Asker::bell));
+        let kept = keeper.kept.values();
+        fds.extend(kept.filter_map(|kept| kept.news.as_ref().map(AsFd::as_fd)));
         if poll_readable(&fds, nap, None).is_err() {
             // Out of memory, say. Heartbeats go on.
             std::thread::sleep(RETRY);
@@ -151,9 +160,25 @@ struct Kept {
     every: Duration,
     renew_at: Instant,
     due: Instant,
+    /// When the last renewal that succeeded was begun.
     renewed: Instant,
+    /// After how long without one it has to count as lost; `None` where it never does.
+    lapses: Option<Duration>,
+    /// It was asked about, and there is no answer yet.
+    asking: bool,
+    /// Can be read once something has happened to it, where the store tells.
+    news: Option<OwnedFd>,
     /// The number of its file's watch.
     watch: Option<i32>,
+}
+
+impl Kept {
+    /// When it has to count as lost, if no renewal succeeds before.
+    fn end(&self) -> Option<Instant> {
+        // A third of the time is for the work to end.
+        self.lapses
+            .and_then(|lapses| self.renewed.checked_add(lapses * 2 / 3))
+    }
 }
 
 /// The thread's side.
@@ -163,6 +188,7 @@ struct Keeper {
     due: BTreeSet<(Instant, u64)>,
     next_id: u64,
     files: Option<files::Files>,
+    asker: Option<Asker>,
 }
 
 impl Keeper {
@@ -173,6 +199,7 @@ impl Keeper {
             self.take(shared, &hold);
         }
         self.look_at(shared, None);
+        self.hear(shared);
         let now = shared.clock.instant();
         let all = matches!(shared.watching, Watching::Always(_));
         let due: Vec<u64> = self
@@ -182,7 +209,14 @@ impl Keeper {
             .map(|(_, id)| *id)
             .collect();
         for id in due {
-            let renews = self.kept.get(&id).is_some_and(|kept| kept.renew_at <= now);
+            let Some(kept) = self.kept.get(&id) else {
+                continue;
+            };
+            let renews = kept.renew_at <= now;
+            if kept.asking {
+                self.lapse(shared, id);
+                continue;
+            }
             self.look(shared, id, renews);
             if renews {
                 self.look_at(shared, Some(id));
@@ -231,6 +265,10 @@ impl Keeper {
         };
         let every = (kept.ttl() / 3).max(BEAT_MIN);
         let now = shared.clock.instant();
+        let lapses = match shared.watching {
+            Watching::Files | Watching::Looks(_) => shared.backing.lapses(kept.ttl()),
+            Watching::Always(_) => None,
+        };
         // Between half of the interval and all of it: each hold has a moment of its own.
         let share = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let first = every / 2 + every.mul_f64(f64::from(share as u32) / f64::from(1_u32 << 25));
@@ -241,7 +279,14 @@ impl Keeper {
                 every,
                 renew_at: together(self.began, now + first, every),
                 due: now,
-                renewed: now,
+                // The last sign of life may be as old as the time between two of them.
+                renewed: match lapses {
+                    Some(_) => now.checked_sub(every).unwrap_or(now),
+                    None => now,
+                },
+                lapses,
+                asking: false,
+                news: lapses.and_then(|_| kept.news()),
                 watch,
             },
         );
@@ -249,24 +294,80 @@ impl Keeper {
         self.look(shared, id, false);
     }
 
-    /// Looks at a hold, and notes when to do so again.
+    /// Looks at a hold, or has it looked at.
     fn look(&mut self, shared: &Shared, id: u64, renews: bool) {
-        let looks = self.look_interval(shared);
         let Some(kept) = self.kept.get_mut(&id) else {
             return;
         };
-        self.due.remove(&(kept.due, id));
+        if kept.asking {
+            return;
+        }
+        if kept.lapses.is_some() && self.asker.is_none() {
+            self.asker = Asker::start();
+        }
+        if let (Some(_), Some(asker)) = (kept.lapses, &self.asker) {
+            kept.asking = true;
+            asker.ask(id, &kept.hold, renews);
+            let end = kept.end().unwrap_or(kept.renew_at);
+            self.due_at(id, end);
+            return;
+        }
+        let began = shared.clock.instant();
         let hold = kept.hold.upgrade();
         let found = hold
             .as_ref()
             .and_then(|hold| if renews { hold.renew() } else { hold.check() });
+        self.found(
+            shared,
+            Answer {
+                id,
+                began,
+                renews,
+                found,
+            },
+        );
+    }
+
+    /// What the store was asked has been answered.
+    fn hear(&mut self, shared: &Shared) {
+        let answers = self.asker.as_ref().map(Asker::answers);
+        for answer in answers.into_iter().flatten() {
+            if let Some(kept) = self.kept.get_mut(&answer.id) {
+                kept.asking = false;
+            }
+            self.found(shared, answer);
+        }
+        let news: Vec<u64> = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.news.as_ref().is_some_and(read_all))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in news {
+            self.look(shared, id, false);
+        }
+    }
+
+    /// Notes what was found of a hold, and when to look again.
+    fn found(&mut self, shared: &Shared, answer: Answer) {
+        let Answer {
+            id,
+            began,
+            renews,
+            found,
+        } = answer;
+        let looks = self.look_interval(shared);
+        let Some(kept) = self.kept.get_mut(&id) else {
+            return;
+        };
+        let hold = kept.hold.upgrade();
         let now = shared.clock.instant();
         let ended = match (&hold, found) {
             (None, _) | (_, None) | (Some(_), Some(Ok(GuardState::Lost))) => true,
             (Some(_), Some(Ok(GuardState::Held | GuardState::StopRequested))) => {
                 if renews {
-                    kept.renewed = now;
-                    kept.renew_at = together(self.began, now + kept.every, kept.every);
+                    kept.renewed = began;
+                    kept.renew_at = together(self.began, began + kept.every, kept.every).max(now);
                 }
                 false
             }
@@ -276,27 +377,59 @@ impl Keeper {
                     kept.renew_at = now + kept.every.min(RETRY);
                 }
                 // Others may count it as stale by its silence. It has to know before they do.
-                let silent = now.saturating_duration_since(kept.renewed) >= kept.every * 2;
-                let counts = shared.policy.age.is_some();
-                if counts && silent {
+                let is_over = kept.end().is_some_and(|end| now >= end);
+                if is_over {
                     hold.is_lost_by_silence();
                 }
-                counts && silent
+                is_over
             }
         };
         if ended {
-            let watch = self.kept.remove(&id).and_then(|kept| kept.watch);
-            if let (Some(files), Some(watch)) = (&mut self.files, watch) {
-                files.forget(watch, id);
-            }
+            self.forget(id);
             return;
         }
-        kept.due = if kept.watch.is_some() {
-            kept.renew_at
-        } else {
-            kept.renew_at.min(now + looks)
+        let mut due = kept.renew_at;
+        if kept.watch.is_none() && kept.news.is_none() {
+            due = due.min(now + looks);
+        }
+        if let Some(end) = kept.end() {
+            due = due.min(end);
+        }
+        self.due_at(id, due);
+    }
+
+    /// A hold of which nothing was heard counts as lost in time.
+    fn lapse(&mut self, shared: &Shared, id: u64) {
+        let now = shared.clock.instant();
+        let end = self.kept.get(&id).and_then(Kept::end);
+        match end {
+            Some(end) if now < end => self.due_at(id, end),
+            Some(_) | None => {
+                let hold = self.kept.get(&id).and_then(|kept| kept.hold.upgrade());
+                if let Some(hold) = hold {
+                    hold.is_lost_by_silence();
+                }
+                self.forget(id);
+            }
+        }
+    }
+
+    fn due_at(&mut self, id: u64, due: Instant) {
+        if let Some(kept) = self.kept.get_mut(&id) {
+            self.due.remove(&(kept.due, id));
+            kept.due = due;
+            self.due.insert((due, id));
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        let Some(kept) = self.kept.remove(&id) else {
+            return;
         };
-        self.due.insert((kept.due, id));
+        self.due.remove(&(kept.due, id));
+        if let (Some(files), Some(watch)) = (&mut self.files, kept.watch) {
+            files.forget(watch, id);
+        }
     }
 
     /// How often a hold is looked at that is not watched.
@@ -308,6 +441,16 @@ impl Keeper {
             Watching::Always(_) => Duration::ZERO,
         }
     }
+}
+
+/// Reads all that a descriptor has to tell. False if that is nothing.
+fn read_all(news: &OwnedFd) -> bool {
+    let mut buffer = [0; 64];
+    let mut any = false;
+    while rustix::io::read(news, &mut buffer).is_ok_and(|read| read > 0) {
+        any = true;
+    }
+    any
 }
 
 /// The instant at which a heartbeat is done with others: never later than `at`, and no earlier than

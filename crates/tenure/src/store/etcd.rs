@@ -1004,6 +1004,10 @@ impl Store for EtcdStore {
         Some(ttl)
     }
 
+    fn notices(&self, seat: &Seat) -> Option<OwnedFd> {
+        self.news(seat).ok()
+    }
+
     fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
         let list = self.load(name, &Scope::All, self.end())?;
         let place = self.place(name);

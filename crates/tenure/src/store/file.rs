@@ -44,6 +44,9 @@
 mod bytes;
 mod excerpt;
 mod folder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guarded;
 pub(in crate::store) mod list;
 mod publication;

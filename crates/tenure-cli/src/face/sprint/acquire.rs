@@ -6,6 +6,7 @@
 
 use super::consent::{Hold, Only};
 use super::document::{Document, LockInfo, Seen, Status, alive, because};
+use super::fields::Fields;
 use super::prompt::{self, Reply};
 use super::{Answer, input};
 use crate::args::AcquireArgs;
@@ -34,7 +35,7 @@ const UNREADABLE_MAX: usize = 16;
 pub(super) fn acquire(
     args: &AcquireArgs,
     mode: &str,
-    fields: input::Fields,
+    fields: Fields,
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
     let args = input::acquire(args, fields)?;

@@ -1,6 +1,7 @@
 //! What a sprint call asks for: its flags, and the document on stdin where there is one. Whatever
 //! is wrong with it is found here, before anything is touched.
 
+use super::fields::{self, BYTES_MAX, Fields};
 use crate::args::{AcquireArgs, CheckArgs, Common, ReleaseArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -8,39 +9,14 @@ use crate::render::clean;
 use crate::request;
 use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
-use serde::Deserialize;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
-use tenure::yaml;
-
-/// The largest document that is read.
-const BYTES_MAX: u64 = 1 << 20;
 
 /// The longest `epic_spec`: as long as the longest path.
 const EPIC_SPEC_BYTES_MAX: usize = 4096;
 
 /// What a project's one lock is called.
 pub(super) const NAME: &str = "sprint";
-
-/// The call as a document. Each field may be given as a flag instead, which then counts for more.
-///
-/// A field that is none of these is refused: a misspelt `force` or `session_id` that went unheard
-/// would answer another question than the one that was asked.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Fields {
-    pub(super) mode: Option<String>,
-    project_root: Option<String>,
-    session_id: Option<String>,
-    epic_spec: Option<String>,
-    force: Option<bool>,
-    lock_file_name: Option<String>,
-    yes: Option<bool>,
-    owner: Option<String>,
-    pid: Option<String>,
-    wait: Option<String>,
-    health: Option<bool>,
-}
 
 /// Reads the document, if one is asked for.
 pub(super) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
@@ -65,22 +41,7 @@ pub(super) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
                 format!("--input -: stdin cannot be read: {error}"),
             )
         })?;
-    parse(&bytes).map_err(|why| Failure::bad_arguments(format!("--input -: {why}")))
-}
-
-fn parse(bytes: &[u8]) -> Result<Fields, String> {
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > BYTES_MAX {
-        return Err(format!("the document is larger than {BYTES_MAX} bytes"));
-    }
-    let text = std::str::from_utf8(bytes).map_err(|_| "the document is not UTF-8".to_owned())?;
-    if text.trim().is_empty() {
-        return Err("there is no document on stdin".to_owned());
-    }
-    // JSON may be indented in ways that YAML does not allow.
-    if let Ok(fields) = serde_json::from_str(text) {
-        return Ok(fields);
-    }
-    yaml::read(text).map_err(|why| format!("the document cannot be read: {}", clean(&why)))
+    fields::parse(&bytes).map_err(|why| Failure::bad_arguments(format!("--input -: {why}")))
 }
 
 /// Settles what is asked of the three modes: the verb says it, and a document may not differ.
@@ -265,56 +226,4 @@ fn root(common: &Common, access: Access) -> Result<(), Failure> {
 
 fn may(folder: &Path, access: Access) -> Result<(), Errno> {
     rustix::fs::accessat(rustix::fs::CWD, folder, access, AtFlags::EACCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_document_is_yaml_or_json() {
-        let expected = Fields {
-            mode: Some("acquire".to_owned()),
-            session_id: Some("5".to_owned()),
-            epic_spec: Some("yes".to_owned()),
-            force: Some(true),
-            pid: Some("12".to_owned()),
-            ..Fields::default()
-        };
-        for text in [
-            "mode: acquire\nsession_id: 5\nepic_spec: yes\nforce: true\npid: 12\n",
-            "{mode: acquire, session_id: '5', epic_spec: \"yes\", force: true, pid: '12'}",
-            "{\"mode\": \"acquire\", \"session_id\": \"5\", \"epic_spec\": \"yes\", \
-             \"force\": true, \"pid\": 12}",
-            "{\n\t\"mode\": \"acquire\",\n\t\"session_id\": \"5\",\n\t\"epic_spec\": \"yes\",\n\
-             \t\"force\": true,\n\t\"pid\": \"12\"\n}",
-            "---\nmode: acquire\nsession_id: 5\nepic_spec: yes\nforce: true\npid: 12\n\
-             lock_file_name: ~\n",
-        ] {
-            assert_eq!(parse(text.as_bytes()).as_ref(), Ok(&expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_call_is_refused() {
-        for (text, why) in [
-            ("", "no document"),
-            ("\n \n", "no document"),
-            ("mode", "cannot be read"),
-            ("- mode", "cannot be read"),
-            ("mode: check\nmode: check\n", "cannot be read"),
-            ("mode: [check]\n", "cannot be read"),
-            ("mode: check\nforce: 7\n", "cannot be read"),
-            ("mode: check\nforced: true\n", "forced"),
-            ("mode: check\n---\nmode: check\n", "cannot be read"),
-        ] {
-            let error = parse(text.as_bytes()).expect_err(text);
-            assert!(error.contains(why), "{text:?}: {error}");
-            assert!(!error.contains(char::is_control), "one clean line: {error}");
-        }
-        let large = vec![b'#'; usize::try_from(BYTES_MAX).expect("a size") + 1];
-        let error = parse(&large).expect_err("too large");
-        assert!(error.contains("larger than"), "{error}");
-        assert!(parse(b"mode: \xff").is_err(), "not UTF-8");
-    }
 }

@@ -179,29 +179,15 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
 
 /// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
 pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
-    let mut pause = Pause::default();
-    loop {
-        match renew_once(endpoints, lease, end).await {
-            Err(Fault::Unsure(_)) if Pause::fits(end) => tokio::time::sleep(pause.next()).await,
-            answer => return answer,
-        }
-    }
-}
-
-/// The same once.
-async fn renew_once(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
     let answer = endpoints
-        .once_within(
-            end.saturating_duration_since(instant()),
-            |mut client: Client| async move {
-                match client.lease_keep_alive(lease).await {
-                    Ok(_) => Ok(true),
-                    // What the client says of an answer with a ttl of nothing.
-                    Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
-                    Err(error) => Err(error),
-                }
-            },
-        )
+        .until(end, |mut client: Client| async move {
+            match client.lease_keep_alive(lease).await {
+                Ok(_) => Ok(true),
+                // What the client says of an answer with a ttl of nothing.
+                Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
         .await?;
     if answer {
         Ok(())
@@ -229,7 +215,7 @@ async fn keep(
             return;
         };
         let (began, began_ms) = (instant(), clock.now().boot_ms);
-        match renew_once(&endpoints, session.lease, began + BEAT_ANSWER_MAX).await {
+        match renew(&endpoints, session.lease, began + BEAT_ANSWER_MAX).await {
             Ok(()) => {
                 session.renewed(began_ms);
                 pause = Pause::default();

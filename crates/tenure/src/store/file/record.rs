@@ -294,13 +294,16 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
             }
         }
     }
-    match (best, torn.as_slice()) {
-        (Some(best), _) => Ok(best),
-        // Only the very first write ever goes to the first slot of a pair while nothing else
-        // stands in the file. If that one is torn nothing was ever promised to anybody, and the
-        // file begins anew.
-        (None, [] | [(Slot { second: false, .. }, true, _)]) => Ok(Snapshot::fresh()),
-        (None, [(_, _, why), ..]) => Err(why.clone()),
+    if let Some(best) = best {
+        return Ok(best);
+    }
+    // While no slot is whole, a write goes to the first slot of some pair: the very first one, and
+    // each one after it for as long as they are all torn. Then nothing was ever promised to anybody,
+    // and the file begins anew. Anything else was a state, or is not ours.
+    let strange = |(slot, is_ours, _): &(Slot, bool, String)| slot.second || !is_ours;
+    match torn.into_iter().find(strange) {
+        None => Ok(Snapshot::fresh()),
+        Some((_, _, why)) => Err(why),
     }
 }
 
@@ -329,9 +332,15 @@ impl Snapshot {
 
 const MAGIC: &str = "tenure 1 ";
 
+/// Whether a slot begins as a write of ours does, as far as it got.
 fn looks_like_ours(bytes: &[u8]) -> bool {
-    let shorter = bytes.len().min(MAGIC.len());
-    bytes.get(..shorter) == MAGIC.as_bytes().get(..shorter)
+    let head = bytes.get(..bytes.len().min(MAGIC.len())).unwrap_or(bytes);
+    // What stands further back in the file makes it longer, with nothing in between.
+    let written = head.iter().position(|byte| *byte == 0);
+    let (written, nothing) = head.split_at(written.unwrap_or(head.len()));
+    !written.is_empty()
+        && MAGIC.as_bytes().starts_with(written)
+        && nothing.iter().all(|byte| *byte == 0)
 }
 
 fn checksum(sequence: u64, body: &[u8]) -> u64 {
@@ -340,7 +349,7 @@ fn checksum(sequence: u64, body: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn frame(sequence: u64, body: &[u8]) -> String {
+pub(super) fn frame(sequence: u64, body: &[u8]) -> String {
     format!(
         "{MAGIC}{sequence} {} {:016x}\n",
         body.len(),
@@ -480,6 +489,28 @@ mod tests {
             *damaged.get_mut(slot + 100).expect("a byte") = b'y';
         }
         assert!(newest(&damaged).is_err(), "two torn slots were a state");
+    }
+
+    #[test]
+    fn a_first_write_that_is_torn_twice_at_different_lengths_is_no_state_either() {
+        let file = scratch();
+        write_all(file.as_fd(), b"tenure 1 1 300 00", 0).expect("a write");
+        let fresh = read(file.as_fd()).expect("nothing yet");
+        assert!(write(file.as_fd(), &fresh, &vec![b'x'; 6_000]).expect("a write"));
+        let whole = read_all(file.as_fd()).expect("the file");
+        rustix::fs::ftruncate(&file, whole.len() as u64 - 1).expect("a torn file");
+        for (cut, written) in [
+            (0, &b""[..]),
+            (1, b"t"),
+            (9, b"tenure 1 "),
+            (12, b"tenure 1 1 5"),
+        ] {
+            write_all(file.as_fd(), &[0; SLOT_BYTES], 0).expect("a write");
+            write_all(file.as_fd(), written, 0).expect("a write");
+            let seen = read(file.as_fd()).expect("still nothing was promised to anybody");
+            assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
+        }
+        assert_eq!(put(&file, b"one").body, b"one", "and it can be begun");
     }
 
     #[test]

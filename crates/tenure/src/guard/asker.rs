@@ -1,0 +1,88 @@
+//! Asks a store about holds on a thread of its own, where an answer may take as long as a network
+//! does. One question after the other; each of them ends by itself, for the store bounds its
+//! requests.
+//!
+//! The thread ends with the keeper whose it is. When it is asked, and what the answers lead to, is
+//! `keeper`'s business.
+
+use super::GuardState;
+use super::hold::Hold;
+use crate::clock::instant;
+use crate::store::StoreError;
+use rustix::pipe::PipeFlags;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Weak;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
+
+/// What was found of a hold.
+pub(super) struct Answer {
+    pub(super) id: u64,
+    /// When it was asked.
+    pub(super) began: Instant,
+    /// Whether it was to be renewed.
+    pub(super) renews: bool,
+    /// `None` if it was released meanwhile.
+    pub(super) found: Option<Result<GuardState, StoreError>>,
+}
+
+/// The thread, as the keeper sees it.
+pub(super) struct Asker {
+    questions: Sender<(u64, Weak<Hold>, bool)>,
+    answers: Receiver<Answer>,
+    bell: OwnedFd,
+}
+
+impl Asker {
+    /// `None` where the system gives no thread or no pipe; then the keeper asks for itself.
+    pub(super) fn start() -> Option<Self> {
+        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+        let (bell, rings) = rustix::pipe::pipe_with(flags).ok()?;
+        let (questions, asked) = mpsc::channel::<(u64, Weak<Hold>, bool)>();
+        let (answered, answers) = mpsc::channel();
+        let work = move || {
+            for (id, hold, renews) in asked {
+                let began = instant();
+                let hold = hold.upgrade();
+                let found = (hold.as_ref())
+                    .and_then(|hold| if renews { hold.renew() } else { hold.check() });
+                drop(hold);
+                let answer = Answer {
+                    id,
+                    began,
+                    renews,
+                    found,
+                };
+                if answered.send(answer).is_err() {
+                    return;
+                }
+                // A full pipe rings as well.
+                let _ = rustix::io::write(&rings, &[1]);
+            }
+        };
+        let thread = std::thread::Builder::new().name("tenure-asker".to_owned());
+        thread.spawn(work).ok()?;
+        Some(Self {
+            questions,
+            answers,
+            bell,
+        })
+    }
+
+    pub(super) fn ask(&self, id: u64, hold: &Weak<Hold>, renews: bool) {
+        // The thread lives for as long as there is somebody to ask it.
+        let _ = self.questions.send((id, hold.clone(), renews));
+    }
+
+    /// Can be read when there are answers.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The answers that have come.
+    pub(super) fn answers(&self) -> Vec<Answer> {
+        let mut buffer = [0; 64];
+        while rustix::io::read(&self.bell, &mut buffer).is_ok_and(|read| read > 0) {}
+        self.answers.try_iter().collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! The decoders of a coordination file, for the fuzzer and the test that replays its corpus.
+//!
+//! They are private, for no user of the library reads such a file past the store, and an
+//! integration test or a fuzzer is another crate. So this opens them a crack, under the feature
+//! `fuzzing` alone, and is no part of what the library promises. What has to hold is said where
+//! they are tried (`fuzz/src`).
+
+use super::excerpt::{self, Want};
+use super::{list, record};
+use std::os::fd::BorrowedFd;
+use tenure_core::Entry;
+
+/// The sequence and the body of the slot that counts, as a reader under the guard finds it.
+///
+/// # Errors
+/// - Why there is no state.
+pub fn read(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
+    plain(record::read(file))
+}
+
+/// The same as a reader without the guard finds it.
+///
+/// # Errors
+/// - Why there is no state.
+pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
+    plain(record::read_unguarded(file))
+}
+
+/// Writes the next state. False if it is too long.
+///
+/// # Errors
+/// - Why there is no state to begin with, or how the system failed.
+pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
+    let current = record::read(file).map_err(|error| format!("{error:?}"))?;
+    record::write(file, &current, body).map_err(|errno| errno.to_string())
+}
+
+/// A slot's content: a frame that fits the body, and the body.
+pub fn slot(sequence: u64, body: &[u8]) -> Vec<u8> {
+    [record::frame(sequence, body).as_bytes(), body].concat()
+}
+
+/// Reads a list of claims.
+///
+/// # Errors
+/// - What cannot be understood.
+pub fn decode(body: &[u8]) -> Result<Entry, String> {
+    list::decode(body)
+}
+
+/// Writes a list of claims.
+pub fn encode(entry: &Entry) -> Option<Vec<u8>> {
+    list::encode(entry).ok()
+}
+
+/// Every way in which a part of a list is read, and the list as it is written back from that part
+/// without a change. `ticket` is that of an own claim.
+pub fn excerpts(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
+    [Want::Own(ticket), Want::UpTo(ticket), Want::Ends]
+        .into_iter()
+        .filter_map(|want| {
+            let (part, rest) = excerpt::decode(body, want)?;
+            rest.encode(body, &part).ok()
+        })
+        .collect()
+}
+
+fn plain(read: Result<record::Snapshot, record::ReadError>) -> Result<(u64, Vec<u8>), String> {
+    match read {
+        Ok(snapshot) => Ok((snapshot.sequence, snapshot.body)),
+        Err(record::ReadError::Io(errno)) => Err(errno.to_string()),
+        Err(record::ReadError::Torn(why)) => Err(why),
+    }
+}
