@@ -5,13 +5,14 @@
 
 use super::backing::Place;
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
+use super::keeper::Watching;
 use super::{Shared, log};
 use crate::offload;
 use crate::store::{Reading, StoreError};
 use std::fmt;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -321,6 +322,11 @@ pub(super) struct Hold {
     /// The process that acquired it.
     pid: u32,
     state: AtomicU8,
+    /// After how long without a renewal others may have it although it is held, in milliseconds.
+    lapses_ms: Option<u64>,
+    /// The last renewal that succeeded was begun then, by the boot clock, which also runs while this
+    /// process is stopped or its machine sleeps.
+    renewed_ms: AtomicU64,
     /// How many guards there are.
     guards: AtomicUsize,
     /// Set once there is nothing left to release, with whether it was still ours then. Taken for
@@ -342,7 +348,17 @@ impl Hold {
             Some(cancel) => (GuardState::StopRequested, cancel.by.into()),
             None => (GuardState::Held, OnceLock::new()),
         };
+        let lapses = match shared.watching {
+            Watching::Files | Watching::Looks(_) => {
+                let ttl = Duration::from_millis(claim.lease.ttl_ms);
+                shared.backing.lapses(ttl)
+            }
+            Watching::Always(_) => None,
+        };
+        let lapses_ms = lapses.map(|lapses| u64::try_from(lapses.as_millis()).unwrap_or(u64::MAX));
         Self {
+            lapses_ms,
+            renewed_ms: AtomicU64::new(claim.lease.renewed.boot_ms),
             shared,
             place,
             name,
@@ -373,11 +389,22 @@ impl Hold {
     }
 
     fn state(&self) -> GuardState {
-        if self.is_here() {
-            self.known()
-        } else {
-            GuardState::Lost
+        if !self.is_here() {
+            return GuardState::Lost;
         }
+        // Whoever was stopped for longer than its lease may ask before the keeper has had its turn.
+        if let Some(lapses_ms) = self.lapses_ms
+            && self.known() != GuardState::Lost
+        {
+            let end = self
+                .renewed_ms
+                .load(Ordering::Acquire)
+                .saturating_add(lapses_ms);
+            if self.shared.clock.now().boot_ms >= end {
+                return self.found(GuardState::Lost);
+            }
+        }
+        self.known()
     }
 
     /// The same for whoever knows that this is the process.
@@ -424,7 +451,11 @@ impl Hold {
     /// Renews the lease. `None` once it was released.
     pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
         let now = self.shared.clock.now();
-        self.ask(|place| place.renew(&now))
+        let answer = self.ask(|place| place.renew(&now));
+        if let Some(Ok(GuardState::Held | GuardState::StopRequested)) = &answer {
+            self.renewed_ms.fetch_max(now.boot_ms, Ordering::AcqRel);
+        }
+        answer
     }
 
     /// Can be read once something has happened to it.

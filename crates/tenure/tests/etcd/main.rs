@@ -8,7 +8,9 @@
 )]
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
+mod cluster;
 mod faults;
+mod net;
 mod proxy;
 mod server;
 mod store;

@@ -1,0 +1,653 @@
+//! A cluster of three, on machines of its own, and workers on others: leaders are killed, cables
+//! pulled, workers stopped for longer than their leases and killed, disks made slow.
+//!
+//! The workers add numbers to a set in etcd, under a lock and fenced by its token: the set guarded by
+//! a lock of the Jepsen analysis of etcd, where a lock alone loses elements. Each writes down what it
+//! was told and when it relied on it, by a clock that all of them share; the lock's own data is not
+//! asked who held it.
+//!
+//! `TENURE_ETCD=long` makes it last ten minutes.
+
+use super::net::{Machine, Net};
+use super::proxy::Dice;
+use super::{is_long, until};
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::engine::Wait;
+use tenure::guard::{Guard, LockManager, Options};
+use tenure::store::etcd::{Address, Credentials};
+
+const TTL: Duration = Duration::from_secs(3);
+const LOCK: &str = "set";
+/// What tells a worker what to do: its number, its servers and its folder.
+const TASK: &str = "TENURE_ETCD_WORKER";
+
+/// The clock that every process of this machine shares, in nanoseconds; also those in a time
+/// namespace, whose boot clock is another one.
+fn shared_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    u64::try_from(now.tv_sec).expect("after 1970") * 1_000_000_000
+        + u64::try_from(now.tv_nsec).expect("no more than a second")
+}
+
+/// What a worker does until it is told to stop or killed.
+#[test]
+#[ignore = "a worker of the cluster's tests, which start it themselves"]
+fn worker() {
+    let Ok(task) = std::env::var(TASK) else {
+        return;
+    };
+    let mut parts = task.split('|');
+    let mut part = || parts.next().expect("a whole task").to_owned();
+    let (number, url, folder) = (part(), part(), PathBuf::from(part()));
+    let address = Address::parse(&url).expect("an address");
+    let locks = LockManager::etcd(&address, &Credentials::default()).expect("a manager");
+    let journal = folder.join(format!("worker-{number}-{}", std::process::id()));
+    let mut journal = Journal::new(&journal, &number);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime");
+    let hosts = url
+        .trim_start_matches("etcd://")
+        .split('/')
+        .next()
+        .expect("hosts");
+    let hosts: Vec<String> = hosts
+        .split(',')
+        .map(|host| format!("http://{host}"))
+        .collect();
+    let mut dice = Dice::new(u64::from(std::process::id()));
+    let options = Options::new()
+        .ttl(TTL)
+        .wait(Wait::For(Duration::from_secs(20)));
+    let mut element = 0;
+    while !folder.join("stop").exists() {
+        let guard = match locks.acquire_with(LOCK, &options) {
+            Ok(guard) => guard,
+            Err(error) => {
+                journal.say(&format!("F {error}"));
+                std::thread::sleep(Duration::from_millis(50));
+                continue;
+            }
+        };
+        element += 1;
+        let own = format!("{number}.{}.{element}", std::process::id());
+        journal.relies(&guard);
+        let host = hosts[usize::try_from(dice.below(hosts.len() as u64)).expect("small")].clone();
+        let added = runtime.block_on(async {
+            let adding = add(&host, guard.token(), &own);
+            tokio::time::timeout(Duration::from_secs(2), adding).await
+        });
+        let added = match added {
+            Ok(Ok(true)) => "added",
+            Ok(Ok(false)) => "fenced",
+            // It may have been, and the judge cannot know either.
+            Ok(Err(_)) | Err(_) => "unknown",
+        };
+        journal.say(&format!("A {own} {added}"));
+        let end = instant() + Duration::from_millis(dice.below(60));
+        while instant() < end && journal.relies(&guard) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        journal.relies(&guard);
+        let token = guard.token();
+        let ended = match guard.release() {
+            Ok(()) => "released".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        journal.say(&format!("E {token} {ended}"));
+    }
+}
+
+/// What a worker writes down.
+struct Journal(std::fs::File);
+
+impl Journal {
+    fn new(path: &Path, number: &str) -> Self {
+        let file = std::fs::File::create(path).expect("a journal");
+        let mut journal = Self(file);
+        journal.say(&format!("P {number}"));
+        journal
+    }
+
+    fn say(&mut self, line: &str) {
+        let line = format!("{}\n", line.replace('\n', " "));
+        self.0.write_all(line.as_bytes()).expect("a journal");
+    }
+
+    /// Writes down that it relies on the lock, as of an instant before the guard was asked, unless
+    /// the guard says that it is lost.
+    fn relies(&mut self, guard: &Guard) -> bool {
+        let at = shared_ns();
+        if guard.is_lost() {
+            self.say(&format!("L {} {at}", guard.token()));
+            return false;
+        }
+        self.say(&format!("R {} {at}", guard.token()));
+        true
+    }
+}
+
+/// Reads the set and writes it with one element more, both with the token as a condition: who reads
+/// shows its token too, so that nobody who is older writes after that.
+async fn add(host: &str, token: u64, element: &str) -> Result<bool, etcd_client::Error> {
+    // Of a fixed length, so that etcd's order of bytes is that of the numbers.
+    let (own, next) = (format!("{token:020}"), format!("{:020}", token + 1));
+    let mut client = Client::connect([host], None).await?;
+    let not_older = Compare::value("/work/fence", CompareOp::Less, next);
+    let raise = Txn::new().when([not_older]).and_then([
+        TxnOp::put("/work/fence", own.clone(), None),
+        TxnOp::get("/work/set", None),
+    ]);
+    let raised = client.txn(raise).await?;
+    if !raised.succeeded() {
+        return Ok(false);
+    }
+    let mut set = String::new();
+    for response in raised.op_responses() {
+        if let TxnOpResponse::Get(found) = response
+            && let Some(pair) = found.kvs().first()
+        {
+            pair.value_str()?.clone_into(&mut set);
+        }
+    }
+    let _ = write!(set, "{element} ");
+    let is_mine = Compare::value("/work/fence", CompareOp::Equal, own);
+    let write = Txn::new()
+        .when([is_mine])
+        .and_then([TxnOp::put("/work/set", set, None)]);
+    Ok(client.txn(write).await?.succeeded())
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.0);
+        let _ = kill_process(pid, signal);
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+        self.kill();
+    }
+}
+
+struct Member {
+    machine: Machine,
+    number: usize,
+    data: PathBuf,
+    running: Option<Running>,
+}
+
+/// Three members and as many machines for workers.
+struct Cluster {
+    members: Vec<Member>,
+    hosts: Vec<Machine>,
+    folder: tempfile::TempDir,
+    // Last, for the processes on it have to go before.
+    _net: Net,
+}
+
+impl Cluster {
+    /// `None` where it cannot be had, which is said aloud.
+    fn start(label: &str) -> Option<Self> {
+        let net = Net::new(label).and_then(|mut net| {
+            let mut machine = |label: &str, number: usize, last: usize| {
+                net.machine(&format!("{label}{number}"), &format!("10.89.7.{last}"))
+            };
+            let mut members = Vec::new();
+            let mut hosts = Vec::new();
+            for number in 1..=3 {
+                members.push(machine("member", number, number)?);
+                hosts.push(machine("host", number, 10 + number)?);
+            }
+            Ok((net, members, hosts))
+        });
+        let (net, machines, hosts) = match net {
+            Ok(net) => net,
+            Err(why) => {
+                println!("SKIPPED, nothing is proven about clusters: {why}");
+                return None;
+            }
+        };
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let folder = folder.expect("a folder");
+        let members = machines
+            .into_iter()
+            .enumerate()
+            .map(|(index, machine)| Member {
+                data: folder.path().join(format!("member-{index}")),
+                machine,
+                number: index + 1,
+                running: None,
+            });
+        let mut cluster = Self {
+            members: members.collect(),
+            hosts,
+            folder,
+            _net: net,
+        };
+        for index in 0..3 {
+            cluster.boot(index);
+        }
+        until("the cluster serves", Duration::from_secs(60), || {
+            // Of a key that is not there, etcd compares no value.
+            cluster
+                .etcdctl(&["put", "/work/fence", &format!("{:020}", 0)])
+                .is_some()
+        });
+        Some(cluster)
+    }
+
+    fn boot(&mut self, index: usize) {
+        let peers = self.members.iter().map(|member| {
+            let number = member.number;
+            format!("m{number}=http://{}:2380", member.machine.address)
+        });
+        let peers: Vec<String> = peers.collect();
+        let member = &mut self.members[index];
+        let at = |port: u16| format!("http://{}:{port}", member.machine.address);
+        let child = member
+            .machine
+            .command("etcd")
+            .args([
+                "--name",
+                &format!("m{}", member.number),
+                "--log-level",
+                "error",
+            ])
+            .arg("--data-dir")
+            .arg(&member.data)
+            .args([
+                "--listen-client-urls",
+                &at(2379),
+                "--advertise-client-urls",
+                &at(2379),
+            ])
+            .args([
+                "--listen-peer-urls",
+                &at(2380),
+                "--initial-advertise-peer-urls",
+                &at(2380),
+            ])
+            .args(["--initial-cluster", &peers.join(",")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        member.running = Some(Running(child.expect("etcd")));
+    }
+
+    fn endpoints(&self) -> String {
+        let hosts = self.members.iter();
+        let hosts = hosts.map(|member| format!("{}:2379", member.machine.address));
+        hosts.collect::<Vec<_>>().join(",")
+    }
+
+    /// What etcdctl says on a worker's machine; nothing if it fails.
+    fn etcdctl(&self, arguments: &[&str]) -> Option<String> {
+        let output = self.hosts[0]
+            .command("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--command-timeout", "3s", "--endpoints", &self.endpoints()])
+            .args(arguments)
+            .output();
+        let output = output.expect("etcdctl");
+        (output.status.success()).then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Which member leads.
+    fn leader(&self) -> Option<usize> {
+        (0..3).find(|index| {
+            let endpoint = format!("{}:2379", self.members[*index].machine.address);
+            let output = self.hosts[0]
+                .command("etcdctl")
+                .env("ETCDCTL_API", "3")
+                .args(["--command-timeout", "1s", "--endpoints", &endpoint])
+                .args(["endpoint", "status", "-w", "simple"])
+                .output();
+            let said = output.expect("etcdctl").stdout;
+            let said = String::from_utf8_lossy(&said).into_owned();
+            said.split(", ").nth(4) == Some("true")
+        })
+    }
+
+    /// The locks as a worker on a machine names them; each asks another member first.
+    fn url(&self, host: usize) -> String {
+        let mut endpoints: Vec<String> = self.endpoints().split(',').map(str::to_owned).collect();
+        endpoints.rotate_left(host % 3);
+        format!("etcd://{}/locks", endpoints.join(","))
+    }
+
+    /// A worker on a machine. The third one's has another boot clock, under the same boot id.
+    fn work(&self, host: usize) -> Running {
+        let own = std::env::current_exe().expect("this program");
+        let own = own.to_str().expect("its path");
+        let machine = &self.hosts[host];
+        let mut command = if host == 2 && has_time_namespaces() {
+            let mut command = machine.command("unshare");
+            command.args(["--time", "--monotonic", "86400", "--boottime", "86400", own]);
+            command
+        } else {
+            machine.command(own)
+        };
+        let task = format!("{host}|{}|{}", self.url(host), self.folder.path().display());
+        let child = command
+            .args(["--exact", "cluster::worker", "--ignored", "--nocapture"])
+            .env(TASK, task)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Running(child.expect("a worker"))
+    }
+
+    fn journals(&self) -> Vec<String> {
+        let files = std::fs::read_dir(self.folder.path()).expect("the folder");
+        let files = files.map(|file| file.expect("a file").path());
+        let files = files.filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("worker-"))
+        });
+        files
+            .map(|path| std::fs::read_to_string(path).expect("a journal"))
+            .collect()
+    }
+
+    /// How many holds there were so far.
+    fn holds(&self) -> usize {
+        let journals = self.journals();
+        let lines = journals.iter().flat_map(|journal| journal.lines());
+        lines.filter(|line| line.starts_with("E ")).count()
+    }
+}
+
+/// A process of its own clock is another one's child: only the children of `unshare --time` are in
+/// the new namespace, and the program that it becomes is not.
+fn has_time_namespaces() -> bool {
+    Path::new("/proc/self/ns/time_for_children").exists()
+        && Command::new("unshare")
+            .args(["--time", "--boottime", "5", "true"])
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+/// What is done to the cluster or its workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blow {
+    KillTheLeader,
+    CutOffAWorker,
+    CutOffTheLeader,
+    StopAWorker,
+    KillAWorker,
+    SlowDisk,
+}
+
+const BLOWS: [Blow; 6] = [
+    Blow::StopAWorker,
+    Blow::KillTheLeader,
+    Blow::CutOffAWorker,
+    Blow::SlowDisk,
+    Blow::KillAWorker,
+    Blow::CutOffTheLeader,
+];
+
+/// Whoever holds the lock now, if it is seen: the last line of its journal says so.
+fn holder(cluster: &Cluster) -> Option<usize> {
+    let seen = cluster.journals();
+    let last = seen.iter().filter_map(|journal| {
+        let host = journal
+            .lines()
+            .next()?
+            .strip_prefix("P ")?
+            .parse::<usize>()
+            .ok()?;
+        let line = journal.lines().last()?;
+        let at: u64 = line.strip_prefix("R ")?.split(' ').nth(1)?.parse().ok()?;
+        Some((at, host))
+    });
+    last.max().map(|(_, host)| host)
+}
+
+/// Hits hosts one after the other until the one that was hit holds the lock.
+fn catch(cluster: &Cluster, hit: impl Fn(usize), undo: impl Fn(usize)) -> usize {
+    for number in 0..300 {
+        let host = number % 3;
+        hit(host);
+        if holder(cluster) == Some(host) {
+            return host;
+        }
+        undo(host);
+        std::thread::sleep(Duration::from_millis(15));
+    }
+    panic!("nobody who holds is to be caught");
+}
+
+fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut Dice) {
+    let some = usize::try_from(dice.below(3)).expect("small");
+    let victim = holder(cluster).unwrap_or(some);
+    let pause = |time: Duration| std::thread::sleep(time);
+    match blow {
+        Blow::KillTheLeader => {
+            let leader = cluster.leader().unwrap_or(some);
+            if let Some(running) = &mut cluster.members[leader].running {
+                running.kill();
+            }
+            pause(Duration::from_secs(3));
+            cluster.boot(leader);
+        }
+        Blow::CutOffAWorker => {
+            let victim = catch(
+                cluster,
+                |host| cluster.hosts[host].unplug(),
+                |host| cluster.hosts[host].plug_in(),
+            );
+            pause(TTL * 2);
+            cluster.hosts[victim].plug_in();
+        }
+        Blow::CutOffTheLeader => {
+            let leader = cluster.leader().unwrap_or(some);
+            cluster.members[leader].machine.unplug();
+            pause(TTL * 2);
+            cluster.members[leader].machine.plug_in();
+        }
+        Blow::StopAWorker => {
+            let victim = catch(
+                cluster,
+                |host| workers[host].signal(Signal::STOP),
+                |host| workers[host].signal(Signal::CONT),
+            );
+            pause(TTL * 2);
+            workers[victim].signal(Signal::CONT);
+        }
+        Blow::KillAWorker => {
+            workers[victim].kill();
+            workers[victim] = cluster.work(victim);
+        }
+        Blow::SlowDisk => {
+            let running = cluster.members[some].running.as_ref().expect("a member");
+            // In microseconds.
+            let strace = Command::new("strace")
+                .args(["-f", "-q", "-o", "/dev/null", "-e", "trace=fdatasync"])
+                .args(["-e", "inject=fdatasync:delay_enter=400000"])
+                .args(["-p", &running.0.id().to_string()])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            let mut strace = Running(strace.expect("strace, which scripts/install-tools gets"));
+            pause(Duration::from_secs(4));
+            // It lets go of what it traces, and ends.
+            strace.signal(Signal::TERM);
+            let _ = strace.0.wait();
+        }
+    }
+}
+
+/// A hold as its worker wrote it down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Relied {
+    from: u64,
+    to: u64,
+    token: u64,
+}
+
+#[test]
+fn a_cluster_that_is_beaten_loses_nothing() {
+    let Some(mut cluster) = Cluster::start("beaten") else {
+        return;
+    };
+    let mut workers: Vec<Running> = (0..3).map(|host| cluster.work(host)).collect();
+    until("everybody works", Duration::from_secs(60), || {
+        cluster.journals().len() == 3 && cluster.holds() > 5
+    });
+    let began = instant();
+    let time = Duration::from_secs(if is_long() { 600 } else { 0 });
+    let mut dice = Dice::new(5);
+    let mut recoveries: Vec<(Blow, Duration)> = Vec::new();
+    loop {
+        for blow in BLOWS {
+            strike(&mut cluster, &mut workers, blow, &mut dice);
+            let struck = instant();
+            let before = cluster.holds();
+            until(
+                &format!("somebody holds after {blow:?}"),
+                Duration::from_secs(60),
+                || cluster.holds() > before + 2,
+            );
+            recoveries.push((blow, since(struck)));
+        }
+        if since(began) >= time {
+            break;
+        }
+    }
+    std::fs::write(cluster.folder.path().join("stop"), "").expect("a file");
+    for worker in &mut workers {
+        let end = instant() + Duration::from_secs(60);
+        while worker.0.try_wait().expect("a child").is_none() {
+            assert!(instant() < end, "a worker is stuck");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    judge(&cluster, &recoveries);
+}
+
+fn since(then: Instant) -> Duration {
+    instant().saturating_duration_since(then)
+}
+
+fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
+    let mut holds: Vec<Relied> = Vec::new();
+    let mut told_lost = BTreeSet::new();
+    let (mut added, mut fenced, mut unknown) = (Vec::new(), 0, 0);
+    let mut failed = 0;
+    for journal in cluster.journals() {
+        for line in journal.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["R", token, at] => {
+                    let (token, at) = (token.parse(), at.parse());
+                    // The last line of somebody who was killed may be half a one.
+                    let (Ok(token), Ok(at)) = (token, at) else {
+                        continue;
+                    };
+                    match holds.iter_mut().find(|hold| hold.token == token) {
+                        Some(hold) => hold.to = at,
+                        None => holds.push(Relied {
+                            from: at,
+                            to: at,
+                            token,
+                        }),
+                    }
+                }
+                ["L", token, _] => {
+                    told_lost.insert((*token).to_owned());
+                }
+                ["A", element, "added"] => added.push((*element).to_owned()),
+                ["A", _, "fenced"] => fenced += 1,
+                ["A", _, "unknown"] => unknown += 1,
+                ["F", ..] => failed += 1,
+                _ => {}
+            }
+        }
+    }
+    holds.sort_unstable();
+    let set = cluster.etcdctl(&["get", "/work/set", "--print-value-only"]);
+    let set = set.expect("a cluster that serves again");
+    let set: BTreeSet<&str> = set.split_whitespace().collect();
+    let lost: Vec<&String> = added
+        .iter()
+        .filter(|own| !set.contains(own.as_str()))
+        .collect();
+    let pairs = || holds.iter().zip(holds.iter().skip(1));
+    let overlaps: Vec<_> = pairs().filter(|(one, other)| one.to > other.from).collect();
+    let falls: Vec<_> = pairs()
+        .filter(|(one, other)| one.token >= other.token)
+        .collect();
+    println!(
+        "{} holds, {} elements added, {fenced} fenced off, {unknown} of unknown fate, {failed} \
+         attempts told that etcd or the lock was not to be had, {} losses told; overlaps {}, \
+         tokens that did not rise {}, elements lost {}",
+        holds.len(),
+        added.len(),
+        told_lost.len(),
+        overlaps.len(),
+        falls.len(),
+        lost.len(),
+    );
+    for (blow, recovery) in recoveries {
+        println!(
+            "{blow:?}: held again {:.1} s after it was over",
+            recovery.as_secs_f64()
+        );
+    }
+    assert!(added.len() > 10, "hardly anything was done");
+    assert!(
+        !told_lost.is_empty(),
+        "nobody lost the lock, so nothing is proven of losses"
+    );
+    assert!(
+        overlaps.is_empty(),
+        "two relied on the lock at once: {overlaps:?}"
+    );
+    assert!(falls.is_empty(), "tokens that did not rise: {falls:?}");
+    assert!(
+        lost.is_empty(),
+        "elements that were added are lost: {lost:?}"
+    );
+
+    // Nobody is left, and nothing of them stands in the way for longer than a lease.
+    let end = instant() + TTL * 4;
+    let lives = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
+    loop {
+        let left = cluster
+            .etcdctl(&lives)
+            .unwrap_or_else(|| "no answer".to_owned());
+        if left.trim().is_empty() {
+            break;
+        }
+        let everything = cluster.etcdctl(&["get", "/locks/", "--prefix", "-w", "fields"]);
+        assert!(
+            instant() < end,
+            "somebody who is gone seems to live: {left}\n{everything:?}"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,111 @@
+//! Machines that are network namespaces on one switch, with a cable to each that can be pulled.
+//!
+//! The switch is a namespace too, so nothing of the machine's own network is touched. Everything is
+//! named after the test's process and goes with the test. It takes root.
+
+use std::process::{Command, Output};
+
+/// Namespaces that go with it.
+pub(crate) struct Net {
+    prefix: String,
+    /// The first one is the switch.
+    names: Vec<String>,
+}
+
+impl Net {
+    /// A switch, or why there is none.
+    pub(crate) fn new(label: &str) -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("it takes root to make network namespaces".to_owned());
+        }
+        let mut net = Self {
+            prefix: format!("tenure{}{label}", std::process::id()),
+            names: Vec::new(),
+        };
+        let switch = net.add("switch")?;
+        ip(&["-n", &switch, "link", "add", "bridge", "type", "bridge"])?;
+        ip(&["-n", &switch, "link", "set", "bridge", "up"])?;
+        Ok(net)
+    }
+
+    fn add(&mut self, label: &str) -> Result<String, String> {
+        let name = format!("{}-{label}", self.prefix);
+        ip(&["netns", "add", &name])?;
+        self.names.push(name.clone());
+        ip(&["-n", &name, "link", "set", "lo", "up"])?;
+        Ok(name)
+    }
+
+    fn switch(&self) -> &str {
+        &self.names[0]
+    }
+
+    /// A machine with this address on the switch, and the number of its cable.
+    pub(crate) fn machine(&mut self, label: &str, address: &str) -> Result<Machine, String> {
+        let name = self.add(label)?;
+        let cable = format!("cable{}", self.names.len());
+        let switch = self.switch();
+        ip(&[
+            "-n", switch, "link", "add", &cable, "type", "veth", "peer", "name", "net", "netns",
+            &name,
+        ])?;
+        ip(&["-n", switch, "link", "set", &cable, "master", "bridge"])?;
+        ip(&["-n", switch, "link", "set", &cable, "up"])?;
+        let with_mask = format!("{address}/24");
+        ip(&["-n", &name, "address", "add", &with_mask, "dev", "net"])?;
+        ip(&["-n", &name, "link", "set", "net", "up"])?;
+        Ok(Machine {
+            name,
+            cable,
+            switch: switch.to_owned(),
+            address: address.to_owned(),
+        })
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&["netns", "del", name]);
+        }
+    }
+}
+
+/// A machine of it.
+pub(crate) struct Machine {
+    name: String,
+    cable: String,
+    switch: String,
+    pub(crate) address: String,
+}
+
+impl Machine {
+    /// A command on it, which becomes the program itself: its process is the program's.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]);
+        command
+    }
+
+    /// Pulls the cable: whatever is sent either way waits or is lost, as on a real one.
+    pub(crate) fn unplug(&self) {
+        let pulled = ip(&["-n", &self.switch, "link", "set", &self.cable, "down"]);
+        pulled.expect("a cable that can be pulled");
+    }
+
+    pub(crate) fn plug_in(&self) {
+        let plugged = ip(&["-n", &self.switch, "link", "set", &self.cable, "up"]);
+        plugged.expect("a cable that can be plugged in");
+    }
+}
+
+fn ip(arguments: &[&str]) -> Result<Output, String> {
+    let output = Command::new("ip").args(arguments).output();
+    let output =
+        output.map_err(|error| format!("ip, which scripts/install-tools gets: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("ip {}: {said}", arguments.join(" ")))
+}
