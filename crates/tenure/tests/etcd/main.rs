@@ -10,6 +10,7 @@
 
 mod cluster;
 mod faults;
+mod fence;
 mod net;
 mod proxy;
 mod server;
