@@ -4,7 +4,9 @@
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
-use std::process::{Child, Command, Stdio};
+mod processes;
+
+use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -127,13 +129,7 @@ impl Harness for Files {
     }
 
     fn start_process(&self) -> Process {
-        let child = Command::new("sleep")
-            .arg("600")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a process");
+        let child = processes::lasting();
         let pid = child.id();
         self.children.lock().expect("no panic").push(child);
         Process {

@@ -80,14 +80,6 @@ fn host() -> String {
     Identity::current().host.name
 }
 
-/// The number of a process that ran a moment ago and is gone.
-fn dead_pid() -> u32 {
-    let mut child = Command::new("true").spawn().expect("a child");
-    let pid = child.id();
-    child.wait().expect("its end");
-    pid
-}
-
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let began = instant();
     while !happened() {
