@@ -646,17 +646,21 @@ impl Harness for Unsound {
 #[test]
 fn a_store_with_a_defect_breaks_the_promise_that_names_it() {
     for (defect, promise) in DEFECTS {
-        let memory = Memory::new();
-        let unsound = Unsound {
-            shared: Arc::new(Mutex::new(memory.store.clone())),
-            memory,
-            defect,
+        let broken = || {
+            let memory = Memory::new();
+            let unsound = Unsound {
+                shared: Arc::new(Mutex::new(memory.store.clone())),
+                memory,
+                defect,
+            };
+            let (_, kept) = conformance::promises::<Unsound>()
+                .into_iter()
+                .find(|(name, _)| *name == promise)
+                .expect("a promise of the suite");
+            kept(&unsound).err().map(|broken| broken.promise)
         };
-        let (_, kept) = conformance::promises::<Unsound>()
-            .into_iter()
-            .find(|(name, _)| *name == promise)
-            .expect("a promise of the suite");
-        let broken = kept(&unsound).err().map(|broken| broken.promise);
+        // Two that hold at once have to meet in an instant, which a busy machine may keep them from.
+        let broken = (0..20).find_map(|_| broken());
         assert_eq!(broken, Some(promise), "{defect:?} goes unnoticed");
     }
 }

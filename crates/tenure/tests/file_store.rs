@@ -25,15 +25,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
+#[cfg(unix)]
+use tenure::core::Beacon;
 use tenure::core::{
-    Advance, Beacon, Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left,
-    LockName, Now, Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId,
-    StaleReason, Standing, Takeover,
+    Advance, Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
+    Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
+    Takeover,
 };
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::Identity;
-use tenure::store::file::{Byte, ByteLock, FileStore, Mode as LockMode, Seat, ThreadSleeper};
-use tenure::store::{Content, Entered, Store, StoreError, Wake};
+#[cfg(unix)]
+use tenure::store::Wake;
+#[cfg(unix)]
+use tenure::store::file::{Byte, ByteLock, Mode as LockMode};
+use tenure::store::file::{FileStore, Seat, ThreadSleeper};
+use tenure::store::{Content, Entered, Store, StoreError};
 
 const TTL_MS: u64 = 600_000;
 
@@ -162,6 +168,9 @@ impl Place {
             .map(|file| file.expect("a file").file_name())
             .map(|name| name.into_string().expect("a name in text"))
             .collect();
+        // Where a file that somebody has open keeps a name until it is closed (not by POSIX rules),
+        // it is one that tells nobody anything.
+        files.retain(|file| !file.ends_with(".gone"));
         files.sort();
         files
     }
@@ -182,6 +191,16 @@ impl Place {
             ("clean", store.clean(name, &now, false).map(drop)),
         ]
     }
+}
+
+/// Whether a file that is removed by hand stays what it was for as long as somebody has it open, as
+/// under Wine. Windows itself takes its name away at once.
+fn keeps_removed_files() -> bool {
+    let keeps = std::env::var_os("TENURE_TESTS_UNDER_WINE").is_some();
+    if keeps {
+        println!("skipped: Wine does not remove files that are open");
+    }
+    keeps
 }
 
 /// Removes a file as somebody would who knows nothing of locks.
@@ -266,6 +285,7 @@ fn in_a_shared_folder_a_file_of_somebody_else_is_refused() {
 }
 
 /// Puts something that is not ours in place of the lock's file.
+#[cfg(unix)]
 type Plant<'a> = &'a dyn Fn(&Place);
 
 #[cfg(unix)]
@@ -584,6 +604,7 @@ fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
     let cleaned = store.clean(&place.name, &now, false).expect("a cleaning");
     assert!(cleaned.removed);
     assert_eq!(place.files(), [".floor.tenure"]);
+    #[cfg(unix)]
     assert_eq!(mode_of(&place.folder().join(".floor.tenure")), 0o600);
     let mut names = Vec::new();
     store.names(&mut |name| names.push(name)).expect("names");
@@ -989,6 +1010,9 @@ fn a_claim_of_another_boot_that_waits_or_runs_has_no_beacon_and_is_passed() {
 
 #[test]
 fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
+    if keeps_removed_files() {
+        return;
+    }
     let place = Place::new();
     let store = place.store();
     let (holder, _) = place.granted("holder");
@@ -1033,6 +1057,9 @@ impl Observer for Restless {
 
 #[test]
 fn a_waiter_whose_file_was_removed_queues_again() {
+    if keeps_removed_files() {
+        return;
+    }
     let place = Place::new();
     let (holder, _) = place.granted("holder");
     thread::scope(|threads| {
@@ -1191,6 +1218,7 @@ fn a_waiter_that_looks_often_does_not_gather_threads() {
 
 // --- A process that was stopped in the middle of a change --------------------------------------
 
+#[cfg(unix)]
 const GUARDED_FILE: &str = "TENURE_TEST_GUARDED_FILE";
 
 /// Not a test: what the next one starts in a process of its own.
@@ -1275,6 +1303,7 @@ fn an_absent_folder_has_nothing_to_release() {
     assert!(!place.folder().exists(), "and is not made");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_relative_folder_is_a_folder() {
     let place = Place::new();

@@ -567,6 +567,7 @@ fn a_guard_may_be_released_by_another_thread() {
     assert_eq!(place.claims("a"), 0);
 }
 
+#[cfg(target_os = "linux")]
 fn keepers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     tasks
@@ -576,6 +577,7 @@ fn keepers() -> usize {
 }
 
 /// Alone in its process with nextest; with `cargo test` others have keepers too.
+#[cfg(target_os = "linux")]
 #[test]
 fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
     let place = Place::new();
@@ -752,6 +754,7 @@ fn an_async_wait_is_cancelled_by_its_caller_too() {
 
 /// Figures for `docs/library.md`: `cargo test --release -p tenure --test guard -- --ignored
 /// --nocapture many_guards`. Takes two minutes.
+#[cfg(target_os = "linux")]
 #[test]
 #[ignore = "a measurement"]
 #[allow(clippy::print_stdout, reason = "it prints figures")]

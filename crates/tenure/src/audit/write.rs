@@ -163,6 +163,12 @@ impl AuditLog {
             let (from, to) = (place(number), place(number + 1));
             if gap.is_none() && number + 1 == self.kept {
                 // The one place where events are dropped: the oldest, as the limit says.
+                if !os::REPLACES_OPEN_FILES {
+                    match os::remove(fd, &to) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                }
                 os::rename(fd, &from, fd, &to)?;
             } else {
                 match os::rename_new(fd, &from, fd, &to) {

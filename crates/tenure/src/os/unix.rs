@@ -29,6 +29,9 @@ pub(crate) use rustix::io::Errno;
 /// Whether two files can change places in one step.
 pub(crate) const EXCHANGES: bool = true;
 
+/// Whether a file can be replaced that somebody has open.
+pub(crate) const REPLACES_OPEN_FILES: bool = true;
+
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = cfg!(target_os = "linux");
 
@@ -449,10 +452,7 @@ pub(crate) use ranges::{
 
 /// Waits until one of the descriptors can be read, at most for `time`. True if one can. `INTR`
 /// when a signal handler ran.
-pub(crate) fn poll(
-    descriptors: &[BorrowedDescriptor<'_>],
-    time: Duration,
-) -> Result<bool, Errno> {
+pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timespec = Timespec::try_from(time).map_err(|_| Errno::INVAL)?;
     let mut polled: Vec<PollFd<'_>> = descriptors

@@ -8,7 +8,7 @@
 //! - Rights are those of the folder (inherited access lists). They are neither set nor judged here, so
 //!   no folder is found to be open to others.
 //! - Two files cannot change places in one step, and nothing can be watched: [`EXCHANGES`] and [`WATCHES`]
-//!   are false.
+//!   are false. An open file may be replaced on newer systems only: [`REPLACES_OPEN_FILES`].
 
 #[allow(
     unsafe_code,
@@ -17,7 +17,7 @@
 pub(crate) mod raw;
 
 use super::{News, Open};
-use raw::{How, Removal, Target};
+use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -41,10 +41,9 @@ use windows_sys::Win32::Foundation::{
     ERROR_WRITE_PROTECT,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, DELETE, FILE_APPEND_DATA, FILE_ATTRIBUTE_DIRECTORY,
-    FILE_ATTRIBUTE_REPARSE_POINT, FILE_FLAG_BACKUP_SEMANTICS, FILE_GENERIC_READ,
-    FILE_GENERIC_WRITE, FILE_LIST_DIRECTORY, FILE_READ_ATTRIBUTES, FILE_TRAVERSE,
-    FILE_WRITE_ATTRIBUTES, SYNCHRONIZE,
+    DELETE, FILE_APPEND_DATA, FILE_ATTRIBUTE_DIRECTORY, FILE_ATTRIBUTE_REPARSE_POINT,
+    FILE_FLAG_BACKUP_SEMANTICS, FILE_GENERIC_READ, FILE_GENERIC_WRITE, FILE_LIST_DIRECTORY,
+    FILE_READ_ATTRIBUTES, FILE_TRAVERSE, FILE_WRITE_ATTRIBUTES, SYNCHRONIZE,
 };
 
 /// An open file, folder, event or process.
@@ -58,6 +57,9 @@ pub(crate) use std::os::windows::io::AsHandle as AsDescriptor;
 
 /// Whether two files can change places in one step.
 pub(crate) const EXCHANGES: bool = false;
+
+/// Whether a file can be replaced that somebody has open. Where it cannot, replacing one waits for that.
+pub(crate) const REPLACES_OPEN_FILES: bool = false;
 
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = false;
@@ -160,43 +162,26 @@ fn patiently<T>(
     }
 }
 
-/// What the system says of an open file or folder.
-pub(crate) struct Facts {
-    found: BY_HANDLE_FILE_INFORMATION,
-    is_going: bool,
-}
-
-impl fmt::Debug for Facts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Facts")
-            .field("inode", &self.inode())
-            .field("size", &self.size())
-            .finish_non_exhaustive()
-    }
-}
-
-fn joined(high: u32, low: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
 /// From 1601, where this system's times begin, to 1970, in units of 100 ns.
 const EPOCH: u64 = 116_444_736_000_000_000;
 
+/// What the system says of an open file or folder.
+#[derive(Debug)]
+pub(crate) struct Facts(Information);
+
 impl Facts {
-    /// Volume and number: the same as long as a file lives, whatever its name.
+    /// Its number: the same as long as a file lives, whatever its name. Files are only compared within
+    /// one volume, which has no part in it.
     pub(crate) fn inode(&self) -> (u64, u64) {
-        (
-            self.found.dwVolumeSerialNumber.into(),
-            joined(self.found.nFileIndexHigh, self.found.nFileIndexLow),
-        )
+        (0, self.0.number)
     }
 
     fn is_link(&self) -> bool {
-        self.found.dwFileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0
+        self.0.attributes & FILE_ATTRIBUTE_REPARSE_POINT != 0
     }
 
     fn is_folder(&self) -> bool {
-        self.found.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY != 0
+        self.0.attributes & FILE_ATTRIBUTE_DIRECTORY != 0
     }
 
     /// Whether it is a file with content of its own.
@@ -206,10 +191,10 @@ impl Facts {
 
     /// How many names it has; 0 once it was removed.
     pub(crate) fn names(&self) -> u64 {
-        if self.is_going {
+        if self.0.is_going {
             0
         } else {
-            self.found.nNumberOfLinks.into()
+            self.0.names.into()
         }
     }
 
@@ -221,13 +206,12 @@ impl Facts {
 
     /// How many bytes it has.
     pub(crate) fn size(&self) -> u64 {
-        joined(self.found.nFileSizeHigh, self.found.nFileSizeLow)
+        self.0.size
     }
 
     /// When it was written last, in milliseconds since the epoch.
     pub(crate) fn modified_ms(&self) -> u64 {
-        let time = self.found.ftLastWriteTime;
-        joined(time.dwHighDateTime, time.dwLowDateTime).saturating_sub(EPOCH) / 10_000
+        self.0.written.saturating_sub(EPOCH) / 10_000
     }
 
     /// Access lists are not looked at.
@@ -263,8 +247,7 @@ impl Facts {
 
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsHandle) -> Result<Facts, Errno> {
-    let (found, is_going) = raw::information(file.as_handle())?;
-    Ok(Facts { found, is_going })
+    raw::information(file.as_handle()).map(Facts)
 }
 
 /// Options for everything that is opened: itself and not what a link points at, and every call is over
@@ -666,10 +649,7 @@ fn look(file: BorrowedDescriptor<'_>, first: i64, count: u64) -> Result<bool, Er
 }
 
 /// Waits until one of the descriptors is signalled, at most for `time`. True if one is.
-pub(crate) fn poll(
-    descriptors: &[BorrowedDescriptor<'_>],
-    time: Duration,
-) -> Result<bool, Errno> {
+pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
     /// How long a part of more than can be waited for at once is waited for.
     const PART: Duration = Duration::from_millis(50);
 

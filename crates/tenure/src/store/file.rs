@@ -1806,7 +1806,17 @@ impl FileStore {
                 .ok()
                 .and_then(|entry| entry.claim(claim.ticket));
             let held = judge(&self.policy, claim, &evidence, now);
-            if stands != Some(claim) || !matches!(held, Standing::Held(_)) {
+            // What is looked at anew after a short pause in any case may be dated differently: a record
+            // without a date of its own gets that of the look.
+            let is_same = |other: &Claim| {
+                (other.ticket, other.token) == (claim.ticket, claim.token)
+                    && other.holder == claim.holder
+            };
+            let stands = stands.is_some_and(|stands| match watch {
+                Some(_) => stands == claim,
+                None => is_same(stands),
+            });
+            if !stands || !matches!(held, Standing::Held(_)) {
                 return Ok(Wake::Ready);
             }
             let before = processes_open.len();

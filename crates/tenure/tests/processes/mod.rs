@@ -5,7 +5,7 @@
 use std::process::{Child, Command, Stdio};
 
 /// A process that lasts until it is killed.
-pub fn lasting() -> Child {
+pub(crate) fn lasting() -> Child {
     let mut command = if cfg!(windows) {
         let mut command = Command::new("cmd");
         // Waits for a key, which the pipe that its `Child` keeps never brings.
@@ -24,7 +24,7 @@ pub fn lasting() -> Child {
 }
 
 /// The number of a process that ran a moment ago and is gone.
-pub fn dead_pid() -> u32 {
+pub(crate) fn dead_pid() -> u32 {
     let mut child = if cfg!(windows) {
         Command::new("cmd").args(["/d", "/c", "exit"]).spawn()
     } else {

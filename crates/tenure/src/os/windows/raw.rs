@@ -10,9 +10,11 @@ use std::ptr;
 use std::time::Duration;
 use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
 use windows_sys::Wdk::Storage::FileSystem::{
-    FILE_DIRECTORY_FILE, FILE_OPEN, FILE_SYNCHRONOUS_IO_NONALERT, FileDispositionInformation,
-    FileDispositionInformationEx, FileFsDeviceInformation, FileRenameInformation,
-    FileRenameInformationEx, NtCreateFile, NtQueryVolumeInformationFile, NtSetInformationFile,
+    FILE_DIRECTORY_FILE, FILE_OPEN, FILE_SYNCHRONOUS_IO_NONALERT, FileBasicInformation,
+    FileDispositionInformation, FileDispositionInformationEx, FileFsDeviceInformation,
+    FileInternalInformation, FileRenameInformation, FileRenameInformationEx,
+    FileStandardInformation, NtCreateFile, NtQueryInformationFile, NtQueryVolumeInformationFile,
+    NtSetInformationFile,
 };
 use windows_sys::Wdk::System::SystemInformation::{
     NtQuerySystemInformation, SystemProcessInformation,
@@ -31,18 +33,18 @@ use windows_sys::Win32::Security::Cryptography::{
     BCRYPT_USE_SYSTEM_PREFERRED_RNG, BCryptGenRandom,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    BY_HANDLE_FILE_INFORMATION, FILE_END_OF_FILE_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ,
-    FILE_SHARE_WRITE, FILE_STANDARD_INFO, FileEndOfFileInfo, FileFullDirectoryInfo,
-    FileStandardInfo, FlushFileBuffers, GetFileInformationByHandle, GetFileInformationByHandleEx,
-    LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx, ReOpenFile, ReadFile,
-    SetFileInformationByHandle, SetFileTime, UnlockFileEx, WriteFile,
+    FILE_BASIC_INFO, FILE_END_OF_FILE_INFO, FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE,
+    FILE_STANDARD_INFO, FileEndOfFileInfo, FileFullDirectoryInfo, FlushFileBuffers,
+    GetFileInformationByHandleEx, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
+    ReOpenFile, ReadFile, SetFileInformationByHandle, SetFileTime, UnlockFileEx, WriteFile,
 };
 use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0};
+use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 use windows_sys::Win32::System::Registry::{
     HKEY_LOCAL_MACHINE, RRF_RT_ANY, RRF_RT_REG_SZ, RegGetValueW,
 };
 use windows_sys::Win32::System::SystemInformation::{
-    ComputerNamePhysicalDnsHostname, GetComputerNameExW, GetTickCount64,
+    ComputerNamePhysicalDnsHostname, GetComputerNameExW,
 };
 use windows_sys::Win32::System::Threading::{
     CreateEventW, GetProcessId, GetProcessTimes, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION,
@@ -151,24 +153,63 @@ pub(super) fn reopen_folder(folder: BorrowedHandle<'_>, access: u32) -> Result<O
 }
 
 /// What a file is.
-pub(super) fn information(
-    file: BorrowedHandle<'_>,
-) -> Result<(BY_HANDLE_FILE_INFORMATION, bool), Errno> {
-    let mut found = BY_HANDLE_FILE_INFORMATION::default();
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Information {
+    pub(super) attributes: u32,
+    /// When it was written last, in units of 100 ns since 1601.
+    pub(super) written: u64,
+    pub(super) size: u64,
+    pub(super) names: u32,
+    /// It is removed as soon as nobody has it open.
+    pub(super) is_going: bool,
+    /// Its number on its volume.
+    pub(super) number: u64,
+}
+
+/// Looks at a file. Not by the call that also asks for the volume: that goes by a name which the file
+/// may not have any more.
+pub(super) fn information(file: BorrowedHandle<'_>) -> Result<Information, Errno> {
+    let mut basic = FILE_BASIC_INFO::default();
     let mut standard = FILE_STANDARD_INFO::default();
-    // SAFETY: the file is open, and `found` is a structure of the kind that the call fills.
-    done(unsafe { GetFileInformationByHandle(raw(file), &raw mut found) })?;
-    // SAFETY: the same; the size is that of the structure.
-    let pending = done(unsafe {
-        GetFileInformationByHandleEx(
-            raw(file),
-            FileStandardInfo,
+    let mut number = 0_u64;
+    let size = u32::try_from(size_of::<FILE_BASIC_INFO>()).unwrap_or(0);
+    // SAFETY: `basic` is a structure of the kind and size that are named.
+    unsafe { query(file, FileBasicInformation, (&raw mut basic).cast(), size) }?;
+    let size = u32::try_from(size_of::<FILE_STANDARD_INFO>()).unwrap_or(0);
+    // SAFETY: the same.
+    unsafe {
+        query(
+            file,
+            FileStandardInformation,
             (&raw mut standard).cast(),
-            u32::try_from(size_of::<FILE_STANDARD_INFO>()).unwrap_or(0),
+            size,
         )
+    }?;
+    // SAFETY: what is answered is one number of eight bytes.
+    unsafe { query(file, FileInternalInformation, (&raw mut number).cast(), 8) }?;
+    Ok(Information {
+        attributes: basic.FileAttributes,
+        written: basic.LastWriteTime.unsigned_abs(),
+        size: standard.EndOfFile.unsigned_abs(),
+        names: standard.NumberOfLinks,
+        is_going: standard.DeletePending,
+        number,
     })
-    .is_ok_and(|()| standard.DeletePending);
-    Ok((found, pending))
+}
+
+/// Asks for one kind of facts about a file.
+///
+/// # Safety
+/// `found` leads to `size` writable bytes, which hold what the system answers for `class`.
+unsafe fn query(
+    file: BorrowedHandle<'_>,
+    class: i32,
+    found: *mut core::ffi::c_void,
+    size: u32,
+) -> Result<(), Errno> {
+    let mut status = IO_STATUS_BLOCK::default();
+    // SAFETY: the file is open for as long as it is borrowed; the rest is the caller's promise.
+    of_status(unsafe { NtQueryInformationFile(raw(file), &raw mut status, found, size, class) })
 }
 
 /// The device that a file is on: its type and its characteristics.
@@ -521,10 +562,22 @@ pub(super) fn random(bytes: &mut [u8]) -> Result<(), Errno> {
     })
 }
 
-/// Milliseconds since the machine was started, sleep included.
+/// Milliseconds since the machine was started, sleep included. By the performance counter, because the
+/// coarser clocks of this system step by up to 16 ms, and the age of a record must not.
 pub(crate) fn since_boot_ms() -> u64 {
-    // SAFETY: takes nothing and gives a number.
-    unsafe { GetTickCount64() }
+    let (mut count, mut each_second) = (0, 0);
+    // SAFETY: both write one number to where they are told; neither fails on any system that this is
+    // built for, and if one did, its number would stay 0.
+    let known = unsafe {
+        QueryPerformanceCounter(&raw mut count) != 0
+            && QueryPerformanceFrequency(&raw mut each_second) != 0
+    };
+    let millis = i128::from(count) * 1_000 / i128::from(each_second.max(1));
+    if known {
+        u64::try_from(millis).unwrap_or(0)
+    } else {
+        0
+    }
 }
 
 /// The name of this computer.
