@@ -151,14 +151,39 @@ fn what_a_child_does() {
                 .expect("a file");
             for _ in 0..ROUNDS {
                 let guard = locks.acquire_with(name, &forever()).expect("a turn");
-                // The kernel's own lock: whoever else is at work has it.
-                witness.try_lock().expect("alone");
+                let alone = Alone::prove(&locks_folder().join("alone"));
                 writeln!(&witness, "{}", guard.token()).expect("a line");
-                witness.unlock().expect("a lock");
+                drop(alone);
                 guard.release().expect("a release");
             }
         }
         other => unreachable!("no such role: {other}"),
+    }
+}
+
+/// The kernel's own word that nobody else is at work, which it takes back when a process is killed: a
+/// lock of a whole file, and on Windows a file that nobody else may open.
+struct Alone(std::fs::File);
+
+impl Alone {
+    fn prove(path: &std::path::Path) -> Self {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(windows)]
+        std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 0);
+        let file = options.open(path).expect("alone");
+        #[cfg(unix)]
+        file.try_lock().expect("alone");
+        Self(file)
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        self.0.unlock().expect("a lock");
+        #[cfg(windows)]
+        let _ = &self.0;
     }
 }
 
