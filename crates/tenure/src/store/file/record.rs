@@ -497,20 +497,20 @@ mod tests {
     #[test]
     fn a_first_write_that_is_torn_twice_at_different_lengths_is_no_state_either() {
         let file = scratch();
-        write_all(file.as_fd(), b"tenure 1 1 300 00", 0).expect("a write");
-        let fresh = read(file.as_fd()).expect("nothing yet");
-        assert!(write(file.as_fd(), &fresh, &vec![b'x'; 6_000]).expect("a write"));
-        let whole = read_all(file.as_fd()).expect("the file");
-        rustix::fs::ftruncate(&file, whole.len() as u64 - 1).expect("a torn file");
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        let fresh = read(borrow(&file)).expect("nothing yet");
+        assert!(write(borrow(&file), &fresh, &vec![b'x'; 6_000]).expect("a write"));
+        let whole = read_all(borrow(&file)).expect("the file");
+        file.set_len(whole.len() as u64 - 1).expect("a torn file");
         for (cut, written) in [
             (0, &b""[..]),
             (1, b"t"),
             (9, b"tenure 1 "),
             (12, b"tenure 1 1 5"),
         ] {
-            write_all(file.as_fd(), &[0; SLOT_BYTES], 0).expect("a write");
-            write_all(file.as_fd(), written, 0).expect("a write");
-            let seen = read(file.as_fd()).expect("still nothing was promised to anybody");
+            write_all(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), written, 0).expect("a write");
+            let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
         }
         assert_eq!(put(&file, b"one").body, b"one", "and it can be begun");
