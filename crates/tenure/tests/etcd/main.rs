@@ -162,14 +162,13 @@ pub(crate) fn until(what: &str, patience: Duration, is_so: impl Fn() -> bool) {
 
 /// A caller at an address.
 pub(crate) fn caller(address: &Address) -> EtcdStore {
+    caller_as(address, &Credentials::default())
+}
+
+/// The same, who has to prove who it is.
+pub(crate) fn caller_as(address: &Address, credentials: &Credentials) -> EtcdStore {
     let here = Identity::current().host;
-    EtcdStore::new(
-        address,
-        &Credentials::default(),
-        here,
-        Box::new(ThreadSleeper),
-    )
-    .expect("a store")
+    EtcdStore::new(address, credentials, here, Box::new(ThreadSleeper)).expect("a store")
 }
 
 impl Harness for Callers {

@@ -40,7 +40,7 @@ pub(crate) enum Weather {
     Refusing,
 }
 
-/// How often what happens, in requests out of a thousand.
+/// How often what happens, in requests out of ten thousand.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rates {
     pub(crate) cut_before: u64,
@@ -107,7 +107,7 @@ impl Shared {
             }
             Some(index) => Some(plan.next.remove(index).2),
             None => plan.random.as_mut().and_then(|(dice, rates)| {
-                let mut left = dice.below(1_000);
+                let mut left = dice.below(10_000);
                 let some_ms = Duration::from_millis(dice.below(40));
                 let late = Duration::from_millis(500 + dice.below(4_000));
                 let kinds = [

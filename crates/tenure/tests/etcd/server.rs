@@ -13,6 +13,73 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
     port: u16,
     peer: u16,
+    tls: Vec<String>,
+}
+
+/// Keys and certificates of an authority, a server and a client; and of strangers.
+pub(crate) struct Tls {
+    folder: tempfile::TempDir,
+}
+
+impl Tls {
+    pub(crate) fn make() -> Self {
+        let tls = Self { folder: folder() };
+        for (name, by) in [
+            ("ca", None),
+            ("other", None),
+            ("server", Some("ca")),
+            ("client", Some("ca")),
+            ("stranger", Some("other")),
+        ] {
+            tls.certify(name, by);
+        }
+        tls
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.folder.path().join(file).display().to_string()
+    }
+
+    pub(crate) fn read(&self, file: &str) -> Vec<u8> {
+        std::fs::read(self.path(file)).expect("a file that was made")
+    }
+
+    fn certify(&self, name: &str, by: Option<&str>) {
+        let (key, certificate) = (format!("{name}.key"), format!("{name}.crt"));
+        let mut openssl = Command::new("openssl");
+        openssl
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+            ])
+            .args([
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                &format!("/CN=tenure test {name}"),
+            ])
+            .args([
+                "-keyout",
+                &self.path(&key),
+                "-out",
+                &self.path(&certificate),
+            ]);
+        if let Some(by) = by {
+            openssl
+                .args(["-CA", &self.path(&format!("{by}.crt"))])
+                .args(["-CAkey", &self.path(&format!("{by}.key"))])
+                .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+                .args(["-addext", "subjectAltName=IP:127.0.0.1"]);
+        }
+        let output = openssl.output();
+        let output = output.expect("openssl, which scripts/install-tools gets");
+        assert!(output.status.success(), "openssl: {output:?}");
+    }
 }
 
 /// A port that was free a moment ago.
@@ -41,16 +108,30 @@ fn program() -> PathBuf {
 
 impl Server {
     pub(crate) fn start() -> Self {
+        Self::with(None)
+    }
+
+    /// The same, which talks to nobody but those whom the authority vouches for.
+    pub(crate) fn with(tls: Option<&Tls>) -> Self {
+        let tls = tls.map_or_else(Vec::new, |tls| {
+            vec![
+                tls.path("ca.crt"),
+                tls.path("server.crt"),
+                tls.path("server.key"),
+            ]
+        });
         // Somebody else may take a port between our look and etcd's; then etcd says so and ends.
         for _ in 0..5 {
             let folder = folder();
             let (port, peer) = (free_port(), free_port());
-            let child = spawn(&folder, port, peer);
+            let child = spawn(&folder, port, peer, &tls);
+            let tls = tls.clone();
             let mut server = Self {
                 child,
                 folder,
                 port,
                 peer,
+                tls,
             };
             if server.is_up() {
                 return server;
@@ -67,7 +148,7 @@ impl Server {
 
     /// Starts it again with what it has on disk.
     pub(crate) fn again(&mut self) {
-        self.child = spawn(&self.folder, self.port, self.peer);
+        self.child = spawn(&self.folder, self.port, self.peer, &self.tls);
         assert!(self.is_up(), "etcd does not start again");
     }
 
@@ -87,13 +168,26 @@ impl Server {
     }
 
     fn answers(&self) -> bool {
-        let status = Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &self.endpoint(), "put", "/up", "yes"])
+        let status = self
+            .command()
+            .args(["put", "/up", "yes"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
         status.is_ok_and(|status| status.success())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3");
+        let endpoint = self.endpoint();
+        match self.tls.as_slice() {
+            [authority, certificate, key] => command
+                .args(["--endpoints", &format!("https://{endpoint}")])
+                .args(["--cacert", authority, "--cert", certificate, "--key", key]),
+            _ => command.args(["--endpoints", &endpoint]),
+        };
+        command
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -111,12 +205,8 @@ impl Server {
 
     /// What etcdctl answers.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
-        let output = Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &self.endpoint()])
-            .args(arguments)
-            .output()
-            .expect("etcdctl");
+        let output = self.command().args(arguments).output();
+        let output = output.expect("etcdctl, which scripts/install-tools gets");
         assert!(output.status.success(), "etcdctl {arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
@@ -126,10 +216,17 @@ pub(crate) fn address(endpoints: &str, prefix: &str) -> Address {
     Address::parse(&format!("etcd://{endpoints}/{prefix}")).expect("an address")
 }
 
-fn spawn(folder: &tempfile::TempDir, port: u16, peer: u16) -> Child {
-    let client = format!("http://127.0.0.1:{port}");
+fn spawn(folder: &tempfile::TempDir, port: u16, peer: u16, tls: &[String]) -> Child {
+    let scheme = if tls.is_empty() { "http" } else { "https" };
+    let client = format!("{scheme}://127.0.0.1:{port}");
     let peer = format!("http://127.0.0.1:{peer}");
-    Command::new(program())
+    let mut command = Command::new(program());
+    if let [authority, certificate, key] = tls {
+        command
+            .args(["--client-cert-auth", "--trusted-ca-file", authority])
+            .args(["--cert-file", certificate, "--key-file", key]);
+    }
+    command
         .args(["--name", "one", "--log-level", "error"])
         .arg("--data-dir")
         .arg(folder.path().join("data"))

@@ -1,1 +1,960 @@
-//! x
+//! What only this store promises: leases count and wall clocks do not, a lost lease is found out,
+//! a server may go and come back, and nothing but the prefix is touched.
+
+use super::proxy::{Proxy, Weather};
+use super::server::{self, Server, Tls};
+use super::{caller, caller_as, claims, line_up, name, now, request, take, until, wait};
+use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::{
+    Advance, Entering, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
+    Predecessor, Renewal, Standing,
+};
+use tenure::engine::Wait;
+use tenure::guard::{Again, GuardState, LockManager, Options};
+use tenure::process::Identity;
+use tenure::store::etcd::{Address, Credentials, EtcdStore};
+use tenure::store::file::ThreadSleeper;
+use tenure::store::{Content, Store, StoreError, Wake};
+
+const LONG: Duration = Duration::from_secs(600);
+/// How long a waiter may take to notice something on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Another machine, whose wall clock is some hours off.
+struct Elsewhere {
+    host: Host,
+    wall_offset_us: i64,
+}
+
+impl Elsewhere {
+    fn new(hours: i64) -> Self {
+        Self {
+            host: Host {
+                name: "elsewhere".to_owned(),
+                machine_id: Some("another-machine".to_owned()),
+                boot_id: Some("another-boot".to_owned()),
+                pid_namespace: Some(1),
+            },
+            wall_offset_us: hours * 3_600_000_000,
+        }
+    }
+
+    fn store(&self, address: &Address) -> EtcdStore {
+        let sleeper = Box::new(ThreadSleeper);
+        EtcdStore::new(address, &Credentials::default(), self.host.clone(), sleeper)
+            .expect("a store")
+    }
+
+    fn now(&self) -> Now {
+        let here = now();
+        Now {
+            wall_us: here
+                .wall_us
+                .checked_add_signed(self.wall_offset_us)
+                .expect("a time"),
+            // Its boot clock says nothing here, whatever it shows.
+            boot_ms: 12_345,
+            boot_id: "another-boot".to_owned(),
+        }
+    }
+}
+
+/// Whoever holds on another machine holds for as long as its lease runs, and no longer, whatever its
+/// wall clock showed when it said so.
+#[test]
+fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
+    let server = Server::start();
+    let address = server.address("elsewhere");
+    let here = caller(&address);
+    for hours in [-7, 0, 7] {
+        for kind in [Kind::Kernel, Kind::Detached] {
+            let name = name(&format!("h{hours}-{kind:?}"));
+            let elsewhere = Elsewhere::new(hours);
+            let theirs = elsewhere.store(&address);
+            let ttl = Duration::from_secs(3);
+            let mut request = request("theirs", ttl);
+            request.kind = kind;
+            request.holder.host = elsewhere.host.clone();
+            let began = instant();
+            let entered = theirs.enter(&name, request, &elsewhere.now());
+            let entered = entered.expect("an etcd that answers");
+            assert!(matches!(entered.entering, Entering::Granted { .. }));
+
+            let reading = here.read(&name).expect("an etcd that answers");
+            let (standing, _) = reading.standing(here.policy(), &now());
+            assert!(
+                matches!(standing, Standing::Held(_)),
+                "{hours} h off, {kind:?}: {standing:?}"
+            );
+            let (waiter, behind) = line_up(&here, &name, "ours", LONG);
+            // Its process goes without a word: what is left of it is a lease.
+            if kind == Kind::Kernel {
+                revoke_all_but(&server, &[&here_lease(&server, &name, "ours")]);
+            }
+            wait(&here, &waiter, behind, PATIENCE);
+            let after = instant().saturating_duration_since(began);
+            if kind == Kind::Detached {
+                assert!(
+                    after >= ttl,
+                    "{hours} h off: others got in after {after:?} of {ttl:?}"
+                );
+                assert!(after < ttl * 3, "{hours} h off: only after {after:?}");
+            }
+            drop(entered);
+        }
+    }
+}
+
+/// The lease that a claim's life hangs on, as etcdctl writes it; found by the request's id.
+fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
+    on(server, async |mut client| {
+        let everything = GetOptions::new().with_prefix();
+        let found = client.get("/", Some(everything)).await.expect("keys");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let claim = found.kvs().iter().find(|pair| {
+            let key = text(pair.key());
+            let value = text(pair.value());
+            key.contains(&format!("/{name}/claims/")) && value.contains(&format!("\"{id}\""))
+        });
+        let claim = text(claim.expect("the claim").key());
+        let life = claim.replace("/claims/", "/lives/");
+        let life = found.kvs().iter().find(|pair| text(pair.key()) == life);
+        format!("{:x}", life.expect("its life").lease())
+    })
+}
+
+/// Ends leases as a server does when nobody renews them.
+fn revoke_all_but(server: &Server, spared: &[&str]) {
+    let leases = server.etcdctl(&["lease", "list"]);
+    let leases = leases.lines().map(str::trim);
+    let leases = leases.filter(|line| line.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    for lease in leases.filter(|lease| !lease.is_empty() && !spared.contains(lease)) {
+        server.etcdctl(&["lease", "revoke", lease]);
+    }
+}
+
+/// Does something with a client of the tests' own.
+fn on<T>(server: &Server, work: impl AsyncFnOnce(Client) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let client = Client::connect([format!("http://{}", server.endpoint())], None).await;
+        work(client.expect("a connection")).await
+    })
+}
+
+/// While a holder was away its lease ran out and somebody else came: it is told so.
+#[test]
+fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
+    let server = Server::start();
+    let address = server.address("lost");
+    let name = name("lost");
+    let (one, two) = (caller(&address), caller(&address));
+    let (seat, token) = take(&one, &name, "one", LONG);
+    let (waiter, behind) = line_up(&two, &name, "two", LONG);
+    let spared = here_lease(&server, &name, "two");
+    revoke_all_but(&server, &[&spared]);
+    let next = wait(&two, &waiter, behind, PATIENCE);
+    assert!(next > token, "the token rises: {token}, {next}");
+    let renewed = one.renew(&seat, &now()).expect("an etcd that answers");
+    assert_eq!(renewed, Renewal::Lost);
+    assert_eq!(one.verify(&seat).expect("an answer"), Renewal::Lost);
+    let left = one.leave(&seat, &now()).expect("an etcd that answers");
+    assert_eq!(left, Left::Absent, "what is not held cannot be released");
+    let standing = two.verify(&waiter).expect("an etcd that answers");
+    assert!(
+        matches!(standing, Renewal::Renewed { .. }),
+        "the other holds on"
+    );
+}
+
+/// If nobody came, the hold was never interrupted: it goes on with the token that it had.
+#[test]
+fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
+    let server = Server::start();
+    let address = server.address("relit");
+    let name = name("relit");
+    let (one, two) = (caller(&address), caller(&address));
+    let (seat, token) = take(&one, &name, "one", LONG);
+    for asking in ["renew", "verify"] {
+        revoke_all_but(&server, &[]);
+        let reading = two.read(&name).expect("an etcd that answers");
+        let (standing, _) = reading.standing(two.policy(), &now());
+        assert!(
+            matches!(standing, Standing::Stale(_)),
+            "anybody could come: {standing:?}"
+        );
+        let answer = match asking {
+            "renew" => one.renew(&seat, &now()),
+            _ => one.verify(&seat),
+        };
+        let answer = answer.expect("an etcd that answers");
+        assert!(
+            matches!(answer, Renewal::Renewed { token: same, .. } if same == token),
+            "{asking}: {answer:?}"
+        );
+        let (_waiter, behind) = line_up(&two, &name, "two", LONG);
+        assert!(
+            matches!(behind, Predecessor::Beacon { .. }),
+            "{asking}: whoever comes now has to wait: {behind:?}"
+        );
+    }
+}
+
+/// A waiter whose own lease ran out while it slept shows its life again, or learns that it has lost
+/// its place.
+#[test]
+fn a_waiter_outlives_the_end_of_its_lease() {
+    let server = Server::start();
+    let address = server.address("waiter");
+    let (one, two, three) = (caller(&address), caller(&address), caller(&address));
+    let (kept, swept) = (name("kept"), name("swept"));
+
+    let (seat, _) = take(&one, &kept, "one", LONG);
+    let (waiter, behind) = line_up(&two, &kept, "two", LONG);
+    let spared = here_lease(&server, &kept, "one");
+    revoke_all_but(&server, &[&spared]);
+    one.leave(&seat, &now()).expect("an etcd that answers");
+    wait(&two, &waiter, behind, PATIENCE);
+    let standing = three.read(&kept).expect("an etcd that answers");
+    let (standing, _) = standing.standing(three.policy(), &now());
+    assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
+
+    let (_seat, _) = take(&one, &swept, "one", LONG);
+    let (waiter, behind) = line_up(&two, &swept, "two", LONG);
+    let spared = here_lease(&server, &swept, "one");
+    revoke_all_but(&server, &[&spared]);
+    three
+        .clean(&swept, &now(), false)
+        .expect("an etcd that answers");
+    let until = Some(instant() + PATIENCE);
+    let wake = two.sleep(&waiter, &behind, &now(), until).expect("a sleep");
+    assert_eq!(wake, Wake::Ready, "whoever lost its place is woken");
+    let advanced = two.advance(&waiter, &now()).expect("an etcd that answers");
+    assert_eq!(advanced.advance, Advance::Gone);
+}
+
+/// The history that a watch would begin in may be compacted away before or while it sleeps.
+#[test]
+fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
+    let server = Server::start();
+    let address = server.address("compacted");
+    let name = name("compacted");
+    let (one, two) = (caller(&address), caller(&address));
+    let (seat, _) = take(&one, &name, "one", LONG);
+    let (waiter, behind) = line_up(&two, &name, "two", LONG);
+    let compact = || {
+        for _ in 0..3 {
+            server.etcdctl(&["put", "/elsewhere", "x"]);
+        }
+        let revision = on(&server, async |mut client| {
+            let header = client.get("/elsewhere", None).await.expect("a key");
+            header.header().expect("a header").revision()
+        });
+        server.etcdctl(&["compact", &revision.to_string()]);
+    };
+    compact();
+    // Its watch begins before what is left of the past.
+    let end = Some(instant() + PATIENCE);
+    let wake = two.sleep(&waiter, &behind, &now(), end).expect("a sleep");
+    assert_eq!(wake, Wake::Ready, "it has to look for itself");
+    let advanced = two.advance(&waiter, &now()).expect("an etcd that answers");
+    let Advance::Behind(behind) = advanced.advance else {
+        panic!("it still waits: {:?}", advanced.advance);
+    };
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| wait(&two, &waiter, behind, PATIENCE));
+        compact();
+        one.leave(&seat, &now()).expect("an etcd that answers");
+        sleeper.join().expect("it was woken");
+    });
+}
+
+/// Killed and started again, with somebody who holds and somebody who sleeps.
+#[test]
+fn a_server_may_go_and_come_back() {
+    let mut server = Server::start();
+    let address = server.address("restarted");
+    let name = name("restarted");
+    let (one, two) = (caller(&address), caller(&address));
+    let (seat, token) = take(&one, &name, "one", LONG);
+    let (waiter, behind) = line_up(&two, &name, "two", LONG);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| wait(&two, &waiter, behind, Duration::from_secs(60)));
+        server.kill();
+        server.again();
+        // A call may come too early for the new server; it says so.
+        until("the holder is answered again", PATIENCE, || {
+            match one.renew(&seat, &now()) {
+                Ok(Renewal::Renewed { token: same, .. }) => same == token,
+                Ok(Renewal::Lost) => panic!("the hold outlives its server"),
+                Err(StoreError::Unreachable { .. }) => false,
+                Err(other) => panic!("{other}"),
+            }
+        });
+        one.leave(&seat, &now()).expect("an etcd that answers");
+        let next = sleeper.join().expect("it was woken");
+        assert!(next > token, "the token rises");
+    });
+}
+
+/// Every verb, at a seat that holds and another one that waits.
+fn ask_everything(
+    store: &EtcdStore,
+    name: &LockName,
+    seat: &tenure::store::etcd::Seat,
+    each: &dyn Fn(&str, Instant, Option<StoreError>),
+) {
+    let anybody = |_: &tenure::core::Claim| Ownership::Shown;
+    let ask = |verb: &str, answer: &dyn Fn() -> Option<StoreError>| {
+        let began = instant();
+        each(verb, began, answer());
+    };
+    let process = tenure::core::Process {
+        pid: std::process::id(),
+        started: None,
+    };
+    ask("read", &|| store.read(name).err());
+    ask("enter", &|| {
+        store.enter(name, request("more", LONG), &now()).err()
+    });
+    ask("advance", &|| store.advance(seat, &now()).err());
+    ask("name_command", &|| store.name_command(seat, process).err());
+    ask("renew", &|| store.renew(seat, &now()).err());
+    ask("verify", &|| store.verify(seat).err());
+    ask("park", &|| store.park(seat, None, 1_000, &now()).err());
+    ask("cancel", &|| store.cancel(name, "somebody", &now()).err());
+    ask("note_waiting", &|| store.note_waiting(name, 1, None).err());
+    ask("renew_owned", &|| {
+        store.renew_owned(name, &anybody, &now()).err()
+    });
+    ask("release_owned", &|| {
+        store.release_owned(name, &anybody, &now()).err()
+    });
+    ask("force_release", &|| {
+        store.force_release(name, Force::Confirmed, &now()).err()
+    });
+    ask("names", &|| store.names(&mut |_| {}).err());
+    ask("clean", &|| store.clean(name, &now(), false).err());
+    ask("leave", &|| store.leave(seat, &now()).err());
+}
+
+/// With etcd out of reach, each call says so within its patience, and none says that a lock is free.
+#[test]
+fn without_etcd_every_call_says_so_in_time() {
+    let patience = Duration::from_millis(600);
+    for weather in [Weather::Refusing, Weather::Parted] {
+        let server = Server::start();
+        let proxy = Proxy::to(server.port());
+        let store = caller(&proxy.address("down")).patience(patience);
+        let name = name("down");
+        let (seat, _) = take(&store, &name, "one", LONG);
+        proxy.weather(weather);
+        ask_everything(&store, &name, &seat, &|verb, began, error| {
+            let took = instant().saturating_duration_since(began);
+            assert!(
+                matches!(error, Some(StoreError::Unreachable { .. })),
+                "{weather:?}: {verb} says {error:?}"
+            );
+            // One request may be under way at the end, and the machine may be busy.
+            assert!(
+                took < patience + Duration::from_secs(4),
+                "{weather:?}: {verb} took {took:?}"
+            );
+        });
+        proxy.weather(Weather::Fair);
+        until("it comes back", PATIENCE, || store.read(&name).is_ok());
+    }
+}
+
+/// A second server stands in for one that is dead, or accepts and never answers, or stops answering.
+#[test]
+fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
+    let server = Server::start();
+    let (mute, good) = (Proxy::to(server.port()), Proxy::to(server.port()));
+    mute.weather(Weather::Parted);
+    let dead = format!("127.0.0.1:{}", server::free_port());
+    for (kind, bad) in [("dead", dead), ("mute", mute.endpoint())] {
+        for endpoints in [
+            format!("{bad},{}", good.endpoint()),
+            format!("{},{bad}", good.endpoint()),
+        ] {
+            let store = caller(&server::address(&endpoints, "endpoints"));
+            let name = name(&format!("{kind}-{}", endpoints.len()));
+            let (seat, _) = take(&store, &name, "one", LONG);
+            let began = instant();
+            let verified = store.verify(&seat).expect("an answer");
+            assert!(matches!(verified, Renewal::Renewed { .. }));
+            assert!(
+                instant().saturating_duration_since(began) < Duration::from_secs(2),
+                "{kind}: who was found is asked first from then on"
+            );
+            store.leave(&seat, &now()).expect("an answer");
+        }
+    }
+    // The one that is asked stops answering while somebody sleeps and somebody holds.
+    let endpoints = format!("{},{}", good.endpoint(), server.endpoint());
+    let address = server::address(&endpoints, "endpoints");
+    let (one, two) = (caller(&address), caller(&address));
+    let name = name("switched");
+    let (seat, token) = take(&one, &name, "one", LONG);
+    let (waiter, behind) = line_up(&two, &name, "two", LONG);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| wait(&two, &waiter, behind, Duration::from_secs(40)));
+        good.weather(Weather::Parted);
+        let renewed = one.renew(&seat, &now()).expect("the other one answers");
+        assert!(matches!(renewed, Renewal::Renewed { token: same, .. } if same == token));
+        one.leave(&seat, &now()).expect("the other one answers");
+        sleeper
+            .join()
+            .expect("it was woken by way of the other one");
+    });
+}
+
+fn refused(answer: Result<tenure::store::Reading, StoreError>) -> String {
+    match answer {
+        Ok(reading) => panic!("answered: {reading:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_user_and_a_password_are_needed_where_the_server_wants_them() {
+    let server = Server::start();
+    for arguments in [
+        ["user", "add", "root:secret"].as_slice(),
+        &["user", "grant-role", "root", "root"],
+        &["role", "add", "locks"],
+        &[
+            "role",
+            "grant-permission",
+            "locks",
+            "readwrite",
+            "/mine/",
+            "--prefix",
+        ],
+        &["user", "add", "ann:pass:word"],
+        &["user", "grant-role", "ann", "locks"],
+        &["auth", "enable"],
+    ] {
+        server.etcdctl(arguments);
+    }
+    let name = name("guarded");
+    let as_user = |user: Option<(&str, &str)>, prefix: &str| {
+        let user = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
+        let credentials = Credentials {
+            user,
+            ..Credentials::default()
+        };
+        caller_as(&server.address(prefix), &credentials).patience(Duration::from_secs(2))
+    };
+    let ann = as_user(Some(("ann", "pass:word")), "mine");
+    let (seat, _) = take(&ann, &name, "ann", LONG);
+    let (waiter, behind) = line_up(&ann, &name, "again", LONG);
+    assert!(matches!(
+        ann.leave(&seat, &now()),
+        Ok(Left::Released { .. })
+    ));
+    wait(&ann, &waiter, behind, PATIENCE);
+
+    let wrong = as_user(Some(("ann", "wrong")), "mine");
+    let said = refused(wrong.read(&name));
+    assert!(said.contains("authentication failed"), "{said}");
+    assert!(!said.contains("wrong"), "no password in a message: {said}");
+    let said = refused(as_user(None, "mine").read(&name));
+    assert!(said.contains("user name is empty"), "{said}");
+    let said = refused(as_user(Some(("ann", "pass:word")), "theirs").read(&name));
+    assert!(said.contains("permission denied"), "{said}");
+}
+
+#[test]
+fn an_encrypted_connection_trusts_its_own_authority_only() {
+    let tls = Tls::make();
+    let server = Server::with(Some(&tls));
+    let name = name("sealed");
+    let plain = server.address("tls").to_string();
+    let address = Address::parse(&plain.replace("etcd://", "etcds://")).expect("an address");
+    let with = |authority: &str, certificate: Option<&str>| {
+        let credentials = Credentials {
+            user: None,
+            authority: Some(tls.read(&format!("{authority}.crt"))),
+            certificate: certificate.map(|name| {
+                (
+                    tls.read(&format!("{name}.crt")),
+                    tls.read(&format!("{name}.key")),
+                )
+            }),
+        };
+        caller_as(&address, &credentials).patience(Duration::from_secs(2))
+    };
+    let trusted = with("ca", Some("client"));
+    let (seat, _) = take(&trusted, &name, "one", LONG);
+    let (waiter, behind) = line_up(&trusted, &name, "two", LONG);
+    trusted.leave(&seat, &now()).expect("an etcd that answers");
+    wait(&trusted, &waiter, behind, PATIENCE);
+
+    for (why, store) in [
+        (
+            "whose server is vouched for by another",
+            with("other", Some("client")),
+        ),
+        (
+            "without the certificate that the server wants",
+            with("ca", None),
+        ),
+        (
+            "with a certificate of another authority",
+            with("ca", Some("stranger")),
+        ),
+        (
+            "in the clear",
+            caller(&server.address("tls")).patience(Duration::from_secs(2)),
+        ),
+    ] {
+        let answer = store.read(&name);
+        assert!(
+            matches!(answer, Err(StoreError::Unreachable { .. })),
+            "{why}: {answer:?}"
+        );
+    }
+    let here = Identity::current().host;
+    let blind = EtcdStore::new(
+        &address,
+        &Credentials::default(),
+        here,
+        Box::new(ThreadSleeper),
+    );
+    let said = blind
+        .expect_err("nobody vouches for the server")
+        .to_string();
+    assert!(said.contains("TENURE_ETCD_CACERT"), "{said}");
+}
+
+#[test]
+fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
+    let server = Server::start();
+    let ours = ["/one", "/one/two", "/one-two"];
+    let stores = ours.map(|prefix| caller(&server.address(&prefix[1..])));
+    let name = name("same");
+    for (store, prefix) in stores.iter().zip(ours) {
+        let (seat, _) = take(store, &name, "holder", LONG);
+        let (waiter, behind) = line_up(store, &name, "waiter", LONG);
+        store.leave(&seat, &now()).expect("an etcd that answers");
+        wait(store, &waiter, behind, PATIENCE);
+        store.renew(&waiter, &now()).expect("an etcd that answers");
+        let mut detached = request("detached", LONG);
+        detached.kind = Kind::Detached;
+        let other = LockName::new("other").expect("a name");
+        let entered = store.enter(&other, detached, &now());
+        assert!(matches!(
+            entered.expect("an etcd that answers").entering,
+            Entering::Granted { .. }
+        ));
+        let mut names = Vec::new();
+        store
+            .names(&mut |name| names.push(name.to_string()))
+            .expect("an etcd that answers");
+        names.sort();
+        assert_eq!(names, ["other", "same"], "below {prefix}");
+        // It dies, and whoever looks at the others' locks does not mind.
+        drop(waiter);
+    }
+    let keys = server.etcdctl(&["get", "", "--prefix", "--keys-only"]);
+    for key in keys.lines().filter(|key| !key.is_empty() && *key != "/up") {
+        assert!(
+            ours.iter()
+                .any(|prefix| key.starts_with(&format!("{prefix}/locks/"))),
+            "a key outside of every prefix: {key}"
+        );
+    }
+    let [one, two, three] = &stores;
+    one.clean(&name, &now(), false)
+        .expect("an etcd that answers");
+    assert_eq!(claims(one, &name).len(), 0);
+    assert_eq!(
+        claims(two, &name).len(),
+        1,
+        "another prefix's is left alone"
+    );
+    assert_eq!(claims(three, &name).len(), 1, "and so is this");
+}
+
+/// What cannot be understood refuses everybody but force; what a later version wrote, force too.
+#[test]
+fn junk_among_the_claims_refuses_until_force_replaces_it() {
+    let server = Server::start();
+    let store = caller(&server.address("junk"));
+    let junk = "not a claim at all";
+    let newer = "{\"tenure\":99,\"life\":\"x\"}\n{}\n{}\n";
+    for (name, text, forceable) in [
+        (name("junk"), junk, true),
+        (name("empty"), "", true),
+        (name("newer"), newer, false),
+    ] {
+        let key = format!("/junk/locks/{name}/claims/0-0");
+        on(&server, async |mut client| {
+            client.put(key.clone(), text, None).await.expect("a put");
+        });
+        let reading = store.read(&name).expect("an etcd that answers");
+        assert!(
+            matches!(reading.content, Content::Unreadable { .. }),
+            "{name}: {reading:?}"
+        );
+        let (standing, _) = reading.standing(store.policy(), &now());
+        assert_eq!(standing, Standing::Unreadable, "{name}");
+        for patience in [Patience::AtOnce, Patience::Queue] {
+            let mut request = request("one", LONG);
+            request.patience = patience;
+            let entered = store.enter(&name, request, &now()).expect("an answer");
+            assert!(
+                matches!(&entered.entering, Entering::Refused(_)),
+                "{name}, {patience:?}: {:?}",
+                entered.entering
+            );
+            assert!(entered.seat.is_none(), "nobody holds what cannot be read");
+        }
+        let cleaned = store.clean(&name, &now(), false);
+        assert!(
+            matches!(cleaned, Err(StoreError::Unreadable { .. })),
+            "{name}: {cleaned:?}"
+        );
+        let left = server.etcdctl(&[
+            "get",
+            &format!("/junk/locks/{name}/"),
+            "--prefix",
+            "--keys-only",
+        ]);
+        assert_eq!(left.trim(), key, "nothing was added or removed");
+        let mut forced = request("forced", LONG);
+        forced.force = Force::Confirmed;
+        let entered = store.enter(&name, forced, &now()).expect("an answer");
+        if forceable {
+            assert!(
+                matches!(entered.entering, Entering::Granted { .. }),
+                "{name}: {:?}",
+                entered.entering
+            );
+            assert_eq!(claims(&store, &name).len(), 1, "{name}");
+        } else {
+            assert!(
+                matches!(entered.entering, Entering::Refused(_)),
+                "{name}: {:?}",
+                entered.entering
+            );
+            let forced = store.force_release(&name, Force::Confirmed, &now());
+            let forced = forced.expect("an answer").released;
+            assert!(matches!(forced, Forced::Refused(_)), "{name}: {forced:?}");
+        }
+    }
+}
+
+/// Claims that were written as copies of a real one, all on one lease.
+fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &str) -> i64 {
+    on(server, async |mut client| {
+        let claims = format!("/{prefix}/locks/{name}/claims/");
+        let found = client
+            .get(claims.clone(), Some(GetOptions::new().with_prefix()))
+            .await
+            .expect("a claim");
+        let models = found.kvs();
+        let model = models.last().expect("a claim to copy");
+        let id = String::from_utf8_lossy(model.key())[claims.len()..].to_owned();
+        let value = String::from_utf8_lossy(model.value()).into_owned();
+        assert!(
+            value.contains(&id),
+            "its life has the name of the claim: {value}"
+        );
+        let lease = client.lease_grant(600, None).await.expect("a lease").id();
+        // One after the other: what is written together has one revision, and so one ticket.
+        for number in 0..count {
+            let own = format!("{label}-{number}");
+            let claim = TxnOp::put(format!("{claims}{own}"), value.replace(&id, &own), None);
+            let options = PutOptions::new().with_lease(lease);
+            let life = format!("/{prefix}/locks/{name}/lives/{own}");
+            let both = Txn::new().and_then([claim, TxnOp::put(life, "", Some(options))]);
+            client.txn(both).await.expect("a claim");
+        }
+        lease
+    })
+}
+
+fn revoke(server: &Server, lease: i64) {
+    server.etcdctl(&["lease", "revoke", &format!("{lease:x}")]);
+}
+
+/// A queue of more keys than are read at once, which all die at once: more than one transaction of
+/// etcd removes.
+#[test]
+fn a_queue_of_many_pages_is_read_and_swept() {
+    let server = Server::start();
+    let address = server.address("many");
+    let (one, two) = (caller(&address), caller(&address));
+    let name = name("many");
+    let (seat, token) = take(&one, &name, "holder", LONG);
+    let (model, _) = line_up(&one, &name, "waiter", LONG);
+    // Two keys each, and 2,000 are read at once.
+    let lease = plant(&server, "many", &name, 1_500, "plant");
+    assert_eq!(claims(&two, &name).len(), 1_502);
+    let mut names = Vec::new();
+    two.names(&mut |name| names.push(name)).expect("an answer");
+    assert_eq!(names, [name.clone()], "a lock of many pages is one lock");
+    let mut at_once = request("at-once", LONG);
+    at_once.patience = Patience::AtOnce;
+    let entered = two.enter(&name, at_once, &now()).expect("an answer");
+    assert!(
+        matches!(entered.entering, Entering::Refused(_)),
+        "it is held"
+    );
+    let (waiter, behind) = line_up(&two, &name, "last", LONG);
+
+    // They die in the middle of the queue, with somebody before them and behind them.
+    revoke(&server, lease);
+    drop(model);
+    one.leave(&seat, &now()).expect("an answer");
+    let next = wait(&two, &waiter, behind, Duration::from_secs(60));
+    assert!(next > token, "the token rises");
+    assert_eq!(claims(&two, &name).len(), 1, "the dead are gone");
+
+    // And once more, for whoever cleans.
+    let (model, _) = line_up(&one, &name, "waiter", LONG);
+    let lease = plant(&server, "many", &name, 300, "more");
+    drop(model);
+    revoke(&server, lease);
+    let dry = one.clean(&name, &now(), true).expect("an answer");
+    assert_eq!(dry.swept.len(), 301, "what it would remove");
+    let cleaned = one.clean(&name, &now(), false).expect("an answer");
+    assert_eq!(cleaned.swept.len(), 301, "what it removed");
+    assert!(!cleaned.removed, "somebody holds it");
+    assert_eq!(claims(&two, &name).len(), 1);
+}
+
+/// Somebody dies far back in a long queue: whoever stands behind it moves up, although there are more
+/// claims before it than etcd compares in one transaction.
+#[test]
+fn a_death_far_back_in_a_long_queue_moves_the_next_one_up() {
+    let server = Server::start();
+    let address = server.address("long");
+    let (one, two) = (caller(&address), caller(&address));
+    let name = name("long");
+    let (_holder, _) = take(&one, &name, "holder", LONG);
+    let (_model, _) = line_up(&one, &name, "waiter", LONG);
+    let _living = plant(&server, "long", &name, 200, "living");
+    let dying = plant(&server, "long", &name, 3, "dying");
+    let (waiter, behind) = line_up(&two, &name, "last", LONG);
+    revoke(&server, dying);
+    let end = Some(instant() + PATIENCE);
+    let wake = two.sleep(&waiter, &behind, &now(), end).expect("a sleep");
+    assert_eq!(wake, Wake::Ready);
+    let advanced = two.advance(&waiter, &now()).expect("an answer");
+    let Advance::Behind(Predecessor::Beacon { ticket }) = advanced.advance else {
+        panic!("it waits behind another one: {:?}", advanced.advance);
+    };
+    let before = claims(&two, &name);
+    let before = before.iter().rev().nth(1).expect("a claim before the last");
+    assert_eq!(ticket, before.ticket, "behind the last of the living");
+    assert_eq!(claims(&two, &name).len(), 203, "the dead are gone");
+}
+
+/// All who hold together are asked to stop, also where they are more than etcd writes at once.
+#[test]
+fn more_holders_than_a_transaction_takes_are_asked_to_stop() {
+    let server = Server::start();
+    let address = server.address("readers");
+    let (one, two) = (caller(&address), caller(&address));
+    let name = name("readers");
+    let mut shared = request("reader", LONG);
+    shared.terms.mode = Mode::Shared;
+    let entered = one.enter(&name, shared, &now()).expect("an answer");
+    let token = match entered.entering {
+        Entering::Granted { token, .. } => token,
+        other => panic!("expected a grant, saw {other:?}"),
+    };
+    let _lease = plant(&server, "readers", &name, 200, "reader");
+    let asked = two.cancel(&name, "somebody", &now()).expect("an answer");
+    assert_eq!(asked.len(), 201, "everybody was asked");
+    let left = claims(&two, &name);
+    let left = left.iter().filter(|claim| claim.cancel.is_none()).count();
+    assert_eq!(left, 0, "and everybody can see it");
+    assert!(token > 0);
+}
+
+/// A waiting future that is dropped leaves no claim; a guard that is dropped frees the lock.
+#[test]
+fn a_dropped_future_and_a_dropped_guard_leave_nothing() {
+    let server = Server::start();
+    let address = server.address("dropped");
+    let locks = LockManager::with_store(caller(&address));
+    let others = LockManager::with_store(caller(&address));
+    let watcher = caller(&address);
+    let lock = name("dropped");
+    let held = locks.acquire("dropped").expect("a free lock");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let options = Options::new().wait(Wait::Forever);
+        let options = options.again(Again::Wait);
+        let waiting = others.acquire_async("dropped", &options);
+        let timeout = tokio::time::timeout(Duration::from_secs(2), waiting).await;
+        assert!(timeout.is_err(), "somebody holds it");
+    });
+    until("its claim is gone", PATIENCE, || {
+        claims(&watcher, &lock).len() == 1
+    });
+    drop(held);
+    let next = others
+        .try_acquire("dropped")
+        .expect("a lock that is free again");
+    drop(next);
+    assert_eq!(claims(&watcher, &lock), Vec::new());
+}
+
+/// A guard whose etcd is out of reach tells of the loss before others can get in.
+#[test]
+fn a_guard_that_is_cut_off_tells_before_others_get_in() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = LockManager::with_store(caller(&proxy.address("guard")));
+    let others = LockManager::with_store(caller(&server.address("guard")));
+    let ttl = Duration::from_secs(3);
+    let guard = locks.acquire_with("cut-off", &Options::new().ttl(ttl));
+    let guard = guard.expect("a free lock");
+    assert_eq!(guard.state(), GuardState::Held);
+    let (told, got_in) = std::thread::scope(|scope| {
+        let told = scope.spawn(|| {
+            until("the loss is told", PATIENCE, || guard.is_lost());
+            instant()
+        });
+        proxy.weather(Weather::Parted);
+        let patient = Options::new().again(Again::Wait).wait(Wait::For(PATIENCE));
+        let next = others.acquire_with("cut-off", &patient);
+        let next = next.expect("its lease runs out");
+        let got_in = instant();
+        drop(next);
+        (told.join().expect("it was told"), got_in)
+    });
+    assert!(
+        told <= got_in,
+        "told {:?} after somebody else got in",
+        told.saturating_duration_since(got_in)
+    );
+    proxy.weather(Weather::Fair);
+}
+
+/// Whoever holds can be told by a descriptor that somebody wants it to stop, or that its life ended.
+#[test]
+fn news_of_a_claim_come_by_a_descriptor() {
+    let server = Server::start();
+    let address = server.address("news");
+    let (one, two) = (caller(&address), caller(&address));
+    let name = name("news");
+    let (seat, _) = take(&one, &name, "one", LONG);
+    let news = one.news(&seat).expect("a descriptor");
+    let is_ready = |patience: Duration| {
+        let mut fds = [PollFd::new(&news, PollFlags::IN)];
+        let timeout = Timespec::try_from(patience).expect("a time");
+        let ready = poll(&mut fds, Some(&timeout)).expect("a poll") > 0;
+        let mut buffer = [0; 64];
+        if ready {
+            let _ = rustix::io::read(&news, &mut buffer);
+        }
+        ready
+    };
+    assert!(
+        !is_ready(Duration::from_millis(300)),
+        "nothing happened yet"
+    );
+    two.cancel(&name, "somebody", &now()).expect("an answer");
+    assert!(is_ready(PATIENCE), "it was asked to stop");
+    let verified = one.verify(&seat).expect("an answer");
+    assert!(matches!(
+        verified,
+        Renewal::Renewed {
+            cancel_requested: true,
+            ..
+        }
+    ));
+    revoke_all_but(&server, &[]);
+    assert!(is_ready(PATIENCE), "its life ended");
+}
+
+/// A copy of the process made by fork has no connection: it is told so at once, and what it does
+/// leaves the parent's hold alone.
+#[test]
+#[allow(unsafe_code, reason = "there is no safe fork, and this is about forks")]
+fn a_forked_child_has_nothing_and_takes_nothing() {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+    let server = Server::start();
+    let address = server.address("forked");
+    let store = caller(&address);
+    let watcher = caller(&address);
+    let name = name("forked");
+    let ttl = Duration::from_secs(2);
+    let (seat, token) = take(&store, &name, "parent", ttl);
+    let (waiter, behind) = line_up(&store, &name, "waiter", ttl);
+    // SAFETY: the child calls nothing but the library under test, and ends without handlers; the
+    // C library's allocator may be used after a fork.
+    match unsafe { fork() }.expect("a fork") {
+        ForkResult::Child => {
+            let began = instant();
+            let mut wrong = 0;
+            for answer in [
+                store.read(&name).err(),
+                store.verify(&seat).err(),
+                store.renew(&seat, &now()).err(),
+                store.leave(&seat, &now()).err(),
+                store.enter(&name, request("child", ttl), &now()).err(),
+            ] {
+                wrong = (wrong << 1) | i32::from(answer.is_none());
+            }
+            // Nothing will ever wake it, so it is not to sleep.
+            let end = Some(began + PATIENCE);
+            let _ = store.sleep(&waiter, &behind, &now(), end);
+            drop((seat, waiter, store));
+            if instant().saturating_duration_since(began) > Duration::from_secs(5) {
+                wrong |= 64;
+            }
+            // SAFETY: nothing of the parent's is to be run at exit.
+            unsafe { nix::libc::_exit(wrong) }
+        }
+        ForkResult::Parent { child } => {
+            let end = instant() + PATIENCE;
+            let status = loop {
+                match waitpid(child, Some(WaitPidFlag::WNOHANG)).expect("a child") {
+                    WaitStatus::StillAlive if instant() < end => {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    status => break status,
+                }
+            };
+            if status == WaitStatus::StillAlive {
+                nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGKILL).expect("a signal");
+                waitpid(child, None).expect("the child's end");
+            }
+            assert_eq!(
+                status,
+                WaitStatus::Exited(child, 0),
+                "which calls were answered, or 64 for too late"
+            );
+            // Longer than the lease runs without somebody who keeps it alive.
+            let end = instant() + ttl * 2;
+            while instant() < end {
+                let held = claims(&watcher, &name);
+                assert_eq!(held.len(), 2, "both claims stand: {held:?}");
+                assert_eq!(held[0].token, Some(token), "the parent holds");
+                let reading = watcher.read(&name).expect("an answer");
+                let (standing, _) = reading.standing(watcher.policy(), &now());
+                assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            let left = store.leave(&seat, &now()).expect("an answer");
+            assert!(matches!(left, Left::Released { .. }), "{left:?}");
+            wait(&store, &waiter, behind, PATIENCE);
+        }
+    }
+}

@@ -25,6 +25,9 @@ const TRANSACTION_MAX: usize = 120;
 /// How many claims are removed by one transaction where they are too many for one.
 pub(super) const SWEPT_AT_ONCE: usize = 40;
 
+/// How far the instant by which a list is judged may lie from the one at which it was read.
+const JUDGED_WITHIN_MS: u64 = 60_000;
+
 /// A claim with what is known of its keys.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -178,10 +181,12 @@ impl List {
             }
             let silent = claim.lease.is_silent(boot, now);
             let (now_ms, ttl_ms) = (now.wall_us / 1_000, claim.lease.ttl_ms);
+            // Whoever judges the list has looked at the clock some time before or after this.
+            let after_ms = ttl_ms.saturating_add(JUDGED_WITHIN_MS);
             if row.alive() && silent {
-                claim.lease.renewed = value::stamp_before(now_ms, ttl_ms);
-            } else if !row.alive() && !silent {
-                claim.lease.renewed = value::stamp_before(now_ms, ttl_ms.saturating_add(1));
+                claim.lease.renewed = value::stamp_before(now_ms, 0);
+            } else if !row.alive() && claim.lease.silent_ms(boot, now) < after_ms {
+                claim.lease.renewed = value::stamp_before(now_ms, after_ms);
             }
         }
     }
