@@ -66,14 +66,25 @@ fn read() -> (u64, u64) {
     (micros(wall), micros(boot) / 1_000)
 }
 
+#[cfg(windows)]
+fn read() -> (u64, u64) {
+    (wall_us(), crate::os::raw::since_boot_ms())
+}
+
+#[cfg(not(any(target_os = "linux", windows)))]
+fn read() -> (u64, u64) {
+    let wall = wall_us();
+    // Without a boot clock, ages come from the wall clock; the boot id is empty there.
+    (wall, wall / 1_000)
+}
+
+/// The wall clock, in microseconds since 1970.
 #[cfg(not(target_os = "linux"))]
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
-fn read() -> (u64, u64) {
-    let wall = std::time::SystemTime::now()
+pub(crate) fn wall_us() -> u64 {
+    std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| {
             u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-        });
-    // Without a boot clock, ages come from the wall clock; the boot id is empty there.
-    (wall, wall / 1_000)
+        })
 }

@@ -1,7 +1,8 @@
 //! Where locks are kept, and the defaults that a project's `tenure.toml` gives.
 //!
 //! The place is, in this order: what the caller names, `$TENURE_DIR`, the nearest `tenure.toml`
-//! upwards, `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`. A configuration
+//! upwards, `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`; on Windows the last is
+//! `%LOCALAPPDATA%\tenure\locks`. A configuration
 //! file is looked for only when nothing more explicit was said, so that a caller who names the
 //! folder pays for no search.
 
@@ -202,16 +203,22 @@ fn fits(pattern: &str, name: &str) -> bool {
 /// The folder that is used when nothing else was said.
 ///
 /// # Errors
-/// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` is set to an absolute path.
+/// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` (on Windows: `LOCALAPPDATA`) is set
+///   to an absolute path.
 pub fn default_folder() -> Result<PathBuf, ConfigError> {
     let absolute = |variable: &str| {
         std::env::var_os(variable)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|state| state.join("tenure/locks"))
+    let state = if cfg!(windows) {
+        absolute("LOCALAPPDATA")
+    } else {
+        absolute("XDG_STATE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+    };
+    state
+        .map(|state| state.join("tenure").join("locks"))
         .ok_or(ConfigError::NoPlace)
 }
 

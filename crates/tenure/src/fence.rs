@@ -24,15 +24,8 @@
 //! module; nor is keeping others from the resource between the question and the write.
 
 use crate::clock::instant;
-use crate::private::inode;
-use crate::store::file::remote_kind_of;
-use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, fstat, fsync, ftruncate,
-    openat, renameat, statat, unlinkat,
-};
-use rustix::io::{Errno, pwrite};
+use crate::os::{self, Descriptor, Errno, Facts, Open};
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -160,7 +153,7 @@ pub enum GuardError {
 /// ```
 #[derive(Debug)]
 pub struct Guard {
-    folder: OwnedFd,
+    folder: Descriptor,
     name: OsString,
     next: OsString,
     path: PathBuf,
@@ -182,18 +175,17 @@ impl Guard {
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let failed = |errno| fault(parent, "opening the guard's folder", errno);
-        let folder = rustix::fs::open(parent, flags, Mode::empty()).map_err(failed)?;
-        let mode = Mode::from_raw_mode(fstat(&folder).map_err(failed)?.st_mode);
-        if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+        let folder = os::open_folder(parent).map_err(failed)?;
+        let facts = os::facts(&folder).map_err(failed)?;
+        if facts.all_may_write() && !facts.is_sticky() {
             return Err(GuardError::Unsafe {
                 place: parent.display().to_string(),
                 why: "everybody may write in it and it has no sticky bit, so anybody could \
                       replace the guard",
             });
         }
-        if let Some(kind) = remote_kind_of(&folder).map_err(failed)?
+        if let Some(kind) = os::remote_kind_of(&folder).map_err(failed)?
             && !allow_network
         {
             return Err(GuardError::FileSystem {
@@ -229,12 +221,12 @@ impl Guard {
         // Whoever had the lock before may have raised the mark.
         let before = self.mark()?;
         if let Some(decided) = self.decided(token, before)? {
-            unlinkat(&self.folder, &self.next, AtFlags::empty())
+            os::remove(&self.folder, &self.next)
                 .map_err(|errno| self.fault("removing what is not needed", errno))?;
             return Ok(decided);
         }
         write(&next, token).map_err(|errno| self.fault("writing the new mark", errno))?;
-        renameat(&self.folder, &self.next, &self.folder, &self.name)
+        os::rename(&self.folder, &self.next, &self.folder, &self.name)
             .map_err(|errno| self.fault("putting the new mark in place", errno))?;
         self.sync()?;
         Ok(Admission::Recorded { before })
@@ -255,16 +247,16 @@ impl Guard {
 
     /// The mark, if there is one.
     fn mark(&self) -> Result<Option<u64>, GuardError> {
-        let Some((fd, stat)) = self.file(&self.name, OFlags::RDONLY)? else {
+        let Some((fd, facts)) = self.file(&self.name, Open::Read)? else {
             return Ok(None);
         };
-        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+        if facts.others_may_write() {
             return Err(self.refusal("others may write to it; `chmod 600` it"));
         }
         let mut bytes = [0; CONTENT_MAX];
         let mut length = 0;
         while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::read(&fd, rest) {
+            match os::read(&fd, rest) {
                 Ok(0) => break,
                 Ok(count) => length += count,
                 Err(Errno::INTR) => {}
@@ -284,7 +276,7 @@ impl Guard {
     }
 
     /// Locks the file that becomes the guard, and makes sure that it is the one which does.
-    fn lock(&self) -> Result<OwnedFd, GuardError> {
+    fn lock(&self) -> Result<Descriptor, GuardError> {
         let began = instant();
         let mut pause = Duration::from_millis(1);
         loop {
@@ -295,15 +287,14 @@ impl Guard {
                     waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
                 });
             }
-            let flags = OFlags::RDWR | OFlags::CREATE;
-            let Some((fd, stat)) = self.file(&self.next, flags)? else {
+            let Some((fd, facts)) = self.file(&self.next, Open::Create)? else {
                 return Err(self.fault("making the new mark", Errno::NOENT));
             };
-            match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if self.leads_to(&stat)? => return Ok(fd),
+            match os::try_lock_file(&fd) {
+                Ok(true) if self.leads_to(&facts)? => return Ok(fd),
                 // It became the guard, or was removed, before we had it.
-                Ok(()) | Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) => {
+                Ok(true) | Err(Errno::INTR) => {}
+                Ok(false) => {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE);
                 }
@@ -312,40 +303,38 @@ impl Guard {
         }
     }
 
-    fn leads_to(&self, stat: &Stat) -> Result<bool, GuardError> {
-        match statat(&self.folder, &self.next, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(now) => Ok(inode(&now) == inode(stat)),
+    fn leads_to(&self, facts: &Facts) -> Result<bool, GuardError> {
+        match os::facts_at(&self.folder, &self.next) {
+            Ok(now) => Ok(now.inode() == facts.inode()),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(self.fault("looking at the guard again", errno)),
         }
     }
 
     /// Opens one of the two files, if it is there and ours alone.
-    fn file(&self, name: &OsString, flags: OFlags) -> Result<Option<(OwnedFd, Stat)>, GuardError> {
-        // Without O_NONBLOCK a planted FIFO would keep us here for ever.
-        let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = match openat(&self.folder, name, flags | common, Mode::RUSR | Mode::WUSR) {
+    fn file(&self, name: &OsString, how: Open) -> Result<Option<(Descriptor, Facts)>, GuardError> {
+        let fd = match os::open_file(&self.folder, name, how) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(self.refusal("it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => return Err(self.refusal("it is no regular file")),
             Err(errno) => return Err(self.fault("opening the guard", errno)),
         };
-        let stat = fstat(&fd).map_err(|errno| self.fault("looking at the guard", errno))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        let facts = os::facts(&fd).map_err(|errno| self.fault("looking at the guard", errno))?;
+        if !facts.is_regular() {
             return Err(self.refusal("it is no regular file"));
         }
-        if stat.st_nlink > 1 {
+        if facts.names() > 1 {
             return Err(self.refusal("it has a second name elsewhere (a hard link)"));
         }
-        if stat.st_uid != rustix::process::geteuid().as_raw() {
+        if !facts.is_ours() {
             return Err(self.refusal("it belongs to another user"));
         }
-        Ok(Some((fd, stat)))
+        Ok(Some((fd, facts)))
     }
 
     fn sync(&self) -> Result<(), GuardError> {
-        fsync(&self.folder).map_err(|errno| self.fault("making the mark last", errno))
+        os::sync_folder(&self.folder).map_err(|errno| self.fault("making the mark last", errno))
     }
 
     fn refusal(&self, why: &'static str) -> GuardError {
@@ -361,24 +350,24 @@ impl Guard {
 }
 
 /// Writes the new mark so that it is on the disk before it has its name.
-fn write(next: &OwnedFd, token: u64) -> Result<(), Errno> {
+fn write(next: &Descriptor, token: u64) -> Result<(), Errno> {
     let text = format!("{token}\n");
-    fchmod(next, Mode::RUSR | Mode::WUSR)?;
-    ftruncate(next, 0)?;
+    os::keep_to_owner(next)?;
+    os::cut(next, 0)?;
     let mut written = 0;
     while let Some(rest) = text
         .as_bytes()
         .get(written..)
         .filter(|rest| !rest.is_empty())
     {
-        match pwrite(next, rest, written as u64) {
+        match os::write_at(next, rest, written as u64) {
             Ok(0) => return Err(Errno::IO),
             Ok(count) => written += count,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
-    fsync(next)
+    os::sync(next)
 }
 
 fn fault(path: &Path, doing: &'static str, errno: Errno) -> GuardError {

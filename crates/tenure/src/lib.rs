@@ -41,6 +41,7 @@ pub mod framework;
 pub mod guard;
 pub mod intent;
 mod offload;
+mod os;
 mod private;
 pub mod process;
 pub mod profile;

@@ -29,9 +29,10 @@
 //! |---|---|
 //! | Linux | signal 0 as a system call (it is never delivered): *no such process* is dead, *not permitted* is alive. `/proc` tells a zombie (dead), and the start time, which together with the boot id tells a number that was used again from its first owner |
 //! | other Unix | signal 0 in the same way. A zombie counts as running there, and a number that was used again as the process that had it first |
+//! | Windows | a process handle that may only look: *no such process* is dead, *not permitted* is alive. A handle whose process has ended tells it from one that runs, and the time of its creation a number that was used again from its first owner |
 //! | where processes cannot be looked at | every process counts as running |
 //!
-//! 0 and numbers above `i32::MAX` are no processes anywhere.
+//! 0 is no process anywhere, and on Unix neither are numbers above `i32::MAX`.
 //!
 //! # Limitations
 //! - No drop runs with `panic = "abort"`, after [`std::process::exit`] or under SIGKILL. What is
@@ -46,7 +47,7 @@
 //! - A process that forks without starting another program hands no lock down: a guard releases
 //!   only in the process that made it. While such a copy runs, its parent's lock counts as held.
 //! - Locks exclude the processes of one machine. Folders on network file systems are refused.
-//! - Only Unix is supported by this version.
+//! - Unix and Windows are supported; `docs/windows.md` says what differs there.
 //!
 //! # Examples
 //! ```
@@ -118,7 +119,7 @@ const THREAD: &str = "tenure-resume";
 
 /// Whether a process with this number runs, as far as this one can tell.
 ///
-/// A process of another user runs; a zombie does not; 0 and numbers above `i32::MAX` are no
+/// A process of another user runs; a zombie does not; 0, and on Unix numbers above `i32::MAX`, are no
 /// processes. Where it cannot be found out the answer is yes. A number is reused sooner or later:
 /// that the process is still the one that was meant, only its start time says, which a lock's
 /// record keeps and an acquire compares.
@@ -131,7 +132,12 @@ const THREAD: &str = "tenure-resume";
 /// assert!(!is_process_running(u32::MAX));
 /// ```
 pub fn is_process_running(pid: u32) -> bool {
-    match process::probe(&Process { pid, started: None }) {
+    may_run(process::probe(&Process { pid, started: None }))
+}
+
+/// What cannot be found out is taken to run.
+fn may_run(seen: Liveness) -> bool {
+    match seen {
         Liveness::Dead(_) => false,
         Liveness::Alive | Liveness::Unknown | Liveness::NotRecorded => true,
     }
@@ -396,6 +402,23 @@ fn refusal(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_no_process_can_be_looked_at_every_one_is_assumed_to_run() {
+        let nobody = 999_999_999;
+        assert!(
+            !is_process_running(nobody),
+            "this system sees that it is none"
+        );
+        let process = Process {
+            pid: nobody,
+            started: None,
+        };
+        assert!(
+            may_run(process::other::probe(&process)),
+            "another system does not"
+        );
+    }
 
     #[test]
     fn a_manager_is_clone_send_and_sync_and_so_are_its_locks_and_errors() {

@@ -28,7 +28,6 @@ pub mod etcd;
 pub mod file;
 pub mod memory;
 
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
@@ -259,6 +258,9 @@ pub enum StoreError {
     },
 }
 
+/// What [`Store::notices`] gives: the system's own kind of descriptor, which does not block.
+pub type Notices = crate::os::Descriptor;
+
 /// Where claims are kept. The module's documentation is the contract.
 pub trait Store {
     /// A claim's place. Whoever keeps it is alive for this store; dropping it is dying.
@@ -288,7 +290,7 @@ pub trait Store {
     /// A descriptor that can be read each time that something has happened to the claim of a seat, for
     /// whoever holds and has other things to do. `None` where the store does not tell; then a holder
     /// finds out with its next renewal.
-    fn notices(&self, _seat: &Self::Seat) -> Option<OwnedFd> {
+    fn notices(&self, _seat: &Self::Seat) -> Option<Notices> {
         None
     }
 

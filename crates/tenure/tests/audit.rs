@@ -9,12 +9,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+#[cfg(unix)]
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
+#[cfg(unix)]
+use tenure::audit::AuditError;
 use tenure::audit::{
-    AuditError, AuditLog, Ending, Entry, EventName, Events, FILE, Filter, Layout, Occasion, Record,
+    AuditLog, Ending, Entry, EventName, Events, FILE, Filter, Layout, Occasion, Record,
 };
 use tenure::core::{LockName, RequestId};
 
@@ -96,9 +99,13 @@ fn files_lie_where_the_layout_says_and_are_our_own() {
     let one_file = scene.dir().join("audit.jsonl");
     for path in [&per_request, &one_file] {
         assert_eq!(fs::read_to_string(path).unwrap(), one.line());
-        let mode = fs::metadata(path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        #[cfg(unix)]
+        {
+            let mode = fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        }
     }
+    #[cfg(unix)]
     for folder in [&scene.dir(), &scene.dir().join("2026-02-07")] {
         let mode = fs::metadata(folder).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
@@ -306,6 +313,7 @@ fn what_is_not_there_is_empty_and_stays_so() {
     assert!(!scene.dir().exists(), "a reader creates nothing");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_place_that_cannot_be_trusted_is_refused() {
     let scene = Scene::new();
@@ -333,6 +341,7 @@ fn a_place_that_cannot_be_trusted_is_refused() {
     assert!(Events::open(&scene.dir(), Filter::default()).is_err());
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_read_is_named_and_hides_no_other() {
     let scene = Scene::new();
@@ -351,6 +360,7 @@ fn a_file_that_cannot_be_read_is_named_and_hides_no_other() {
     assert_eq!(events.problems().len(), 2, "{:?}", events.problems());
 }
 
+#[cfg(unix)]
 #[test]
 fn no_event_goes_to_a_file_that_was_removed_while_its_writer_waited() {
     let scene = Scene::new();
@@ -553,6 +563,7 @@ fn a_follower_goes_on_after_a_file_was_copied_and_cut() {
     assert_eq!(entries.iter().map(token).collect::<Vec<_>>(), [4]);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_follower_is_woken_by_what_is_written() {
     let scene = Scene::new();

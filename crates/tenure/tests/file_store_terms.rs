@@ -13,7 +13,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroU32;
-use std::os::fd::AsFd;
+#[cfg(unix)]
+use std::os::fd::AsFd as AsDescriptor;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle as AsDescriptor;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -28,8 +31,17 @@ use tenure::core::{
 use tenure::engine::{self, Silent, Wait};
 use tenure::process::Identity;
 use tenure::profile::Fleet;
-use tenure::store::file::{Byte, ByteLock, FileStore, Mode as LockMode, Seat, ThreadSleeper};
+use tenure::store::file::{
+    BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, Seat, ThreadSleeper,
+};
 use tenure::store::{Entered, Store, StoreError, Wake};
+
+fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
+    #[cfg(unix)]
+    return file.as_fd();
+    #[cfg(windows)]
+    return file.as_handle();
+}
 
 /// Well under the second after which a sleeper that nobody told looks by itself.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -445,7 +457,7 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
             mode: LockMode::Shared,
         };
         assert!(
-            lock.try_take(file.as_fd()).expect("an answer"),
+            lock.try_take(borrow(&file)).expect("an answer"),
             "it was let go"
         );
         thread::scope(|threads| {
@@ -462,7 +474,7 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
             let (other, _) = place.queued("other", slots(2));
             assert!(began.elapsed() < AT_ONCE, "the guard is free");
             drop(other);
-            lock.give_back(file.as_fd()).expect("an answer");
+            lock.give_back(borrow(&file)).expect("an answer");
             let entered = back.join().expect("an answer");
             assert!(
                 matches!(entered.entering, Entering::Queued { ticket: own, .. } if own == ticket),

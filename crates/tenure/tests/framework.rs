@@ -26,7 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("this program");
     let folder = test.parent().and_then(|deps| deps.parent());
-    let program = folder.expect("the build's folder").join("examples/deploy");
+    let program = folder
+        .expect("the build's folder")
+        .join("examples")
+        .join(format!("deploy{}", std::env::consts::EXE_SUFFIX));
     assert!(
         program.exists(),
         "{} was not built: cargo build -p tenure --features framework --example deploy",

@@ -151,14 +151,39 @@ fn what_a_child_does() {
                 .expect("a file");
             for _ in 0..ROUNDS {
                 let guard = locks.acquire_with(name, &forever()).expect("a turn");
-                // The kernel's own lock: whoever else is at work has it.
-                witness.try_lock().expect("alone");
+                let alone = Alone::prove(&locks_folder().join("alone"));
                 writeln!(&witness, "{}", guard.token()).expect("a line");
-                witness.unlock().expect("a lock");
+                drop(alone);
                 guard.release().expect("a release");
             }
         }
         other => unreachable!("no such role: {other}"),
+    }
+}
+
+/// The kernel's own word that nobody else is at work, which it takes back when a process is killed: a
+/// lock of a whole file, and on Windows a file that nobody else may open.
+struct Alone(std::fs::File);
+
+impl Alone {
+    fn prove(path: &std::path::Path) -> Self {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(windows)]
+        std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 0);
+        let file = options.open(path).expect("alone");
+        #[cfg(unix)]
+        file.try_lock().expect("alone");
+        Self(file)
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        self.0.unlock().expect("a lock");
+        #[cfg(windows)]
+        let _ = &self.0;
     }
 }
 
@@ -567,6 +592,7 @@ fn a_guard_may_be_released_by_another_thread() {
     assert_eq!(place.claims("a"), 0);
 }
 
+#[cfg(target_os = "linux")]
 fn keepers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     tasks
@@ -576,6 +602,7 @@ fn keepers() -> usize {
 }
 
 /// Alone in its process with nextest; with `cargo test` others have keepers too.
+#[cfg(target_os = "linux")]
 #[test]
 fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
     let place = Place::new();
@@ -752,6 +779,7 @@ fn an_async_wait_is_cancelled_by_its_caller_too() {
 
 /// Figures for `docs/library.md`: `cargo test --release -p tenure --test guard -- --ignored
 /// --nocapture many_guards`. Takes two minutes.
+#[cfg(target_os = "linux")]
 #[test]
 #[ignore = "a measurement"]
 #[allow(clippy::print_stdout, reason = "it prints figures")]

@@ -19,7 +19,10 @@ const ITEMS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("this program");
     let folder = test.parent().and_then(|deps| deps.parent());
-    let program = folder.expect("the build's folder").join("examples/resume");
+    let program = folder
+        .expect("the build's folder")
+        .join("examples")
+        .join(format!("resume{}", std::env::consts::EXE_SUFFIX));
     assert!(
         program.exists(),
         "{} was not built: cargo build -p tenure --example resume",

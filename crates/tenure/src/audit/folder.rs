@@ -6,12 +6,8 @@
 //! nothing.
 
 use super::AuditError;
-use crate::private::{IGNORE_FILE, ignore_all, inode, make_folder};
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mkdirat, openat, statat,
-};
-use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
+use crate::private::{IGNORE_FILE, ignore_all, make_folder};
 use std::path::{Path, PathBuf};
 
 /// Device and number: the same as long as a file lives, whatever its name.
@@ -20,7 +16,7 @@ pub(super) type Inode = (u64, u64);
 /// A folder of the audit, opened and found good.
 #[derive(Debug)]
 pub(super) struct Folder {
-    fd: OwnedFd,
+    fd: Descriptor,
     path: PathBuf,
     /// Everybody may create files in it.
     shared: bool,
@@ -29,7 +25,7 @@ pub(super) struct Folder {
 /// A file of the audit, opened and found good.
 #[derive(Debug)]
 pub(super) struct File {
-    pub(super) fd: OwnedFd,
+    pub(super) fd: Descriptor,
     pub(super) inode: Inode,
     pub(super) size: u64,
 }
@@ -38,8 +34,7 @@ impl Folder {
     /// Opens the audit's folder; makes it and its parents (0700) if `create` says so. `None` if
     /// it is not there and need not be.
     pub(super) fn open(path: &Path, create: bool) -> Result<Option<Self>, AuditError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = || rustix::fs::open(path, flags, Mode::empty());
+        let open = || os::open_folder(path);
         let opened = match open() {
             Err(Errno::NOENT) if create => {
                 make_folder(path)
@@ -53,14 +48,11 @@ impl Folder {
 
     /// The same for a folder in it. That one is never reached through a link.
     pub(super) fn open_in(&self, name: &str, create: bool) -> Result<Option<Self>, AuditError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = self.path.join(name);
-        let opened = match openat(&self.fd, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) if create => match mkdirat(&self.fd, name, Mode::RWXU) {
-                // A strict umask must not take our own rights from the folder.
-                Ok(()) => chmodat(&self.fd, name, Mode::RWXU, AtFlags::empty())
-                    .and_then(|()| openat(&self.fd, name, flags, Mode::empty())),
-                Err(Errno::EXIST) => openat(&self.fd, name, flags, Mode::empty()),
+        let open = || os::open_folder_in(&self.fd, name);
+        let opened = match open() {
+            Err(Errno::NOENT) if create => match os::make_folder_in(&self.fd, name) {
+                Ok(()) | Err(Errno::EXIST) => open(),
                 Err(errno) => Err(errno),
             },
             other => other,
@@ -75,7 +67,7 @@ impl Folder {
     }
 
     fn of(
-        opened: rustix::io::Result<OwnedFd>,
+        opened: Result<Descriptor, Errno>,
         path: PathBuf,
         create: bool,
     ) -> Result<Option<Self>, AuditError> {
@@ -86,10 +78,10 @@ impl Folder {
             }
             other => other.map_err(|errno| fault(&path, "opening the audit folder", errno))?,
         };
-        let stat = fstat(&fd).map_err(|errno| fault(&path, "opening the audit folder", errno))?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        let shared = mode.contains(Mode::WOTH);
-        if shared && !mode.contains(Mode::SVTX) {
+        let facts =
+            os::facts(&fd).map_err(|errno| fault(&path, "opening the audit folder", errno))?;
+        let shared = facts.all_may_write();
+        if shared && !facts.is_sticky() {
             return Err(distrust(
                 &path,
                 "everybody may write in it and it has no sticky bit, so anybody could replace \
@@ -99,8 +91,8 @@ impl Folder {
         Ok(Some(Self { fd, path, shared }))
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub(super) fn fd(&self) -> BorrowedDescriptor<'_> {
+        os::borrow(&self.fd)
     }
 
     /// Tells git to leave everything in it alone.
@@ -118,14 +110,11 @@ impl Folder {
     /// Opens a file for appending and for looking at its end; makes it (0600) if need be. `None`
     /// if the folder itself was removed meanwhile.
     pub(super) fn append(&self, name: &str) -> Result<Option<File>, AuditError> {
-        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
-        let file = self.open_file(name, flags)?;
+        let file = self.open_file(name, Open::Append)?;
         if let Some(file) = &file {
             // A strict umask must not take our own rights from the file; another's stays as it is.
-            let owner_may = Mode::RUSR | Mode::WUSR;
-            let stat = fstat(&file.fd);
-            if stat.is_ok_and(|stat| !Mode::from_raw_mode(stat.st_mode).contains(owner_may)) {
-                let _ = fchmod(&file.fd, owner_may);
+            if os::facts(&file.fd).is_ok_and(|facts| !facts.owner_may_change()) {
+                let _ = os::keep_to_owner(&file.fd);
             }
         }
         Ok(file)
@@ -133,14 +122,12 @@ impl Folder {
 
     /// Opens a file for reading. `None` if it is not there.
     pub(super) fn read(&self, name: &str) -> Result<Option<File>, AuditError> {
-        self.open_file(name, OFlags::RDONLY)
+        self.open_file(name, Open::Read)
     }
 
-    fn open_file(&self, name: &str, flags: OFlags) -> Result<Option<File>, AuditError> {
-        // Without O_NONBLOCK a planted FIFO would keep us here for ever.
-        let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    fn open_file(&self, name: &str, how: Open) -> Result<Option<File>, AuditError> {
         let path = self.path_of(name);
-        let fd = match openat(&self.fd, name, flags | common, Mode::RUSR | Mode::WUSR) {
+        let fd = match os::open_file(&self.fd, name, how) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(distrust(&path, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {
@@ -148,27 +135,27 @@ impl Folder {
             }
             other => other.map_err(|errno| fault(&path, "opening the audit", errno))?,
         };
-        let stat = fstat(&fd).map_err(|errno| fault(&path, "opening the audit", errno))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        let facts = os::facts(&fd).map_err(|errno| fault(&path, "opening the audit", errno))?;
+        if !facts.is_regular() {
             return Err(distrust(&path, "it is not a regular file"));
         }
-        if stat.st_nlink > 1 {
+        if facts.names() > 1 {
             return Err(distrust(&path, "it has a second name (a hard link)"));
         }
         if self.shared {
             owned(&fd, &path)?;
         }
         Ok(Some(File {
-            inode: inode(&stat),
-            size: size(&stat),
+            inode: facts.inode(),
+            size: facts.size(),
             fd,
         }))
     }
 
     /// Whether the name still leads to the opened file.
     pub(super) fn still_leads_to(&self, name: &str, file: &File) -> Result<bool, AuditError> {
-        match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(inode(&stat) == file.inode),
+        match os::facts_at(&self.fd, name) {
+            Ok(facts) => Ok(facts.inode() == file.inode),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(fault(&self.path_of(name), "looking at the audit", errno)),
         }
@@ -176,20 +163,15 @@ impl Folder {
 
     /// Which file a name leads to, and how long it is.
     pub(super) fn look(&self, name: &str) -> Option<(Inode, u64)> {
-        let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some((inode(&stat), size(&stat)))
+        let facts = os::facts_at(&self.fd, name).ok()?;
+        Some((facts.inode(), facts.size()))
     }
 
     /// The names in the folder, sorted; those that are no UTF-8 are none of ours.
     pub(super) fn names(&self) -> Result<Vec<String>, AuditError> {
         let failed = |errno| fault(&self.path, "reading the audit folder", errno);
         let mut names = Vec::new();
-        for item in Dir::read_from(&self.fd).map_err(failed)? {
-            let item = item.map_err(failed)?;
-            if let Ok(name) = item.file_name().to_str() {
-                names.push(name.to_owned());
-            }
-        }
+        os::each_name(&self.fd, &mut |name| names.push(name.to_owned())).map_err(failed)?;
         names.sort();
         Ok(names)
     }
@@ -197,18 +179,14 @@ impl Folder {
 
 impl File {
     /// How long the file is now.
-    pub(super) fn size_now(&self) -> rustix::io::Result<u64> {
-        fstat(&self.fd).map(|stat| size(&stat))
+    pub(super) fn size_now(&self) -> Result<u64, Errno> {
+        os::facts(&self.fd).map(|facts| facts.size())
     }
 }
 
-fn size(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-fn owned(fd: &OwnedFd, path: &Path) -> Result<(), AuditError> {
-    let stat = fstat(fd).map_err(|errno| fault(path, "looking at the audit", errno))?;
-    if stat.st_uid == rustix::process::geteuid().as_raw() {
+fn owned(fd: &Descriptor, path: &Path) -> Result<(), AuditError> {
+    let facts = os::facts(fd).map_err(|errno| fault(path, "looking at the audit", errno))?;
+    if facts.is_ours() {
         return Ok(());
     }
     Err(distrust(

@@ -5,8 +5,8 @@ use super::read::{
     DAYS_FOLLOWED, Day, Entry, Events, Filter, Link, Position, Trouble, chain, days, read_day,
 };
 use super::{AuditError, FILE};
+use crate::os::{self, BorrowedDescriptor, News};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ impl Follower {
     }
 
     /// What to sleep on until the next look (readable when there is news), and how long at most.
-    pub fn news(&self) -> (Option<BorrowedFd<'_>>, Duration) {
+    pub fn news(&self) -> (Option<BorrowedDescriptor<'_>>, Duration) {
         match &self.watch {
             Some(watch) if watch.is_set() => (Some(watch.fd()), NAP_WATCHED),
             _ => (None, NAP),
@@ -205,47 +205,33 @@ impl Follower {
 /// found by looking.
 #[derive(Debug)]
 struct Watch {
-    fd: OwnedFd,
+    watch: os::Watch,
     is_set: bool,
 }
 
-#[cfg(target_os = "linux")]
 impl Watch {
+    /// `None` where the system gives no more of them, or has none.
     fn new() -> Option<Self> {
-        use rustix::fs::inotify::{CreateFlags, init};
-        let fd = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        Some(Self { fd, is_set: false })
+        let watch = os::Watch::new().ok()?;
+        Some(Self {
+            watch,
+            is_set: false,
+        })
     }
 
     /// Watches a folder; one that is watched already stays so.
     fn add(&mut self, path: &Path) {
-        use rustix::fs::inotify::{WatchFlags, add_watch};
-        let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
-        self.is_set = add_watch(&self.fd, path, what).is_ok();
+        self.is_set = self.watch.add(path, News::Files).is_ok();
     }
 
     /// Forgets what woke us.
     fn settle(&mut self) {
-        let mut buffer = [0; 4096];
-        while rustix::io::read(&self.fd, &mut buffer).is_ok_and(|length| length > 0) {}
+        self.watch.settle();
         self.is_set = false;
     }
-}
 
-#[cfg(not(target_os = "linux"))]
-impl Watch {
-    fn new() -> Option<Self> {
-        None
-    }
-
-    fn add(&mut self, _: &Path) {}
-
-    fn settle(&mut self) {}
-}
-
-impl Watch {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn fd(&self) -> BorrowedDescriptor<'_> {
+        self.watch.descriptor()
     }
 
     fn is_set(&self) -> bool {

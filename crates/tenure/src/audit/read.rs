@@ -9,10 +9,10 @@
 
 use super::folder::{File, Folder, Inode};
 use super::{AuditError, EventName, FILE, SUFFIX, error_text, record};
+use crate::os::{self, AsDescriptor, Errno, uninterrupted};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -174,7 +174,7 @@ pub(super) struct Position {
 
 impl Position {
     /// The next whole line that is there by now.
-    fn next(&mut self, fd: impl AsFd) -> rustix::io::Result<Option<Found>> {
+    fn next(&mut self, fd: impl AsDescriptor) -> Result<Option<Found>, Errno> {
         let mut searched = self.taken;
         loop {
             let unsearched = self.kept.get(searched..).unwrap_or_default();
@@ -198,8 +198,7 @@ impl Position {
             searched = self.kept.len();
             self.kept.resize(searched + BLOCK_BYTES, 0);
             let block = self.kept.get_mut(searched..).unwrap_or_default();
-            let length =
-                rustix::io::retry_on_intr(|| rustix::io::pread(&fd, &mut *block, self.offset));
+            let length = uninterrupted(|| os::read_at(&fd, &mut *block, self.offset));
             self.kept.truncate(searched + length.unwrap_or(0));
             let length = length?;
             if length == 0 {
@@ -212,7 +211,7 @@ impl Position {
 
     /// What stands at the end without a newline: an event whose newline alone is missing, or the
     /// beginning of one. Whoever is writing it just now is waited for, so it may be whole after all.
-    fn unfinished(&mut self, fd: impl AsFd) -> Found {
+    fn unfinished(&mut self, fd: impl AsDescriptor) -> Found {
         for _ in 0..LOOKS {
             let rest = self.kept.get(self.taken..).unwrap_or_default();
             if self.skipping || !matches!(found(rest), Found::Garbage) {
@@ -277,7 +276,7 @@ impl Trouble {
     pub(super) fn next_of(
         &mut self,
         position: &mut Position,
-        fd: impl AsFd,
+        fd: impl AsDescriptor,
         place: &Path,
         filter: &Filter,
     ) -> Option<Entry> {

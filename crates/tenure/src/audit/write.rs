@@ -3,8 +3,7 @@
 use super::folder::{File, Folder, fault};
 use super::{AuditError, AuditLog, FILE, Layout, Record};
 use crate::clock::instant;
-use rustix::fs::{AtFlags, FlockOperation, RenameFlags, flock, renameat, renameat_with, statat};
-use rustix::io::{Errno, pread, retry_on_intr, write};
+use crate::os::{self, Errno, uninterrupted};
 use std::time::Duration;
 
 /// The first and the longest pause between two tries for the file, which is held for
@@ -81,7 +80,7 @@ impl AuditLog {
             if guard == Guard::Held {
                 // Said aloud: a copy of the descriptor in a child that was just forked would keep
                 // the lock until that child becomes its command.
-                let _ = flock(&file.fd, FlockOperation::Unlock);
+                let _ = os::unlock_file(&file.fd);
             }
             if done? {
                 return Ok(());
@@ -122,7 +121,7 @@ impl AuditLog {
         // One write takes all of it, unless the disk is full; then the rest fails too, and the
         // torn line is the next writer's to close.
         while !rest.is_empty() {
-            let written = retry_on_intr(|| write(&file.fd, rest)).map_err(failed)?;
+            let written = uninterrupted(|| os::write(&file.fd, rest)).map_err(failed)?;
             if written == 0 {
                 return Err(failed(Errno::IO));
             }
@@ -136,14 +135,14 @@ impl AuditLog {
         let until = instant().checked_add(self.patience);
         let mut pause = PAUSE_MIN;
         loop {
-            match flock(&file.fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Guard::Held,
+            match os::try_lock_file(&file.fd) {
+                Ok(true) => return Guard::Held,
                 Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) if until.is_some_and(|until| instant() < until) => {
+                Ok(false) if until.is_some_and(|until| instant() < until) => {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
-                Err(_) => return Guard::None,
+                Ok(false) | Err(_) => return Guard::None,
             }
         }
     }
@@ -158,18 +157,22 @@ impl AuditLog {
             0 => FILE.to_owned(),
             number => format!("{FILE}.{number}"),
         };
-        let is_free = |number: &u32| {
-            statat(fd, place(*number), AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
-        };
+        let is_free = |number: &u32| os::facts_at(fd, place(*number)).err() == Some(Errno::NOENT);
         let gap = (1..=self.kept).find(is_free);
         for number in (0..gap.unwrap_or(self.kept)).rev() {
             let (from, to) = (place(number), place(number + 1));
             if gap.is_none() && number + 1 == self.kept {
                 // The one place where events are dropped: the oldest, as the limit says.
-                renameat(fd, &from, fd, &to)?;
+                if !os::REPLACES_OPEN_FILES {
+                    match os::remove(fd, &to) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                os::rename(fd, &from, fd, &to)?;
             } else {
-                match renameat_with(fd, &from, fd, &to, RenameFlags::NOREPLACE) {
-                    Err(Errno::INVAL | Errno::NOSYS) => renameat(fd, &from, fd, &to)?,
+                match os::rename_new(fd, &from, fd, &to) {
+                    Err(Errno::INVAL | Errno::NOSYS) => os::rename(fd, &from, fd, &to)?,
                     other => other?,
                 }
             }
@@ -184,7 +187,7 @@ fn ends_torn(file: &File, size: u64) -> Result<bool, Errno> {
         return Ok(false);
     };
     let mut byte = [0];
-    let length = retry_on_intr(|| pread(&file.fd, &mut byte, last))?;
+    let length = uninterrupted(|| os::read_at(&file.fd, &mut byte, last))?;
     // Nothing there: it was truncated meanwhile, and we write at its beginning.
     Ok(length == 1 && byte != [b'\n'])
 }
@@ -218,7 +221,7 @@ mod tests {
         let mut log = AuditLog::new(folder.path().join("audit"), Layout::OneFile).rotating(1, 3);
         log.append(&record(1)).expect("the first event");
         let stopped = std::fs::File::open(log.dir().join(FILE)).expect("the file");
-        flock(&stopped, FlockOperation::LockExclusive).expect("the lock");
+        assert!(os::try_lock_file(&stopped).expect("the lock"));
         log.patience = Duration::from_millis(20);
         log.append(&record(2))
             .expect("the event of a writer that waits in vain");

@@ -6,6 +6,7 @@ use super::{Exit, Failure, new_id, since};
 use crate::clock::instant;
 use crate::envelope::{Envelope, Meta};
 use crate::guard::Guard;
+use crate::os;
 use serde_json::Value;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,9 +92,9 @@ impl Surface {
         let line = self.line(Err(failure));
         let mut rest = line.as_bytes();
         while !rest.is_empty() {
-            match rustix::io::write(rustix::stdio::stdout(), rest) {
+            match os::write_stdout(rest) {
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(os::Errno::INTR) => {}
                 Err(_) => break,
             }
         }

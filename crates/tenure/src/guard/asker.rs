@@ -8,9 +8,8 @@
 use super::GuardState;
 use super::hold::Hold;
 use crate::clock::instant;
+use crate::os::{self, Bell, BorrowedDescriptor};
 use crate::store::StoreError;
-use rustix::pipe::PipeFlags;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
@@ -30,14 +29,13 @@ pub(super) struct Answer {
 pub(super) struct Asker {
     questions: Sender<(u64, Weak<Hold>, bool)>,
     answers: Receiver<Answer>,
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 impl Asker {
     /// `None` where the system gives no thread or no pipe; then the keeper asks for itself.
     pub(super) fn start() -> Option<Self> {
-        let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (bell, rings) = rustix::pipe::pipe_with(flags).ok()?;
+        let (bell, rings) = os::bell().ok()?;
         let (questions, asked) = mpsc::channel::<(u64, Weak<Hold>, bool)>();
         let (answered, answers) = mpsc::channel();
         let work = move || {
@@ -56,8 +54,7 @@ impl Asker {
                 if answered.send(answer).is_err() {
                     return;
                 }
-                // A full pipe rings as well.
-                let _ = rustix::io::write(&rings, &[1]);
+                rings.ring();
             }
         };
         let thread = std::thread::Builder::new().name("tenure-asker".to_owned());
@@ -75,14 +72,13 @@ impl Asker {
     }
 
     /// Can be read when there are answers.
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub(super) fn bell(&self) -> BorrowedDescriptor<'_> {
+        self.bell.descriptor()
     }
 
     /// The answers that have come.
     pub(super) fn answers(&self) -> Vec<Answer> {
-        let mut buffer = [0; 64];
-        while rustix::io::read(&self.bell, &mut buffer).is_ok_and(|read| read > 0) {}
+        self.bell.hear();
         self.answers.try_iter().collect()
     }
 }

@@ -4,8 +4,7 @@
 
 use crate::clock::Clock;
 use crate::engine::{self, Acquired, Observer, Wait};
-use crate::store::{Reading, Store, StoreError};
-use std::os::fd::OwnedFd;
+use crate::store::{Notices, Reading, Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Left, LockName, Now, Policy, Renewal, Request};
@@ -38,7 +37,7 @@ pub(super) trait Place: Send + Sync {
     fn verify(&self) -> Result<Renewal, StoreError>;
     fn leave(&self, now: &Now) -> Result<Left, StoreError>;
     /// Can be read once something has happened to it; `None` where the store does not tell.
-    fn news(&self) -> Option<OwnedFd>;
+    fn news(&self) -> Option<Notices>;
 }
 
 pub(super) struct Backed<S>(pub(super) S);
@@ -99,7 +98,7 @@ impl<S: SharedStore> Place for Taken<S> {
         self.store.0.leave(&self.seat, now)
     }
 
-    fn news(&self) -> Option<OwnedFd> {
+    fn news(&self) -> Option<Notices> {
         self.store.0.notices(&self.seat)
     }
 }

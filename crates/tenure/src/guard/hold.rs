@@ -8,10 +8,9 @@ use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
 use super::keeper::Watching;
 use super::{Shared, log};
 use crate::offload;
-use crate::store::{Reading, StoreError};
+use crate::store::{Notices, Reading, StoreError};
 use std::fmt;
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -459,7 +458,7 @@ impl Hold {
     }
 
     /// Can be read once something has happened to it.
-    pub(super) fn news(&self) -> Option<OwnedFd> {
+    pub(super) fn news(&self) -> Option<Notices> {
         self.place.news()
     }
 
@@ -581,7 +580,7 @@ mod tests {
             Ok(Left::Released { held_ms: 1 })
         }
 
-        fn news(&self) -> Option<OwnedFd> {
+        fn news(&self) -> Option<Notices> {
             None
         }
     }

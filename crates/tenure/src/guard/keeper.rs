@@ -18,11 +18,11 @@ use super::asker::{Answer, Asker};
 use super::hold::{Hold, locked};
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
+use crate::os::{self, Bell, BorrowedDescriptor, Ringer};
+use crate::store::Notices;
 use crate::store::file::poll_readable;
-use rustix::pipe::PipeFlags;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -65,8 +65,8 @@ pub(super) struct Newcomers {
 #[derive(Default)]
 struct State {
     holds: VecDeque<(Instant, Weak<Hold>)>,
-    /// Writing to it, or closing it, wakes the thread.
-    wake: Option<OwnedFd>,
+    /// Ringing it, or closing it, wakes the thread.
+    wake: Option<Ringer>,
     /// Whether the thread will look at the newcomers by itself.
     awake: bool,
 }
@@ -77,8 +77,7 @@ impl Newcomers {
         let mut state = locked(&self.state);
         state.holds.push_back((instant(), Arc::downgrade(hold)));
         if let (false, Some(wake)) = (state.awake, &state.wake) {
-            // A full pipe wakes as well.
-            let _ = rustix::io::write(wake, &[1]);
+            wake.ring();
         } else if state.wake.is_none() {
             state.wake = Some(start(Arc::downgrade(shared))?);
         }
@@ -103,8 +102,8 @@ impl Newcomers {
     }
 }
 
-fn start(shared: Weak<Shared>) -> io::Result<OwnedFd> {
-    let (hears, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
+    let (hears, wake) = os::bell()?;
     std::thread::Builder::new()
         .name("tenure-keeper".to_owned())
         .stack_size(256 * 1024)
@@ -112,7 +111,7 @@ fn start(shared: Weak<Shared>) -> io::Result<OwnedFd> {
     Ok(wake)
 }
 
-fn keep(shared: &Weak<Shared>, hears: &OwnedFd) {
+fn keep(shared: &Weak<Shared>, hears: &Bell) {
     let mut keeper = Keeper {
         began: instant(),
         kept: HashMap::new(),
@@ -123,34 +122,22 @@ fn keep(shared: &Weak<Shared>, hears: &OwnedFd) {
     };
     let mut nap = Duration::ZERO;
     loop {
-        let mut fds: Vec<BorrowedFd<'_>> = vec![hears.as_fd()];
-        fds.extend(keeper.files.as_ref().map(files::Files::as_fd));
+        let mut fds: Vec<BorrowedDescriptor<'_>> = vec![hears.descriptor()];
+        fds.extend(keeper.files.as_ref().map(files::Files::descriptor));
         fds.extend(keeper.asker.as_ref().map(Asker::bell));
         let kept = keeper.kept.values();
-        fds.extend(kept.filter_map(|kept| kept.news.as_ref().map(AsFd::as_fd)));
+        fds.extend(kept.filter_map(|kept| kept.news.as_ref().map(os::borrow)));
         if poll_readable(&fds, nap, None).is_err() {
             // Out of memory, say. Heartbeats go on.
             std::thread::sleep(RETRY);
         }
-        if drain(hears) {
+        if hears.hear() {
             return;
         }
         let Some(shared) = shared.upgrade() else {
             return;
         };
         nap = keeper.turn(&shared);
-    }
-}
-
-/// Reads all that was written. True if nobody will write any more.
-fn drain(hears: &OwnedFd) -> bool {
-    let mut buffer = [0; 64];
-    loop {
-        match rustix::io::read(hears, &mut buffer) {
-            Ok(0) => return true,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
-        }
     }
 }
 
@@ -167,7 +154,7 @@ struct Kept {
     /// It was asked about, and there is no answer yet.
     asking: bool,
     /// Can be read once something has happened to it, where the store tells.
-    news: Option<OwnedFd>,
+    news: Option<Notices>,
     /// The number of its file's watch.
     watch: Option<i32>,
 }
@@ -340,7 +327,7 @@ impl Keeper {
         let news: Vec<u64> = self
             .kept
             .iter()
-            .filter(|(_, kept)| kept.news.as_ref().is_some_and(read_all))
+            .filter(|(_, kept)| kept.news.as_ref().is_some_and(os::read_all))
             .map(|(id, _)| *id)
             .collect();
         for id in news {
@@ -443,16 +430,6 @@ impl Keeper {
     }
 }
 
-/// Reads all that a descriptor has to tell. False if that is nothing.
-fn read_all(news: &OwnedFd) -> bool {
-    let mut buffer = [0; 64];
-    let mut any = false;
-    while rustix::io::read(news, &mut buffer).is_ok_and(|read| read > 0) {
-        any = true;
-    }
-    any
-}
-
 /// The instant at which a heartbeat is done with others: never later than `at`, and no earlier than
 /// makes little of its interval.
 fn together(began: Instant, at: Instant, every: Duration) -> Instant {
@@ -462,16 +439,17 @@ fn together(began: Instant, at: Instant, every: Duration) -> Instant {
     at.checked_sub(Duration::from_nanos(late)).unwrap_or(at)
 }
 
-/// Files that the kernel tells of.
+/// Files that the kernel tells of, each by a number of its own.
+#[cfg(target_os = "linux")]
 mod files {
+    use crate::os::{BorrowedDescriptor, Descriptor, borrow};
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
     use std::collections::HashMap;
     use std::mem::MaybeUninit;
-    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
     /// One instance for all holds.
     pub(super) struct Files {
-        watch: OwnedFd,
+        watch: Descriptor,
         /// A file may be the lock of several holds.
         holds: HashMap<i32, Vec<u64>>,
     }
@@ -486,8 +464,8 @@ mod files {
             })
         }
 
-        pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-            self.watch.as_fd()
+        pub(super) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+            borrow(&self.watch)
         }
 
         /// `None` where the system gives no more watches.
@@ -526,6 +504,38 @@ mod files {
             touched.sort_unstable();
             touched.dedup();
             touched
+        }
+    }
+}
+
+/// Nothing tells of files here: every hold is looked at from time to time.
+#[cfg(not(target_os = "linux"))]
+mod files {
+    use crate::os::BorrowedDescriptor;
+    use std::convert::Infallible;
+
+    /// There are none.
+    pub(super) struct Files(Infallible);
+
+    impl Files {
+        pub(super) fn new() -> Option<Self> {
+            None
+        }
+
+        pub(super) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+            match self.0 {}
+        }
+
+        pub(super) fn watch(&mut self, _: &str, _: u64) -> Option<i32> {
+            match self.0 {}
+        }
+
+        pub(super) fn forget(&mut self, _: i32, _: u64) {
+            match self.0 {}
+        }
+
+        pub(super) fn touched(&mut self) -> Vec<u64> {
+            match self.0 {}
         }
     }
 }

@@ -199,11 +199,31 @@ pub fn override_command(storage: &Path, id: &str) -> String {
 
 /// A word for a shell.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=@:,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    if cfg!(windows) {
+        quoted_for_windows(word)
+    } else {
+        quoted_for_unix(word)
+    }
+}
+
+fn is_plain(word: &str, more: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+    !word.is_empty() && word.chars().all(plain)
+}
+
+fn quoted_for_unix(word: &str) -> String {
+    if is_plain(word, "/._-+=@:,") {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// As `cmd` and PowerShell take it. No path can have a quote in it there.
+fn quoted_for_windows(word: &str) -> String {
+    if is_plain(word, r"\/._-+:") {
+        return word.to_owned();
+    }
+    format!("\"{}\"", word.replace('"', ""))
 }
 
 #[cfg(test)]
@@ -248,8 +268,11 @@ mod tests {
 
     #[test]
     fn a_folder_with_a_quote_is_still_one_word() {
-        assert_eq!(quoted("/srv/a-b_c.d"), "/srv/a-b_c.d");
-        assert_eq!(quoted("/srv/it's here"), r"'/srv/it'\''s here'");
-        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted_for_unix("/srv/a-b_c.d"), "/srv/a-b_c.d");
+        assert_eq!(quoted_for_unix("/srv/it's here"), r"'/srv/it'\''s here'");
+        assert_eq!(quoted_for_unix(""), "''");
+        assert_eq!(quoted_for_windows(r"C:\locks\a-b_c.d"), r"C:\locks\a-b_c.d");
+        assert_eq!(quoted_for_windows(r"C:\it's here"), r#""C:\it's here""#);
+        assert_eq!(quoted_for_windows(""), r#""""#);
     }
 }

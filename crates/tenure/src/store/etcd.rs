@@ -194,6 +194,16 @@ impl Seat {
         state.granted = Some((claim.clone(), list.entry.history, list.header_modified));
     }
 
+    /// Whether the lease of its life runs for certain.
+    fn is_certain(&self) -> bool {
+        let now = self.shared.clock.now();
+        let session = self.shared.sessions.present(self.ttl_ms);
+        session.is_some_and(|session| {
+            let age_ms = now.boot_ms.saturating_sub(session.last_sign(&now).boot_ms);
+            age_ms < self.ttl_ms
+        })
+    }
+
     /// The caller whose place it is: its life hangs on that one's lease, whoever asks.
     fn store(&self) -> EtcdStore {
         EtcdStore {
@@ -1170,7 +1180,7 @@ impl Store for EtcdStore {
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
-        let (began, end) = (instant(), self.end());
+        let end = self.end();
         let granted = seat.state().granted.clone();
         // What a first try would have answered, if its own answer did not come.
         let mut earlier = None;
@@ -1194,10 +1204,9 @@ impl Store for EtcdStore {
         let made = self.change_until(end, &seat.name, &seat.own(), |draft, _, unsure| {
             tried |= unsure;
             let left = draft.entry.leave(seat.ticket, now);
-            // Nobody else removes a claim while its lease runs, so it was an earlier try.
-            let in_time = instant() < began + Duration::from_millis(seat.ttl_ms);
             Ok(match (left, &earlier) {
-                (Left::Absent, Some(earlier)) if tried && in_time => earlier.clone(),
+                // Nobody else removes a claim while its lease runs, so it was an earlier try.
+                (Left::Absent, Some(earlier)) if tried && seat.is_certain() => earlier.clone(),
                 (left, _) => {
                     earlier = Some(left.clone());
                     left

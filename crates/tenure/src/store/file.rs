@@ -61,16 +61,14 @@ use super::{
     StoreError, Wake,
 };
 use crate::clock::{Clock, SystemClock, instant};
+use crate::os::{self, News, Watch};
 use crate::process::{self, liveness};
 use crate::profile::{Native, Profile, SUFFIX};
 use excerpt::{Rest, Want};
-pub(crate) use folder::remote_kind_of;
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
 use record::ReadError;
-use rustix::fs::inotify::{self, WatchFlags};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -81,6 +79,12 @@ use tenure_core::{
     judge, unreadable,
 };
 
+/// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
+pub type Descriptor = os::Descriptor;
+
+/// A borrowed one.
+pub type BorrowedDescriptor<'a> = os::BorrowedDescriptor<'a>;
+
 /// How long a guard may be taken before that is an error. A transition takes microseconds; only a
 /// process that was stopped in the middle of one keeps it longer.
 const GUARD_PATIENCE: Duration = Duration::from_secs(5);
@@ -90,6 +94,9 @@ const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
 
 /// How long it lasts at least, so that nothing that stays as it is makes a waiter spin.
 const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
+
+/// How long a waiter sleeps that can be asked to stop, where nothing can be watched.
+const SUMMONS_NAP: Duration = Duration::from_millis(50);
 
 /// How long content that cannot be understood is read again before it is judged: another program
 /// may be writing it this instant.
@@ -116,7 +123,7 @@ pub(crate) const LEDGER: &str = ".tenure";
 /// are opened by anybody else.
 fn floor_file(folder: &Folder) -> String {
     if folder.shared {
-        let user = rustix::process::geteuid().as_raw();
+        let user = os::user_number();
         format!(".floor.{user}{SUFFIX}")
     } else {
         format!(".floor{SUFFIX}")
@@ -162,7 +169,9 @@ enum Summons {
     /// Nobody may ask it while it waits.
     Never,
     /// A watch for the touch by which it is told; opened by its first sleep.
-    Watch(OnceLock<OwnedFd>),
+    Watch(OnceLock<Watch>),
+    /// Nothing can be watched here: it looks from time to time.
+    Looks,
 }
 
 impl Seat {
@@ -178,8 +187,8 @@ impl Seat {
 
     /// The descriptor that carries the beacon. A command that inherits a copy keeps it lit, and
     /// gets nothing else by it.
-    pub fn beacon(&self) -> BorrowedFd<'_> {
-        self.beacon.as_ref().unwrap_or(&self.opened).fd.as_fd()
+    pub fn beacon(&self) -> BorrowedDescriptor<'_> {
+        fd(self.beacon.as_ref().unwrap_or(&self.opened))
     }
 
     /// It waits no longer: whoever waits for that goes on.
@@ -196,8 +205,8 @@ impl Seat {
     }
 }
 
-fn fd(opened: &Opened) -> BorrowedFd<'_> {
-    opened.fd.as_fd()
+fn fd(opened: &Opened) -> BorrowedDescriptor<'_> {
+    os::borrow(&opened.fd)
 }
 
 impl FileStore {
@@ -365,7 +374,7 @@ impl FileStore {
         &'a self,
         folder: &'a Folder,
         names: &'a Names,
-        file: BorrowedFd<'_>,
+        file: BorrowedDescriptor<'_>,
     ) -> Result<Guarded<'a>, StoreError> {
         let path = || folder.path_of(&names.list);
         let failed = |error| io_fault(&path(), "locking the guard", error);
@@ -393,7 +402,7 @@ impl FileStore {
     }
 
     /// What is known of a claim, gathered from its beacon and its processes.
-    fn evidence(&self, folder: &Folder, file: BorrowedFd<'_>, claim: &Claim) -> Evidence {
+    fn evidence(&self, folder: &Folder, file: BorrowedDescriptor<'_>, claim: &Claim) -> Evidence {
         let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
         let beacon = if has_beacon {
             match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
@@ -422,7 +431,12 @@ impl FileStore {
     }
 
     /// The same, but a lit beacon is enough and nothing else is asked: for the hot path.
-    fn quick_evidence(&self, folder: &Folder, file: BorrowedFd<'_>, claim: &Claim) -> Evidence {
+    fn quick_evidence(
+        &self,
+        folder: &Folder,
+        file: BorrowedDescriptor<'_>,
+        claim: &Claim,
+    ) -> Evidence {
         let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
         if has_beacon && bytes::probe(file, Byte::of_ticket(claim.ticket)) == Ok(true) {
             return Evidence {
@@ -638,7 +652,7 @@ impl FileStore {
             None => None,
         };
         let record = || match records {
-            Some(records) => publication::read_at(records, &names.record),
+            Some(records) => publication::read_unguarded(records, folder, &names.record),
             None => Ok(None),
         };
         let mut published = record()?;
@@ -750,8 +764,10 @@ impl FileStore {
     ///
     /// # Errors
     /// - [`StoreError::Io`] if the system has no more of them.
-    pub fn news(&self, seat: &Seat) -> Result<OwnedFd, StoreError> {
-        self.news_of(&seat.names)
+    /// - The same, always, on a system that has nothing to watch files with. Look again from time to
+    ///   time there.
+    pub fn news(&self, seat: &Seat) -> Result<Descriptor, StoreError> {
+        self.news_of(&seat.names).map(Watch::into_descriptor)
     }
 
     /// Whether a renewal replaces a file that [`FileStore::news`] watches.
@@ -759,31 +775,26 @@ impl FileStore {
         self.profile.record().is_some()
     }
 
-    fn news_of(&self, names: &Names) -> Result<OwnedFd, StoreError> {
-        let what = WatchFlags::MODIFY
-            | WatchFlags::ATTRIB
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF;
+    fn news_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
-        let watch = new_watch().map_err(failed)?;
-        let on_list = inotify::add_watch(&watch, &list, what);
+        let watch = Watch::new().map_err(failed)?;
+        let on_list = watch.add(&list, News::Changes);
         if self.profile.record().is_none() {
-            return on_list.map(|_| watch).map_err(failed);
+            return on_list.map(|()| watch).map_err(failed);
         }
         // A lock of another program has no list of ours. What is gone already is found by the
         // look that follows every watch.
-        let on_record = inotify::add_watch(&watch, self.record_path(names), what);
-        on_list.or(on_record).map(|_| watch).map_err(failed)
+        let on_record = watch.add(&self.record_path(names), News::Changes);
+        on_list.or(on_record).map(|()| watch).map_err(failed)
     }
 
     /// A descriptor that can be read once somebody who waits is asked to stop: see [`summon`].
-    fn summons_of(&self, names: &Names) -> Result<OwnedFd, StoreError> {
-        let what = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+    fn summons_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
-        let watch = new_watch().map_err(failed)?;
-        inotify::add_watch(&watch, &list, what).map_err(failed)?;
+        let watch = Watch::new().map_err(failed)?;
+        watch.add(&list, News::Touches).map_err(failed)?;
         Ok(watch)
     }
 
@@ -807,16 +818,14 @@ impl FileStore {
             return Ok(());
         };
         let failed = |errno| fault(&self.path, "listing the lock folder", errno);
-        for item in rustix::fs::Dir::read_from(folder.fd()).map_err(failed)? {
-            let item = item.map_err(failed)?;
-            let file = item.file_name().to_str().ok();
-            let record = file.and_then(|file| file.strip_suffix(SUFFIX));
+        os::each_name(folder.fd(), &mut |file| {
+            let record = file.strip_suffix(SUFFIX);
             let alone = record.filter(|record| !publication::stands(records, record));
             if let Some(name) = alone.and_then(|record| self.profile.name_of(record)) {
                 each(name);
             }
-        }
-        Ok(())
+        })
+        .map_err(failed)
     }
 
     /// What somebody should know about the folder before relying on it.
@@ -838,14 +847,10 @@ impl FileStore {
     }
 }
 
-fn new_watch() -> rustix::io::Result<OwnedFd> {
-    inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)
-}
-
 /// Whether any claim's beacon is lit. One that cannot be looked for is not taken for dead by
 /// this: without working locks, no guard could have been taken either.
 fn somebody_is_lit(opened: &Opened) -> bool {
-    bytes::probe_tickets(opened.fd.as_fd()) == Ok(true)
+    bytes::probe_tickets(fd(opened)) == Ok(true)
 }
 
 /// The lowest number that a beacon's descriptor gets, where there are so many: out of the way of
@@ -909,28 +914,13 @@ fn in_use(path: &Path) -> StoreError {
 /// Called with the guard held and before the write, so that death between the two wakes somebody
 /// for nothing rather than nobody.
 fn summon(opened: &Opened) {
-    use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    let _ = rustix::fs::futimens(fd(opened), &times);
-}
-
-/// Reads all that a watch has to tell, so that it is not told twice.
-fn drain(watch: &OwnedFd) {
-    let mut buffer = [0; 1024];
-    while rustix::io::read(watch, &mut buffer).is_ok_and(|read| read > 0) {}
+    let _ = os::touch(fd(opened));
 }
 
 /// Lets go of the guard.
 fn release(opened: &Opened) {
     // Letting go of a byte of an open file cannot fail, and if it did, closing would do it.
-    let _ = bytes::unlock(opened.fd.as_fd(), Byte::GUARD);
+    let _ = bytes::unlock(fd(opened), Byte::GUARD);
 }
 
 impl Store for FileStore {
@@ -1067,10 +1057,10 @@ impl Store for FileStore {
                     beacon,
                     names,
                     has_turn: made.turn,
-                    summons: if terms.queueing.yields() {
-                        Summons::Watch(OnceLock::new())
-                    } else {
-                        Summons::Never
+                    summons: match (terms.queueing.yields(), os::WATCHES) {
+                        (false, _) => Summons::Never,
+                        (true, true) => Summons::Watch(OnceLock::new()),
+                        (true, false) => Summons::Looks,
                     },
                     turn: Mutex::default(),
                 }),
@@ -1097,8 +1087,20 @@ impl Store for FileStore {
                 return self.sleep_on_records(&seat.names, Some(seat.ticket), claims, now, until);
             }
         };
-        let Summons::Watch(watch) = &seat.summons else {
-            return self.sleep_on_byte(&seat.opened, byte, until, None);
+        let watch = match &seat.summons {
+            Summons::Never => return self.sleep_on_byte(&seat.opened, byte, until, None),
+            Summons::Watch(watch) => watch,
+            Summons::Looks => {
+                let look = instant() + SUMMONS_NAP;
+                let first = until.map_or(look, |until| until.min(look));
+                let wake = self.sleep_on_byte(&seat.opened, byte, Some(first), None)?;
+                let is_over = || until.is_some_and(|until| until <= instant());
+                return Ok(if wake == Wake::Expired && !is_over() {
+                    Wake::Ready
+                } else {
+                    wake
+                });
+            }
         };
         if watch.get().is_none() {
             let _ = watch.set(self.summons_of(&seat.names)?);
@@ -1116,10 +1118,10 @@ impl Store for FileStore {
                 return Ok(Wake::Ready);
             }
         }
-        let summons = watch.get().map(AsFd::as_fd);
+        let summons = watch.get().map(Watch::descriptor);
         let wake = self.sleep_on_byte(&seat.opened, byte, until, summons)?;
         if let Some(watch) = watch.get() {
-            drain(watch);
+            watch.settle();
         }
         Ok(wake)
     }
@@ -1407,14 +1409,12 @@ impl Store for FileStore {
             return Ok(());
         };
         let failed = |errno| fault(&self.path, "listing the lock folder", errno);
-        for item in rustix::fs::Dir::read_from(folder.fd()).map_err(failed)? {
-            let item = item.map_err(failed)?;
-            let file = item.file_name().to_str().ok();
-            if let Some(name) = file.and_then(|file| self.profile.name_of(file)) {
+        os::each_name(folder.fd(), &mut |file| {
+            if let Some(name) = self.profile.name_of(file) {
                 each(name);
             }
-        }
-        Ok(())
+        })
+        .map_err(failed)
     }
 
     fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
@@ -1589,8 +1589,8 @@ impl FileStore {
         let Some(records) = self.records(false)? else {
             return Ok(());
         };
-        match rustix::fs::unlinkat(records.fd(), &temporary, rustix::fs::AtFlags::empty()) {
-            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        match os::remove(records.fd(), &temporary) {
+            Ok(()) | Err(os::Errno::NOENT) => Ok(()),
             Err(errno) => Err(fault(
                 &records.path_of(&temporary),
                 "removing a leftover",
@@ -1604,15 +1604,13 @@ impl FileStore {
     fn remove_list(&self, guarded: &Guarded<'_>, last: u64) -> Result<(), StoreError> {
         self.raise_floor(guarded.folder, &guarded.names.name, last)?;
         let list = &guarded.names.list;
-        rustix::fs::unlinkat(guarded.folder.fd(), list, rustix::fs::AtFlags::empty()).map_err(
-            |errno| {
-                fault(
-                    &guarded.folder.path_of(list),
-                    "removing an unused lock",
-                    errno,
-                )
-            },
-        )
+        os::remove(guarded.folder.fd(), list).map_err(|errno| {
+            fault(
+                &guarded.folder.path_of(list),
+                "removing an unused lock",
+                errno,
+            )
+        })
     }
 
     /// What [`Store::clean`] would do, without touching anything.
@@ -1753,14 +1751,14 @@ impl FileStore {
         opened: &Opened,
         byte: Byte,
         until: Option<Instant>,
-        summons: Option<BorrowedFd<'_>>,
+        summons: Option<BorrowedDescriptor<'_>>,
     ) -> Result<Wake, StoreError> {
         let lock = ByteLock {
             byte,
             mode: Mode::Shared,
         };
         self.sleeper
-            .pass(opened.fd.as_fd(), lock, until, summons)
+            .pass(fd(opened), lock, until, summons)
             .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
     }
 
@@ -1780,12 +1778,16 @@ impl FileStore {
             &names.record
         });
         // Removed meanwhile, or no watch to be had: looking again is always right, after a pause
-        // that keeps a system without watches from spinning.
-        let Ok(watch) = self.news_of(names) else {
-            return self
-                .sleeper
-                .poll(&[], RECORD_NAP_MIN, until)
-                .map_err(|error| io_fault(&path, "watching the lock", error));
+        // that keeps it from spinning. Where nothing can be watched, the pause has to do for all.
+        let watch = match self.news_of(names) {
+            Ok(watch) => Some(watch),
+            Err(_) if !os::WATCHES => None,
+            Err(_) => {
+                return self
+                    .sleeper
+                    .poll(&[], RECORD_NAP_MIN, until)
+                    .map_err(|error| io_fault(&path, "watching the lock", error));
+            }
         };
         // The watch is in place; if a claim changed before it was, look at once.
         let look = self.look(names, now)?;
@@ -1794,8 +1796,11 @@ impl FileStore {
             return Ok(Wake::Ready);
         }
         let local = self.is_local();
-        let mut pidfds = Vec::new();
-        let mut nap = RECORD_NAP_MAX;
+        let mut processes_open = Vec::new();
+        let mut nap = match watch {
+            Some(_) => RECORD_NAP_MAX,
+            None => RECORD_NAP_MIN,
+        };
         for claim in claims {
             let evidence = self.evidence_in(&look, claim);
             let stands = look
@@ -1804,19 +1809,28 @@ impl FileStore {
                 .ok()
                 .and_then(|entry| entry.claim(claim.ticket));
             let held = judge(&self.policy, claim, &evidence, now);
-            if stands != Some(claim) || !matches!(held, Standing::Held(_)) {
+            // What is looked at anew after a short pause in any case may be dated differently: a record
+            // without a date of its own gets that of the look.
+            let is_same = |other: &Claim| {
+                (other.ticket, other.token) == (claim.ticket, claim.token)
+                    && other.holder == claim.holder
+            };
+            let stands = stands.is_some_and(|stands| match watch {
+                Some(_) => stands == claim,
+                None => is_same(stands),
+            });
+            if !stands || !matches!(held, Standing::Held(_)) {
                 return Ok(Wake::Ready);
             }
-            let before = pidfds.len();
+            let before = processes_open.len();
             let processes = [claim.holder.process, claim.holder.command];
             let processes = processes.into_iter().flatten();
-            pidfds.extend(
-                processes
-                    .filter_map(|process| self.open_pidfd(local, &process, &claim.holder.host)),
-            );
+            processes_open.extend(processes.filter_map(|process| {
+                process::open(&process, &claim.holder.host, &self.here, local)
+            }));
             // A lease that counts is looked at again just after it can have run out. It does not
             // count while a process is seen to live, whose end shows by itself.
-            if pidfds.len() == before {
+            if processes_open.len() == before {
                 let boot = claim.holder.host.boot_id.as_deref();
                 let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
                 nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
@@ -1827,25 +1841,13 @@ impl FileStore {
                 }
             }
         }
-        let fds: Vec<BorrowedFd<'_>> = [watch.as_fd()]
-            .into_iter()
-            .chain(pidfds.iter().map(AsFd::as_fd))
+        let fds: Vec<BorrowedDescriptor<'_>> = watch
+            .iter()
+            .map(Watch::descriptor)
+            .chain(processes_open.iter().map(os::borrow))
             .collect();
         self.sleeper
             .poll(&fds, nap, until)
             .map_err(|error| io_fault(&path, "watching the lock", error))
-    }
-
-    /// A handle on a recorded process, if it is that process: opened first, compared afterwards,
-    /// so the number cannot change hands in between.
-    fn open_pidfd(&self, local: bool, process: &Process, host: &Host) -> Option<OwnedFd> {
-        let pid = i32::try_from(process.pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw)?;
-        if liveness(process, host, &self.here, local) != Liveness::Alive {
-            return None;
-        }
-        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
-        (process::start_time(process.pid) == process.started).then_some(fd)
     }
 }

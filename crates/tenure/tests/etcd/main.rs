@@ -11,6 +11,7 @@
 mod cluster;
 mod faults;
 mod fence;
+mod figures;
 mod net;
 mod proxy;
 mod server;

@@ -111,8 +111,17 @@ impl Server {
         Self::with(None)
     }
 
+    /// The same with its data on a disk, as a real one has it: for figures.
+    pub(crate) fn on_disk() -> Self {
+        Self::made(None, || tempfile::tempdir().expect("a folder"))
+    }
+
     /// The same, which talks to nobody but those whom the authority vouches for.
     pub(crate) fn with(tls: Option<&Tls>) -> Self {
+        Self::made(tls, folder)
+    }
+
+    fn made(tls: Option<&Tls>, folder: impl Fn() -> tempfile::TempDir) -> Self {
         let tls = tls.map_or_else(Vec::new, |tls| {
             vec![
                 tls.path("ca.crt"),

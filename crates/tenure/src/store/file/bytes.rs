@@ -1,17 +1,18 @@
 //! Kernel locks on single bytes far beyond the data of a file.
 //!
-//! They are open-file-description locks: they belong to the descriptor and its copies, not to the
-//! process, so a command that inherits the descriptor keeps its supervisor's beacon lit, and
-//! closing some other descriptor of the same file gives nothing away (the trap of the older POSIX
-//! locks). The kernel lets go of them when the last copy is closed, however that comes about.
+//! They belong to an open file, not to the process: closing some other descriptor of the same file
+//! gives nothing away (the trap of the older POSIX locks), and the kernel lets go of them when the
+//! open file is closed, however that comes about. On Unix they are open-file-description locks, which
+//! copies of the descriptor share: a command that inherits one keeps its supervisor's beacon lit. On
+//! Windows (`LockFileEx`) they end with the process that took them, whoever has inherited the handle.
 //!
 //! Owners lock a byte exclusively; whoever waits or looks does so *shared*. Waiters thus never
-//! look like owners to each other, and looking ([`probe`]) takes nothing at all.
+//! look like owners to each other. Looking ([`probe`]) takes nothing at all on Unix; on Windows it takes
+//! the byte *shared* for an instant. An owner cannot meet that: a byte is looked at only once its claim
+//! stands in the list, and is taken before. The one that is taken again, that of a kept place, is
+//! tried again where it is met.
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
-use std::os::fd::BorrowedFd;
+use crate::os::{self, BorrowedDescriptor, Errno};
 
 /// Where the lock bytes begin: beyond any data, and low enough that a number of 53 bits added to
 /// it still is a file offset.
@@ -49,60 +50,41 @@ pub enum Mode {
     Shared,
 }
 
-fn range(byte: Byte, kind: i32) -> libc::flock {
-    libc::flock {
-        l_type: i16::try_from(kind).unwrap_or(0),
-        l_whence: 0, // SEEK_SET
-        l_start: byte.0,
-        l_len: 1,
-        l_pid: 0,
+impl Mode {
+    fn is_exclusive(self) -> bool {
+        self == Self::Exclusive
     }
 }
 
-fn kind(mode: Mode) -> i32 {
-    match mode {
-        Mode::Exclusive => libc::F_WRLCK,
-        Mode::Shared => libc::F_RDLCK,
-    }
+/// Takes a byte if that is possible at once. False if another open file has it.
+pub(super) fn try_lock(
+    file: BorrowedDescriptor<'_>,
+    byte: Byte,
+    mode: Mode,
+) -> Result<bool, Errno> {
+    os::try_lock_byte(file, byte.0, mode.is_exclusive())
 }
 
-/// Takes a byte if that is possible at once. False if another descriptor has it.
-pub(super) fn try_lock(file: BorrowedFd<'_>, byte: Byte, mode: Mode) -> Result<bool, Errno> {
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&range(byte, kind(mode)))) {
-        Ok(_) => Ok(true),
-        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Takes a byte, sleeping in the kernel for as long as another descriptor has it.
+/// Takes a byte, sleeping in the kernel for as long as another open file has it.
 ///
 /// # Errors
-/// - `EINTR` when a signal handler ran; nothing is taken then.
-pub(super) fn lock(file: BorrowedFd<'_>, byte: Byte, mode: Mode) -> Result<(), Errno> {
-    fcntl(file, FcntlArg::F_OFD_SETLKW(&range(byte, kind(mode)))).map(|_| ())
+/// - `INTR` when a signal handler ran; nothing is taken then.
+pub(super) fn lock(file: BorrowedDescriptor<'_>, byte: Byte, mode: Mode) -> Result<(), Errno> {
+    os::lock_byte(file, byte.0, mode.is_exclusive())
 }
 
 /// Lets go of a byte. Letting go of one that is not held is no error.
-pub(super) fn unlock(file: BorrowedFd<'_>, byte: Byte) -> Result<(), Errno> {
-    fcntl(file, FcntlArg::F_OFD_SETLK(&range(byte, libc::F_UNLCK))).map(|_| ())
+pub(super) fn unlock(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<(), Errno> {
+    os::unlock_byte(file, byte.0)
 }
 
-/// Whether an owner has the byte. Takes nothing; a descriptor never sees its own locks.
-pub(super) fn probe(file: BorrowedFd<'_>, byte: Byte) -> Result<bool, Errno> {
-    probe_range(file, range(byte, libc::F_RDLCK))
+/// Whether an owner has the byte. Takes nothing that an owner could meet; an open file never sees
+/// its own locks.
+pub(super) fn probe(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Errno> {
+    os::is_byte_locked(file, byte.0)
 }
 
-/// Whether any ticket's byte has an owner, for a list that cannot be read.
-pub(super) fn probe_tickets(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let tickets = libc::flock {
-        l_len: 0, // to the end of all offsets
-        ..range(Byte::of_ticket(1), libc::F_RDLCK)
-    };
-    probe_range(file, tickets)
-}
-
-fn probe_range(file: BorrowedFd<'_>, mut range: libc::flock) -> Result<bool, Errno> {
-    fcntl(file, FcntlArg::F_OFD_GETLK(&mut range))?;
-    Ok(i32::from(range.l_type) != libc::F_UNLCK)
+/// Whether any ticket's byte has an owner, for a list that cannot be read. Called under the guard.
+pub(super) fn probe_tickets(file: BorrowedDescriptor<'_>) -> Result<bool, Errno> {
+    os::is_any_locked_from(file, Byte::of_ticket(1).0)
 }

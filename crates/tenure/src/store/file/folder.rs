@@ -6,20 +6,16 @@
 //! are not ours, links and special files in place of lock files, files with a second name, and
 //! file systems that do not promise locks which hold between all who see them.
 
-use crate::private::{IGNORE_FILE, ignore_all, inode, make_folder};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
+use crate::private::{IGNORE_FILE, ignore_all, make_folder};
 use crate::store::StoreError;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, chmodat, fchmod, fstat, fstatfs, mkdirat, openat, statat,
-};
-use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The folder, opened and found good.
 #[derive(Debug)]
 pub(super) struct Folder {
-    fd: OwnedFd,
+    fd: Descriptor,
     path: PathBuf,
     /// Only this machine can reach it.
     pub(super) local: bool,
@@ -77,17 +73,15 @@ pub(super) enum Access {
 /// A lock file, opened and found good.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) fd: OwnedFd,
+    pub(super) fd: Descriptor,
     inode: (u64, u64),
 }
 
 impl Opened {
     /// The same, under the lowest free number from `min` on; where there is none, as it is.
     pub(super) fn moved_above(self, min: i32) -> Self {
-        match rustix::io::fcntl_dupfd_cloexec(&self.fd, min) {
-            Ok(fd) => Self { fd, ..self },
-            Err(_) => self,
-        }
+        let fd = os::moved_above(self.fd, min);
+        Self { fd, ..self }
     }
 
     /// Whether both are the same file.
@@ -105,21 +99,20 @@ impl Folder {
         allow_network: bool,
         private: bool,
     ) -> Result<Option<Self>, StoreError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+        let fd = match os::open_folder(path) {
             Err(Errno::NOENT) if create => {
                 make_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
-                rustix::fs::open(path, flags, Mode::empty())
+                os::open_folder(path)
             }
             Err(Errno::NOENT) => return Ok(None),
             other => other,
         }
         .map_err(|errno| fault(path, "opening the lock folder", errno))?;
-        let stat = fstat(&fd).map_err(|errno| fault(path, "looking at the lock folder", errno))?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        let shared = mode.contains(Mode::WOTH);
-        if shared && !mode.contains(Mode::SVTX) {
+        let facts =
+            os::facts(&fd).map_err(|errno| fault(path, "looking at the lock folder", errno))?;
+        let shared = facts.all_may_write();
+        if shared && !facts.is_sticky() {
             return Err(StoreError::Unsafe {
                 place: path.display().to_string(),
                 why: "everybody may write in it and it has no sticky bit, so anybody could \
@@ -127,7 +120,7 @@ impl Folder {
                     .to_owned(),
             });
         }
-        if private && mode.intersects(Mode::WGRP | Mode::WOTH) {
+        if private && facts.others_may_write() {
             return Err(StoreError::Unsafe {
                 place: path.display().to_string(),
                 why: "others may write in it, so they could replace a lock; `chmod 700` it or \
@@ -135,7 +128,7 @@ impl Folder {
                     .to_owned(),
             });
         }
-        let remote = remote_kind_of(&fd)
+        let remote = os::remote_kind_of(&fd)
             .map_err(|errno| fault(path, "looking at the file system", errno))?;
         if let Some(kind) = remote
             && !allow_network
@@ -153,7 +146,7 @@ impl Folder {
             path: path.to_owned(),
             local: remote.is_none(),
             shared,
-            readable: mode.intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH),
+            readable: facts.others_may_look(),
         }))
     }
 
@@ -161,17 +154,16 @@ impl Folder {
     /// so. `None` if it is not there and need not be.
     pub(super) fn open_below(&self, name: &str, create: bool) -> Result<Option<Self>, StoreError> {
         let path = self.path_of(name);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = || openat(&self.fd, name, flags, Mode::empty());
+        let open = || os::open_folder_in(&self.fd, name);
         let failed = |errno| fault(&path, "opening the folder beside the locks", errno);
         let (fd, is_new) = match open() {
             Err(Errno::NOENT) if create => {
-                match mkdirat(&self.fd, name, Mode::RWXU) {
-                    Ok(()) => chmodat(&self.fd, name, Mode::RWXU, AtFlags::empty()),
-                    Err(Errno::EXIST) => Ok(()),
-                    Err(errno) => Err(errno),
+                match os::make_folder_in(&self.fd, name) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => {
+                        return Err(fault(&path, "making the folder beside the locks", errno));
+                    }
                 }
-                .map_err(|errno| fault(&path, "making the folder beside the locks", errno))?;
                 (open().map_err(failed)?, true)
             }
             Err(Errno::NOENT) => return Ok(None),
@@ -180,12 +172,11 @@ impl Folder {
             }
             other => (other.map_err(failed)?, false),
         };
-        let stat = fstat(&fd).map_err(failed)?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        if mode.contains(Mode::WOTH) {
+        let facts = os::facts(&fd).map_err(failed)?;
+        if facts.all_may_write() {
             return Err(self.unsafe_file(name, "everybody may write in it"));
         }
-        if self.shared && stat.st_uid != rustix::process::geteuid().as_raw() {
+        if self.shared && !facts.is_ours() {
             return Err(self.unsafe_file(
                 name,
                 "it belongs to another user, in a folder where everybody may create files",
@@ -196,7 +187,7 @@ impl Folder {
             path,
             local: self.local,
             shared: false,
-            readable: mode.intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH),
+            readable: facts.others_may_look(),
         };
         if is_new {
             folder.ignore_all()?;
@@ -212,13 +203,13 @@ impl Folder {
         })
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub(super) fn fd(&self) -> BorrowedDescriptor<'_> {
+        os::borrow(&self.fd)
     }
 
     /// Whether nothing can be made in it any more, because it was removed.
     pub(super) fn is_removed(&self) -> bool {
-        fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
+        os::facts(&self.fd).is_ok_and(|facts| facts.names() == 0)
     }
 
     pub(super) fn path_of(&self, file: &str) -> PathBuf {
@@ -231,15 +222,13 @@ impl Folder {
         file: &str,
         access: Access,
     ) -> Result<Option<Opened>, StoreError> {
-        // Without O_NONBLOCK a planted FIFO would keep us here for ever.
-        let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = match access {
-            Access::Read => OFlags::RDONLY | common,
-            Access::Write => OFlags::RDWR | common,
-            Access::Create => OFlags::RDWR | OFlags::CREATE | common,
+        let how = match access {
+            Access::Read => Open::Read,
+            Access::Write => Open::Change,
+            Access::Create => Open::Create,
         };
         let path = || self.path_of(file);
-        let fd = match openat(&self.fd, file, flags, Mode::RUSR | Mode::WUSR) {
+        let fd = match os::open_file(&self.fd, file, how) {
             Err(Errno::NOENT) if access != Access::Create => return Ok(None),
             Err(Errno::LOOP) => return Err(self.unsafe_file(file, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {
@@ -247,39 +236,34 @@ impl Folder {
             }
             other => other.map_err(|errno| fault(&path(), "opening the lock", errno))?,
         };
-        let stat = fstat(&fd).map_err(|errno| fault(&path(), "looking at the lock", errno))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        let facts = os::facts(&fd).map_err(|errno| fault(&path(), "looking at the lock", errno))?;
+        if !facts.is_regular() {
             return Err(self.unsafe_file(file, "it is not a regular file"));
         }
-        if stat.st_nlink > 1 {
+        if facts.names() > 1 {
             return Err(self.unsafe_file(file, "it has a second name elsewhere (a hard link)"));
         }
-        if self.shared && stat.st_uid != rustix::process::geteuid().as_raw() {
+        if self.shared && !facts.is_ours() {
             return Err(self.unsafe_file(
                 file,
                 "it belongs to another user, in a folder where everybody may create files",
             ));
         }
-        let mine = stat.st_uid == rustix::process::geteuid().as_raw();
-        let owner_may = Mode::RUSR | Mode::WUSR;
-        if access == Access::Create
-            && mine
-            && !Mode::from_raw_mode(stat.st_mode).contains(owner_may)
-        {
+        if access == Access::Create && !facts.owner_may_change() && facts.is_ours() {
             // A strict umask took our own rights from the file that we made.
-            fchmod(&fd, owner_may).map_err(|errno| fault(&path(), "opening the lock", errno))?;
+            os::keep_to_owner(&fd).map_err(|errno| fault(&path(), "opening the lock", errno))?;
         }
         Ok(Some(Opened {
             fd,
-            inode: inode(&stat),
+            inode: facts.inode(),
         }))
     }
 
     /// Whether the name still leads to the opened file. Asked with the guard held: from then on
     /// nobody who heeds the guard takes the file away.
     pub(super) fn still_leads_to(&self, file: &str, opened: &Opened) -> Result<bool, StoreError> {
-        match statat(&self.fd, file, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(inode(&stat) == opened.inode),
+        match os::facts_at(&self.fd, file) {
+            Ok(facts) => Ok(facts.inode() == opened.inode),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(fault(
                 &self.path_of(file),
@@ -324,58 +308,5 @@ pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) 
             doing,
             source: error,
         },
-    }
-}
-
-/// The name of the file system if other machines, or another program, stand behind it.
-pub(crate) fn remote_kind_of(fd: impl AsFd) -> Result<Option<&'static str>, Errno> {
-    let stat = fstatfs(fd)?;
-    #[allow(
-        clippy::cast_sign_loss,
-        clippy::cast_possible_truncation,
-        clippy::unnecessary_cast,
-        reason = "the kernel's magic numbers have 32 bits; the field's width and sign differ"
-    )]
-    let magic = stat.f_type as u32;
-    Ok(remote_kind(magic))
-}
-
-/// Magic numbers from `linux/magic.h` and the file systems' own headers.
-fn remote_kind(magic: u32) -> Option<&'static str> {
-    Some(match magic {
-        0x6969 => "nfs",
-        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "smb/cifs",
-        0x0102_1997 => "9p",
-        0x6573_5546 => "FUSE (or virtiofs)",
-        0x00c3_6400 => "ceph",
-        0x5346_414f | 0x6b41_4653 => "afs",
-        0x7375_7245 => "coda",
-        0x564c => "ncp",
-        0x0bd0_0bd0 => "lustre",
-        0x0116_1970 => "gfs2",
-        0x7461_636f => "ocfs2",
-        0x4750_4653 => "gpfs",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn network_file_systems_are_known_by_their_numbers_and_local_ones_pass() {
-        for remote in [0x6969, 0xfe53_4d42, 0x0102_1997, 0x6573_5546, 0x00c3_6400] {
-            assert!(remote_kind(remote).is_some(), "{remote:#x}");
-        }
-        for (local, name) in [
-            (0xef53, "ext4"),
-            (0x0102_1994, "tmpfs"),
-            (0x5846_5342, "xfs"),
-            (0x9123_683e, "btrfs"),
-            (0x794c_7630, "overlayfs"),
-        ] {
-            assert_eq!(remote_kind(local), None, "{name}");
-        }
     }
 }

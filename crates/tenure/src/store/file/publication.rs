@@ -12,6 +12,12 @@
 //! - **remove** renames the record to a private name and looks at it. If it is not the record that
 //!   was meant, it is put back, again without replacing.
 //!
+//! Where two files cannot change places in one step (Windows, [`os::EXCHANGES`]), a replacement takes two:
+//! the record is renamed to a private name and looked at, as in a removal, and the new one is renamed to
+//! its path without replacing. Nothing stands there for the instant between; a program that creates
+//! its own record then has come first, and is left in peace. Our own readers know that instant by the
+//! private file that waits to go in, and look again.
+//!
 //! What remains is the instant between an exchange and its way back, in which a program that
 //! unlinks blindly, or renames over the path, can remove the wrong one. `docs/deviations.md` says
 //! so.
@@ -24,13 +30,9 @@
 //! name, where the next change removes it.
 
 use super::folder::{Folder, fault};
+use crate::os::{self, Descriptor, Errno, Open};
 use crate::store::StoreError;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat, renameat_with,
-    statat, unlinkat,
-};
-use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// The largest record that is read. A larger one is no record of any format.
 const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -102,19 +104,53 @@ impl Publication<'_> {
 
     /// Replaces the record that was judged, and no other.
     pub(super) fn replace(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
+        if os::EXCHANGES {
+            self.replace_by_exchange(judged, bytes)
+        } else {
+            self.replace_in_two_steps(judged, bytes)
+        }
+    }
+
+    fn replace_in_two_steps(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
+        let fresh = self.write_private(bytes)?;
+        let away = match self.take_away(judged) {
+            Ok(Some(away)) => away,
+            other => {
+                self.drop_private(&fresh);
+                return other.map(|_| Change::Overtaken);
+            }
+        };
+        let put_in = self.rename_without_replacing(&fresh, self.private, self.file, self.records);
+        let change = match put_in {
+            Ok(()) => Ok(Change::Done),
+            Err(Errno::EXIST) => {
+                self.drop_private(&fresh);
+                Ok(Change::Overtaken)
+            }
+            Err(errno) => {
+                self.drop_private(&fresh);
+                let back =
+                    self.rename_without_replacing(&away, self.private, self.file, self.records);
+                let doing = if back.is_ok() {
+                    "replacing the record"
+                } else {
+                    "putting the record back that was to be replaced"
+                };
+                return Err(self.failed(doing, errno));
+            }
+        };
+        self.drop_private(&away);
+        change
+    }
+
+    fn replace_by_exchange(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
         let fresh = self.write_private(bytes)?;
         let Some(mut goes_in) = read_at(self.private, &fresh)? else {
             return Err(self.failed("writing the record", Errno::NOENT));
         };
         let mut expected = judged.clone();
         for round in 0..EXCHANGES_MAX {
-            match renameat_with(
-                self.private.fd(),
-                &fresh,
-                self.records.fd(),
-                self.file,
-                RenameFlags::EXCHANGE,
-            ) {
+            match self.exchange(&fresh) {
                 Ok(()) => {}
                 Err(Errno::NOENT) if round == 0 => {
                     // It was removed since it was judged.
@@ -140,13 +176,7 @@ impl Publication<'_> {
                 Ok(None) => break,
                 Err(error) => {
                     // A link or a folder, put there since: it goes back as it is.
-                    let _ = renameat_with(
-                        self.private.fd(),
-                        &fresh,
-                        self.records.fd(),
-                        self.file,
-                        RenameFlags::EXCHANGE,
-                    );
+                    let _ = self.exchange(&fresh);
                     return Err(error);
                 }
             };
@@ -169,22 +199,32 @@ impl Publication<'_> {
 
     /// Removes the record that was judged, and no other.
     pub(super) fn remove(&self, judged: &Published) -> Result<Change, StoreError> {
+        Ok(match self.take_away(judged)? {
+            Some(away) => {
+                self.drop_private(&away);
+                Change::Done
+            }
+            None => Change::Overtaken,
+        })
+    }
+
+    /// Gives the record that was judged a private name, and answers with that. `None` if it is another
+    /// one that stands there, or none.
+    fn take_away(&self, judged: &Published) -> Result<Option<String>, StoreError> {
         let away = self.private_name("old");
-        let records = self.records.fd();
-        match renameat(records, self.file, self.private.fd(), &away) {
+        match os::rename(self.records.fd(), self.file, self.private.fd(), &away) {
             Ok(()) => {}
-            Err(Errno::NOENT) => return Ok(Change::Overtaken),
+            Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.failed("removing the record", errno)),
         }
         let came_out = read_at(self.private, &away);
         if matches!(&came_out, Ok(Some(out)) if out.is(judged)) {
-            self.drop_private(&away);
-            return Ok(Change::Done);
+            return Ok(Some(away));
         }
         match self.rename_without_replacing(&away, self.private, self.file, self.records) {
             // If a third program has created one meanwhile, that one stands; the displaced one is
             // kept where a person can find it.
-            Ok(()) | Err(Errno::EXIST) => Ok(Change::Overtaken),
+            Ok(()) | Err(Errno::EXIST) => Ok(None),
             Err(errno) => Err(self.failed("putting a foreign record back", errno)),
         }
     }
@@ -197,10 +237,10 @@ impl Publication<'_> {
         to_folder: &Folder,
     ) -> Result<(), Errno> {
         let (from_fd, to_fd) = (from_folder.fd(), to_folder.fd());
-        match renameat_with(from_fd, from, to_fd, to, RenameFlags::NOREPLACE) {
+        match os::rename_new(from_fd, from, to_fd, to) {
             // A file system that cannot rename so can link.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                linkat(from_fd, from, to_fd, to, AtFlags::empty())?;
+                os::link(from_fd, from, to_fd, to)?;
                 self.drop_private(from);
                 Ok(())
             }
@@ -208,17 +248,19 @@ impl Publication<'_> {
         }
     }
 
+    fn exchange(&self, fresh: &str) -> Result<(), Errno> {
+        os::exchange(self.private.fd(), fresh, self.records.fd(), self.file)
+    }
+
     fn private_name(&self, kind: &str) -> String {
-        format!("{}.{kind}", self.file)
+        private_name(self.file, kind)
     }
 
     /// Writes a whole file under the private name. The guard keeps everybody else of ours away
     /// from it, so one that stands there was left behind by a crash.
     fn write_private(&self, bytes: &[u8]) -> Result<String, StoreError> {
-        let name = self.private_name("new");
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let open = || openat(self.private.fd(), &name, flags, mode);
+        let name = self.private_name(GOES_IN);
+        let open = || os::open_file(self.private.fd(), &name, Open::New);
         let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
         let fd = match open() {
             Err(Errno::EXIST) => {
@@ -228,19 +270,19 @@ impl Publication<'_> {
             other => other,
         }
         .map_err(failed)?;
-        if let Err(errno) = write_whole(fd.as_fd(), bytes) {
+        if let Err(errno) = write_whole(&fd, bytes) {
             drop(fd);
             self.drop_private(&name);
             return Err(failed(errno));
         }
         // A strict umask must not take the record from its own holder.
-        rustix::fs::fchmod(&fd, mode).map_err(failed)?;
+        os::keep_to_owner(&fd).map_err(failed)?;
         Ok(name)
     }
 
     fn drop_private(&self, name: &str) {
         // A leftover is overwritten by the next change under the guard.
-        let _ = unlinkat(self.private.fd(), name, AtFlags::empty());
+        let _ = os::remove(self.private.fd(), name);
     }
 
     fn failed(&self, doing: &'static str, errno: Errno) -> StoreError {
@@ -248,14 +290,46 @@ impl Publication<'_> {
     }
 }
 
-/// Whether a record stands there at all; asks nothing else.
-pub(super) fn stands(records: &Folder, file: &str) -> bool {
-    statat(records.fd(), file, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+/// The kind of a private file that is about to get the record's name.
+const GOES_IN: &str = "new";
+
+fn private_name(file: &str, kind: &str) -> String {
+    format!("{file}.{kind}")
 }
 
-fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+/// How often a reader looks again for a record that seems to be in the middle of being replaced, and
+/// after what pause. A file that a crash left behind must not hold it up for long.
+const ABSENCES_MAX: usize = 50;
+const ABSENCE: Duration = Duration::from_millis(1);
+
+/// Reads a record without the guard, for whoever only looks.
+pub(super) fn read_unguarded(
+    records: &Folder,
+    private: Option<&Folder>,
+    file: &str,
+) -> Result<Option<Published>, StoreError> {
+    let found = read_at(records, file)?;
+    let Some(private) = private.filter(|_| !os::EXCHANGES && found.is_none()) else {
+        return Ok(found);
+    };
+    for _ in 0..ABSENCES_MAX {
+        if !stands(private, &private_name(file, GOES_IN)) {
+            break;
+        }
+        std::thread::sleep(ABSENCE);
+    }
+    // It may have gone in between the two looks.
+    read_at(records, file)
+}
+
+/// Whether a record stands there at all; asks nothing else.
+pub(super) fn stands(records: &Folder, file: &str) -> bool {
+    os::facts_at(records.fd(), file).is_ok()
+}
+
+fn write_whole(fd: &Descriptor, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
-        match rustix::io::write(fd, bytes) {
+        match os::write(fd, bytes) {
             Ok(0) => return Err(Errno::NOSPC),
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(Errno::INTR) => {}
@@ -270,24 +344,22 @@ fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
 pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, StoreError> {
     let path = || folder.path_of(file);
     let failed = |errno| fault(&path(), "reading the record", errno);
-    let flags =
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let unsafe_record = |why: &str| StoreError::Unsafe {
         place: path().display().to_string(),
         why: why.to_owned(),
     };
-    let fd: OwnedFd = match openat(folder.fd(), file, flags, Mode::empty()) {
+    let fd = match os::open_file(folder.fd(), file, Open::Read) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP) => return Err(unsafe_record("it is a link")),
         Err(Errno::NXIO) => return Err(unsafe_record("it is not a regular file")),
         Err(errno) => return Err(failed(errno)),
     };
-    let stat = fstat(&fd).map_err(failed)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    let facts = os::facts(&fd).map_err(failed)?;
+    if !facts.is_regular() {
         return Err(unsafe_record("it is not a regular file"));
     }
-    if folder.shared && stat.st_uid != rustix::process::geteuid().as_raw() {
+    if folder.shared && !facts.is_ours() {
         return Err(unsafe_record(
             "it belongs to another user, in a folder where everybody may create files",
         ));
@@ -295,7 +367,8 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
     let mut bytes = vec![0; 4096];
     let mut filled = 0;
     loop {
-        match rustix::io::read(&fd, bytes.get_mut(filled..).unwrap_or_default()) {
+        let rest = bytes.get_mut(filled..).unwrap_or_default();
+        match os::read(&fd, rest) {
             Ok(0) => break,
             Ok(read) => {
                 filled += read;
@@ -311,16 +384,10 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         }
     }
     bytes.truncate(filled);
-    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
-    #[allow(
-        clippy::useless_conversion,
-        reason = "the field's width differs between platforms"
-    )]
-    let nanos = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     Ok(Some(Published {
         is_too_long: filled > RECORD_BYTES_MAX,
         bytes,
-        inode: crate::private::inode(&stat),
-        modified_ms: seconds.saturating_mul(1_000) + nanos / 1_000_000,
+        inode: facts.inode(),
+        modified_ms: facts.modified_ms(),
     }))
 }

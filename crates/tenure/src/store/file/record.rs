@@ -17,10 +17,9 @@
 //! The format of the body is the profile's affair.
 
 use super::folder::fault;
+use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::StoreError;
-use rustix::io::Errno;
 use std::hash::Hasher;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use twox_hash::XxHash64;
 
@@ -91,7 +90,7 @@ impl ReadError {
 
 /// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
 /// frames have to be read, and the body of the slot that counts.
-pub(crate) fn read(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
+pub(crate) fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
     // One byte more than the first pair tells whether there is a second.
     let mut near = vec![0; 2 * SLOT_BYTES + 1];
     let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
@@ -108,7 +107,7 @@ pub(crate) fn read(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
 }
 
 /// Finds the whole slot with the highest sequence by the frames. `None` if no slot is whole.
-fn read_long(file: BorrowedFd<'_>) -> Result<Option<Snapshot>, Errno> {
+fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
     let mut slots: Vec<(Frame, Slot)> = Vec::new();
     'pairs: for pair in 0..PAIRS_MAX {
         for second in [false, true] {
@@ -142,10 +141,10 @@ fn read_long(file: BorrowedFd<'_>) -> Result<Option<Snapshot>, Errno> {
 }
 
 /// Fills a buffer from an offset on, as far as the file reaches.
-fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: usize) -> Result<usize, Errno> {
+fn read_at(file: BorrowedDescriptor<'_>, buffer: &mut [u8], offset: usize) -> Result<usize, Errno> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pread(file, rest, (offset + filled) as u64) {
+        match os::read_at(file, rest, (offset + filled) as u64) {
             Ok(0) => break,
             // A short read ends at the end of the file, but for a signal; ask again.
             Ok(read) => filled += read,
@@ -157,7 +156,7 @@ fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: usize) -> Result<usi
 }
 
 /// Reads the state without the guard, while writes may be under way.
-pub(crate) fn read_unguarded(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
+pub(crate) fn read_unguarded(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
     settle(|| read_all(file))
 }
 
@@ -188,7 +187,11 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
 /// Writes the next state into a slot that does not count. Called with the guard held.
 ///
 /// False if the body is larger than the largest slot; then nothing was written.
-pub(crate) fn write(file: BorrowedFd<'_>, current: &Snapshot, body: &[u8]) -> Result<bool, Errno> {
+pub(crate) fn write(
+    file: BorrowedDescriptor<'_>,
+    current: &Snapshot,
+    body: &[u8],
+) -> Result<bool, Errno> {
     let sequence = current.sequence + 1;
     let frame = frame(sequence, body);
     let length = frame.len() + body.len();
@@ -213,15 +216,15 @@ pub(crate) fn write(file: BorrowedFd<'_>, current: &Snapshot, body: &[u8]) -> Re
     write_all(file, &bytes, slot.offset())?;
     if pair == 0 && current.long {
         // Only what no longer counts is cut off; if that fails the file is merely longer.
-        let _ = rustix::fs::ftruncate(file, (2 * SLOT_BYTES) as u64);
+        let _ = os::cut(file, (2 * SLOT_BYTES) as u64);
     }
     Ok(true)
 }
 
-fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], offset: usize) -> Result<(), Errno> {
+fn write_all(file: BorrowedDescriptor<'_>, mut bytes: &[u8], offset: usize) -> Result<(), Errno> {
     let mut offset = offset as u64;
     while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, offset) {
+        match os::write_at(file, bytes, offset) {
             Ok(0) => return Err(Errno::NOSPC),
             Ok(written) => {
                 bytes = bytes.get(written..).unwrap_or_default();
@@ -234,12 +237,12 @@ fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], offset: usize) -> Result<()
     Ok(())
 }
 
-fn read_all(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
     // One byte more than the first pair tells whether there is a second.
     let mut bytes = vec![0; 2 * SLOT_BYTES + 1];
     let mut filled = 0;
     loop {
-        match rustix::io::pread(
+        match os::read_at(
             file,
             bytes.get_mut(filled..).unwrap_or_default(),
             filled as u64,
@@ -423,16 +426,16 @@ fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
+    use crate::os::borrow;
 
     fn scratch() -> std::fs::File {
         tempfile::tempfile().expect("a temporary file")
     }
 
     fn put(file: &std::fs::File, body: &[u8]) -> Snapshot {
-        let current = read(file.as_fd()).expect("a whole state");
-        assert!(write(file.as_fd(), &current, body).expect("a write"));
-        read(file.as_fd()).expect("a whole state")
+        let current = read(borrow(file)).expect("a whole state");
+        assert!(write(borrow(file), &current, body).expect("a write"));
+        read(borrow(file)).expect("a whole state")
     }
 
     #[test]
@@ -448,9 +451,9 @@ mod tests {
             bytes
         };
         for cut in 0..three.len() {
-            write_all(file.as_fd(), &vec![0xff; SLOT_BYTES], 0).expect("a write");
-            write_all(file.as_fd(), three.get(..cut).expect("a prefix"), 0).expect("a write");
-            let seen = read(file.as_fd()).expect("the slot before still counts");
+            write_all(borrow(&file), &vec![0xff; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
+            let seen = read(borrow(&file)).expect("the slot before still counts");
             assert_eq!(seen.body, b"two", "torn after {cut} bytes");
         }
     }
@@ -458,12 +461,12 @@ mod tests {
     #[test]
     fn a_torn_first_write_is_no_state_and_foreign_content_is_not_ours_to_overwrite() {
         let file = scratch();
-        write_all(file.as_fd(), b"tenure 1 1 300 00", 0).expect("a write");
-        assert_eq!(read(file.as_fd()).expect("nothing yet").sequence, 0);
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        assert_eq!(read(borrow(&file)).expect("nothing yet").sequence, 0);
         let foreign = scratch();
-        write_all(foreign.as_fd(), b"12345\n", 0).expect("a write");
+        write_all(borrow(&foreign), b"12345\n", 0).expect("a write");
         assert!(
-            matches!(read(foreign.as_fd()), Err(ReadError::Torn(_))),
+            matches!(read(borrow(&foreign)), Err(ReadError::Torn(_))),
             "somebody's PID file is not an empty lock"
         );
     }
@@ -472,18 +475,18 @@ mod tests {
     fn a_first_write_that_was_too_long_for_the_first_pair_and_torn_is_no_state_either() {
         let long = vec![b'x'; 6_000];
         let file = scratch();
-        let fresh = read(file.as_fd()).expect("nothing yet");
-        assert!(write(file.as_fd(), &fresh, &long).expect("a write"));
-        let whole = read_all(file.as_fd()).expect("the file");
+        let fresh = read(borrow(&file)).expect("nothing yet");
+        assert!(write(borrow(&file), &fresh, &long).expect("a write"));
+        let whole = read_all(borrow(&file)).expect("the file");
         let slot = whole.len() - frame(1, &long).len() - long.len();
         for cut in [slot + 1, slot + 5, slot + 40, whole.len() - 1] {
-            rustix::fs::ftruncate(&file, cut as u64).expect("a torn file");
-            let seen = read(file.as_fd()).expect("nothing was ever promised");
+            os::cut(&file, cut as u64).expect("a torn file");
+            let seen = read(borrow(&file)).expect("nothing was ever promised");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
-            write_all(file.as_fd(), &whole, 0).expect("a write");
+            write_all(borrow(&file), &whole, 0).expect("a write");
         }
         put(&file, &long);
-        let bytes = read_all(file.as_fd()).expect("the file");
+        let bytes = read_all(borrow(&file)).expect("the file");
         let mut damaged = bytes.clone();
         for slot in [slot, slot + 8192] {
             *damaged.get_mut(slot + 100).expect("a byte") = b'y';
@@ -494,20 +497,20 @@ mod tests {
     #[test]
     fn a_first_write_that_is_torn_twice_at_different_lengths_is_no_state_either() {
         let file = scratch();
-        write_all(file.as_fd(), b"tenure 1 1 300 00", 0).expect("a write");
-        let fresh = read(file.as_fd()).expect("nothing yet");
-        assert!(write(file.as_fd(), &fresh, &vec![b'x'; 6_000]).expect("a write"));
-        let whole = read_all(file.as_fd()).expect("the file");
-        rustix::fs::ftruncate(&file, whole.len() as u64 - 1).expect("a torn file");
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        let fresh = read(borrow(&file)).expect("nothing yet");
+        assert!(write(borrow(&file), &fresh, &vec![b'x'; 6_000]).expect("a write"));
+        let whole = read_all(borrow(&file)).expect("the file");
+        file.set_len(whole.len() as u64 - 1).expect("a torn file");
         for (cut, written) in [
             (0, &b""[..]),
             (1, b"t"),
             (9, b"tenure 1 "),
             (12, b"tenure 1 1 5"),
         ] {
-            write_all(file.as_fd(), &[0; SLOT_BYTES], 0).expect("a write");
-            write_all(file.as_fd(), written, 0).expect("a write");
-            let seen = read(file.as_fd()).expect("still nothing was promised to anybody");
+            write_all(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), written, 0).expect("a write");
+            let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
         }
         assert_eq!(put(&file, b"one").body, b"one", "and it can be begun");
@@ -520,9 +523,9 @@ mod tests {
             let mut bytes = frame(sequence, b"x").into_bytes();
             bytes.push(b'x');
             bytes.resize(2 * SLOT_BYTES, b'\n');
-            write_all(file.as_fd(), &bytes, 0).expect("a write");
+            write_all(borrow(&file), &bytes, 0).expect("a write");
             assert!(
-                matches!(read(file.as_fd()), Err(ReadError::Torn(_))),
+                matches!(read(borrow(&file)), Err(ReadError::Torn(_))),
                 "sequence {sequence}"
             );
         }
@@ -641,9 +644,9 @@ mod tests {
                         let shown = bytes.get(..bytes.len().saturating_sub(cut));
                         let shown = shown.expect("a part");
                         file.set_len(0).expect("an empty file");
-                        write_all(file.as_fd(), shown, 0).expect("a written file");
+                        write_all(borrow(&file), shown, 0).expect("a written file");
                         let all = newest(shown).map_err(|_| ());
-                        let seen = read(file.as_fd()).map_err(|_| ());
+                        let seen = read(borrow(&file)).map_err(|_| ());
                         assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
                         compared += 1;
                     }
@@ -658,7 +661,7 @@ mod tests {
         let file = scratch();
         let before = put(&file, b"whole");
         let body = vec![b'x'; 300_000];
-        assert!(!write(file.as_fd(), &before, &body).expect("a refusal"));
-        assert_eq!(read(file.as_fd()).expect("a state"), before);
+        assert!(!write(borrow(&file), &before, &body).expect("a refusal"));
+        assert_eq!(read(borrow(&file)).expect("a state"), before);
     }
 }

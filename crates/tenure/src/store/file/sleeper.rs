@@ -6,13 +6,10 @@
 use super::bytes::{self, Byte, Mode};
 use crate::cancel;
 use crate::clock::instant;
+use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::Wake;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
-use rustix::pipe::PipeFlags;
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +27,7 @@ impl ByteLock {
     ///
     /// # Errors
     /// - [`io::ErrorKind::Interrupted`] when a signal handler ran; nothing is taken then.
-    pub fn take(self, file: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn take(self, file: BorrowedDescriptor<'_>) -> io::Result<()> {
         Ok(bytes::lock(file, self.byte, self.mode)?)
     }
 
@@ -38,7 +35,7 @@ impl ByteLock {
     ///
     /// # Errors
     /// - Whatever the system answers, apart from *somebody else has it*.
-    pub fn try_take(self, file: BorrowedFd<'_>) -> io::Result<bool> {
+    pub fn try_take(self, file: BorrowedDescriptor<'_>) -> io::Result<bool> {
         Ok(bytes::try_lock(file, self.byte, self.mode)?)
     }
 
@@ -46,7 +43,7 @@ impl ByteLock {
     ///
     /// # Errors
     /// - Whatever the system answers.
-    pub fn give_back(self, file: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn give_back(self, file: BorrowedDescriptor<'_>) -> io::Result<()> {
         Ok(bytes::unlock(file, self.byte)?)
     }
 }
@@ -58,7 +55,12 @@ pub trait Sleeper: Send + Sync {
     ///
     /// # Errors
     /// - Whatever the system answers.
-    fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake>;
+    fn lock(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        patience: Duration,
+    ) -> io::Result<Wake>;
 
     /// Sleeps until a byte can be taken, and gives it back at once. Where there is a `summons`, a
     /// descriptor that can be read once the sleeper itself is called, that ends the sleep too.
@@ -67,10 +69,10 @@ pub trait Sleeper: Send + Sync {
     /// - Whatever the system answers.
     fn pass(
         &self,
-        file: BorrowedFd<'_>,
+        file: BorrowedDescriptor<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedFd<'_>>,
+        summons: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake>;
 
     /// Sleeps until one of the descriptors has news, at most for `nap` (which counts as news).
@@ -79,7 +81,7 @@ pub trait Sleeper: Send + Sync {
     /// - Whatever the system answers.
     fn poll(
         &self,
-        fds: &[BorrowedFd<'_>],
+        fds: &[BorrowedDescriptor<'_>],
         nap: Duration,
         until: Option<Instant>,
     ) -> io::Result<Wake>;
@@ -103,7 +105,12 @@ const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 impl Sleeper for ThreadSleeper {
-    fn lock(&self, file: BorrowedFd<'_>, lock: ByteLock, patience: Duration) -> io::Result<Wake> {
+    fn lock(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        patience: Duration,
+    ) -> io::Result<Wake> {
         let until = instant() + patience;
         let mut pause = PAUSE_MIN;
         while !lock.try_take(file)? {
@@ -118,10 +125,10 @@ impl Sleeper for ThreadSleeper {
 
     fn pass(
         &self,
-        file: BorrowedFd<'_>,
+        file: BorrowedDescriptor<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedFd<'_>>,
+        summons: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake> {
         if lock.try_take(file)? {
             lock.give_back(file)?;
@@ -179,23 +186,20 @@ impl Sleeper for ThreadSleeper {
 
     fn poll(
         &self,
-        fds: &[BorrowedFd<'_>],
+        fds: &[BorrowedDescriptor<'_>],
         nap: Duration,
         until: Option<Instant>,
     ) -> io::Result<Wake> {
         let Some(cancel) = cancel::heard() else {
             return poll_readable(fds, nap, until);
         };
-        let (hears, calls) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let _bell = cancel.ring(move || {
-            // A full pipe has been heard.
-            let _ = rustix::io::write(&calls, &[1]);
-        });
+        let (hears, calls) = os::bell()?;
+        let _bell = cancel.ring(move || calls.ring());
         if cancel.is_cancelled() {
             return Ok(Wake::Interrupted);
         }
         let mut all = fds.to_vec();
-        all.push(hears.as_fd());
+        all.push(hears.descriptor());
         let wake = poll_readable(&all, nap, until)?;
         Ok(if cancel.is_cancelled() {
             Wake::Interrupted
@@ -222,8 +226,8 @@ struct Sought {
 }
 
 impl Sought {
-    fn of(file: BorrowedFd<'_>, lock: ByteLock) -> io::Result<Self> {
-        let inode = crate::private::inode(&rustix::fs::fstat(file)?);
+    fn of(file: BorrowedDescriptor<'_>, lock: ByteLock) -> io::Result<Self> {
+        let inode = os::facts(file)?.inode();
         Ok(Self { inode, lock })
     }
 }
@@ -249,8 +253,8 @@ fn ended_early() -> io::Error {
 }
 
 impl Helper {
-    fn start(file: BorrowedFd<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
-        let own = reopened(file, lock.mode)?;
+    fn start(file: BorrowedDescriptor<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
+        let own = os::reopen(file, lock.mode == Mode::Exclusive)?;
         let (done, words) = mpsc::channel();
         let caller = done.clone();
         std::thread::Builder::new()
@@ -258,12 +262,12 @@ impl Helper {
             .stack_size(64 * 1024)
             .spawn(move || {
                 let result = loop {
-                    match lock.take(own.as_fd()) {
+                    match lock.take(os::borrow(&own)) {
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         other => break other,
                     }
                 };
-                let given_back = lock.give_back(own.as_fd());
+                let given_back = lock.give_back(os::borrow(&own));
                 // The caller may have gone home.
                 let _ = done.send(Word::Ended(result.and(given_back)));
             })?;
@@ -276,7 +280,7 @@ impl Helper {
     /// a summons is answered at once, the end of the claim before within [`SUMMONED_NAP`].
     fn wait_summoned(
         self,
-        summons: BorrowedFd<'_>,
+        summons: BorrowedDescriptor<'_>,
         until: Option<Instant>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<Wake> {
@@ -303,40 +307,21 @@ impl Helper {
 /// How long a sleep without signals lasts at most that can also be ended by a summons.
 const SUMMONED_NAP: Duration = Duration::from_millis(5);
 
-/// The same file under an open file description of its own. A copy of the descriptor would share
-/// the caller's locks, and keep its beacon lit for as long as the helper sleeps.
-fn reopened(file: BorrowedFd<'_>, mode: Mode) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let access = match mode {
-        Mode::Shared => OFlags::RDONLY,
-        Mode::Exclusive => OFlags::RDWR,
-    };
-    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Without /proc a copy has to do: the caller can wait, and if it dies without leaving, its
-    // claim counts until the byte that it waited for is let go.
-    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).or_else(|_| file.try_clone_to_owned())
-}
-
 /// Waits until one of the descriptors can be read, `nap` is over (which counts as news), or
 /// `until` has come. A signal handler that runs meanwhile counts as news too.
 ///
 /// # Errors
 /// - Whatever the system answers.
 pub fn poll_readable(
-    fds: &[BorrowedFd<'_>],
+    fds: &[BorrowedDescriptor<'_>],
     nap: Duration,
     until: Option<Instant>,
 ) -> io::Result<Wake> {
     let rest = until.map(|until| until.saturating_duration_since(instant()));
     let timeout = rest.map_or(nap, |rest| rest.min(nap));
-    let timespec = Timespec::try_from(timeout).map_err(io::Error::other)?;
-    let mut polled: Vec<PollFd<'_>> = fds
-        .iter()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-        .collect();
-    match poll(&mut polled, Some(&timespec)) {
-        Ok(0) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(Wake::Ready),
+    match os::poll(fds, timeout) {
+        Ok(false) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
+        Ok(_) | Err(Errno::INTR) => Ok(Wake::Ready),
         Err(errno) => Err(errno.into()),
     }
 }

@@ -1,0 +1,524 @@
+//! The verbs over etcd: `tenure --store etcd://…`, against a server that the test starts.
+#![cfg(feature = "etcd")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+#[path = "../../tenure/tests/etcd/server.rs"]
+#[allow(dead_code, reason = "the library's tests use the rest of it")]
+mod server;
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use server::Server;
+use std::time::Duration;
+use support::{BOUND, Gate, Scene, Started, answer, eventually, is_alive, timed};
+use tenure::clock::instant;
+
+/// A machine of the test's own, and the etcd that it keeps its locks in.
+struct Site {
+    scene: Scene,
+    url: String,
+}
+
+impl Site {
+    fn on(server: &Server) -> Self {
+        Self {
+            scene: Scene::new(),
+            url: format!("etcd://{}/site", server.endpoint()),
+        }
+    }
+
+    fn words<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        [&["--store", &self.url], words].concat()
+    }
+
+    fn run(&self, words: &[&str]) -> support::Answer {
+        self.scene.run(self.words(words))
+    }
+
+    fn check(&self, name: &str) -> Value {
+        let answer = self.run(&["check", name, "--output", "json"]);
+        let said: Value =
+            serde_json::from_str(&answer.stdout()).unwrap_or_else(|_| panic!("{}", answer.said()));
+        // A lock that somebody else holds is a refusal, with the same facts.
+        let facts = [&said["data"], &said["error"]["context"]];
+        let known = facts.into_iter().find(|facts| facts.is_object());
+        known.unwrap_or_else(|| panic!("{said}")).clone()
+    }
+
+    fn standing(&self, name: &str) -> String {
+        let said = self.check(name);
+        let standing = said["standing"].as_str();
+        standing.unwrap_or_else(|| panic!("{said}")).to_owned()
+    }
+
+    /// A run whose command lasts until its gate is opened.
+    fn hold(&self, name: &str, gate: &Gate, flags: &[&str], prelude: &str) -> Started {
+        let script = gate.script(prelude);
+        let words = [&["run", name], flags, &["--", "sh", "-c", &script]].concat();
+        let mut command = self.scene.tenure(self.words(&words));
+        command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        let started = Started::new(&mut command);
+        gate.entered();
+        started
+    }
+}
+
+#[test]
+fn a_run_has_the_lock_to_itself_and_tells_its_command_where_it_is() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "deploy");
+    let holder = site.hold("deploy", &gate, &[], "");
+
+    let refused = site.run(&["run", "deploy", "-n", "--output", "json", "--", "true"]);
+    let refused = refused.expect(4, "somebody has it").json();
+    assert_eq!(refused["error"]["code"], "LOCK_HELD", "{refused}");
+    let place = refused["error"]["context"]["lock_file"].as_str();
+    assert!(
+        place.is_some_and(|place| place.starts_with("etcd://")),
+        "where it is: {refused}"
+    );
+    assert_eq!(site.standing("deploy"), "held");
+    let waiter = site.words(&["run", "deploy", "--wait", "20s", "--", "true"]);
+    let waiter = Started::new(
+        site.scene
+            .tenure(waiter)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped()),
+    );
+    eventually("it waits", || {
+        site.check("deploy")["queue"]
+            .as_array()
+            .is_some_and(|queue| queue.len() == 1)
+    });
+    let first = site.check("deploy")["holder"]["token"].as_u64();
+
+    gate.open();
+    holder.finish().expect(0, "the holder");
+    waiter.finish().expect(0, "the waiter");
+    site.run(&["check", "deploy"]).expect(0, "it is free");
+    let told = site.run(&["run", "deploy", "--", "env"]);
+    let told = told.expect(0, "a third").stdout();
+    let value = |name: &str| {
+        let line = told.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.strip_prefix('='))
+            .map(str::to_owned)
+    };
+    assert_eq!(value("TENURE_STORE"), Some(site.url.clone()));
+    assert_eq!(value("TENURE_DIR"), None, "nobody is led to a folder");
+    let token = value("TENURE_TOKEN").and_then(|token| token.parse::<u64>().ok());
+    assert!(
+        token > first && first.is_some(),
+        "tokens rise: {first:?}, {token:?}"
+    );
+    assert!(
+        value("TENURE_HELD").is_some_and(|held| held.ends_with(&format!("{}/deploy", site.url))),
+        "the hold is told: {told}"
+    );
+}
+
+#[test]
+fn a_command_finds_its_own_hold_and_does_not_wait_for_it() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let inner = "tenure check outer && tenure fence check && ! tenure run outer -- true";
+    let nested = site.run(&["run", "outer", "--", "sh", "-c", inner]);
+    let nested = nested.expect(0, "mine is free for me");
+    assert!(
+        nested.stderr().contains("would never end"),
+        "{}",
+        nested.said()
+    );
+    let passed = "tenure run outer --reentrant -- echo through";
+    let passed = site.run(&["run", "outer", "--", "sh", "-c", passed]);
+    assert_eq!(passed.expect(0, "passed through").stdout(), "through\n");
+}
+
+#[test]
+fn detached_holds_live_by_heartbeats_and_end_by_release() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let acquire = [
+        "acquire",
+        "train",
+        "--request-id",
+        "me",
+        "--owner",
+        "none",
+        "--ttl",
+        "4s",
+    ];
+    site.run(&acquire).expect(0, "it is free");
+    site.run(&acquire).expect(0, "it is mine");
+    site.run(&["acquire", "train", "--request-id", "other", "-n"])
+        .expect(4, "it is not theirs");
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_secs(2));
+        site.run(&["heartbeat", "train", "--request-id", "me"])
+            .expect(0, "a heartbeat keeps it");
+    }
+    site.run(&["release", "train", "--request-id", "other"])
+        .expect(6, "not theirs to release");
+    site.run(&["release", "train", "--request-id", "me"])
+        .expect(0, "mine to release");
+    site.run(&["check", "train"]).expect(0, "free");
+
+    site.run(&acquire).expect(0, "once more");
+    let (taken, took) = timed(|| {
+        site.run(&[
+            "acquire",
+            "train",
+            "--request-id",
+            "next",
+            "--owner",
+            "none",
+            "--wait",
+            "20s",
+        ])
+    });
+    taken.expect(0, "the ttl is over");
+    assert!(took > Duration::from_secs(2), "not before: {took:?}");
+    site.run(&["heartbeat", "train", "--request-id", "me"])
+        .expect(6, "it is somebody else's, and said so");
+}
+
+#[test]
+fn groups_slots_and_shared_holds_are_what_they_are_in_files() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "old");
+    let old = site.hold("agent", &gate, &["--group", "g", "--grace", "2s"], "");
+    site.run(&[
+        "run",
+        "agent",
+        "--group",
+        "g",
+        "--cancel-in-progress",
+        "--",
+        "true",
+    ])
+    .expect(0, "the newest wins");
+    old.finish().expect(79, "the old one is superseded");
+
+    let gates = [1, 2].map(|n| Gate::new(&site.scene, &format!("slot-{n}")));
+    let holders = gates
+        .each_ref()
+        .map(|gate| site.hold("gpu", gate, &["--slots", "2"], ""));
+    site.run(&["run", "gpu", "--slots", "2", "-n", "--", "true"])
+        .expect(4, "both are taken");
+    gates[0].open();
+    site.run(&["run", "gpu", "--slots", "2", "--", "true"])
+        .expect(0, "one is free");
+    gates[1].open();
+    for holder in holders {
+        holder.finish().expect(0, "a holder of a slot");
+    }
+
+    let gate = Gate::new(&site.scene, "reader");
+    let reader = site.hold("table", &gate, &["--shared"], "");
+    site.run(&["run", "table", "--shared", "-n", "--", "true"])
+        .expect(0, "readers together");
+    site.run(&["run", "table", "-n", "--", "true"])
+        .expect(4, "no writer among them");
+    gate.open();
+    reader.finish().expect(0, "the reader");
+
+    let kept = site.hold("line", &Gate::new(&site.scene, "line"), &[], "");
+    let asked = [
+        "run", "line", "--wait", "100ms", "--ticket", "auto", "--output", "json", "--", "true",
+    ];
+    let refused = site.run(&asked).expect(4, "it waits no longer").json();
+    assert!(
+        refused["error"]["context"]["ticket"].is_u64(),
+        "its place is kept: {refused}"
+    );
+    site.run(&["cancel", "line"]).expect(0, "somebody holds it");
+    kept.finish().expect(79, "it was asked to stop");
+}
+
+/// What other machines may have is only had once the work here has ended: the holder loses its etcd,
+/// and its work is over before the lease is.
+#[test]
+fn without_etcd_the_work_ends_before_the_lease_and_nothing_is_called_free() {
+    let mut server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "work");
+    let flags = ["--ttl", "6s", "--grace", "1s"];
+    let ended = site.scene.path("ended");
+    let ends = format!("trap 'touch {}; exit 0' TERM INT", ended.display());
+    let holder = site.hold("work", &gate, &flags, &ends);
+    let deaf = Gate::new(&site.scene, "deaf");
+    let stubborn = site.hold(
+        "deaf",
+        &deaf,
+        &["--ttl", "6s", "--grace", "60s"],
+        "trap '' TERM INT",
+    );
+    let pid = deaf.entered();
+    // A renewal has succeeded meanwhile.
+    std::thread::sleep(Duration::from_millis(2_500));
+    server.kill();
+    let down = instant();
+    eventually("the work has ended", || ended.exists());
+    eventually("and what ignores every signal", || !is_alive(pid));
+    let over = instant().saturating_duration_since(down);
+    assert!(
+        over < Duration::from_secs(6),
+        "before anybody else may have it: {over:?}"
+    );
+
+    let (checked, took) = timed(|| site.run(&["check", "work", "--output", "json"]));
+    let checked = checked.expect(12, "it cannot be known").json();
+    assert_eq!(checked["error"]["code"], "STORE_UNREACHABLE", "{checked}");
+    assert!(took < Duration::from_secs(9), "a bounded wait: {took:?}");
+    let ran = site.scene.path("ran");
+    let ran_text = ran.to_str().expect("text");
+    let (refused, took) = timed(|| site.run(&["run", "other", "--", "touch", ran_text]));
+    refused.expect(12, "no lock without etcd");
+    assert!(took < Duration::from_secs(9), "a bounded wait: {took:?}");
+    assert!(!ran.exists(), "the command never started");
+
+    let said = holder.finish().expect(80, "the lock was lost");
+    assert!(
+        said.stderr().contains("about to run out"),
+        "{}",
+        said.said()
+    );
+    stubborn.finish().expect(80, "so was the other");
+
+    server.again();
+    site.run(&["run", "work", "--wait", "20s", "--", "true"])
+        .expect(0, "its lease has run out");
+}
+
+#[test]
+fn a_holder_outlasts_an_etcd_that_comes_back_in_time() {
+    let mut server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "work");
+    let holder = site.hold("work", &gate, &["--ttl", "15s"], "");
+    let waiter = site.words(&["run", "work", "--wait", "60s", "--", "true"]);
+    let waiter = Started::new(
+        site.scene
+            .tenure(waiter)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped()),
+    );
+    eventually("it waits", || {
+        site.check("work")["queue"]
+            .as_array()
+            .is_some_and(|queue| queue.len() == 1)
+    });
+    let token = site.check("work")["holder"]["token"].as_u64();
+    server.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    server.again();
+    assert_eq!(
+        site.check("work")["holder"]["token"].as_u64(),
+        token,
+        "the same hold"
+    );
+    gate.open();
+    holder.finish().expect(0, "the holder has noticed nothing");
+    waiter.finish().expect(0, "the waiter has kept its place");
+}
+
+/// A whole run is stopped for longer than its lease, as a suspended machine is, and goes on.
+#[test]
+fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "sleeper");
+    let sleeper = site.hold("shared-disk", &gate, &["--ttl", "2s"], "");
+    let (run, command) = (sleeper.pid(), gate.entered());
+    let group = |number: u32| Pid::from_raw(i32::try_from(number).unwrap()).unwrap();
+    sleeper.signal(Signal::STOP);
+    kill_process_group(group(command), Signal::STOP).unwrap();
+
+    // From another PID namespace, as from another machine, nobody can see that it is only stopped.
+    let mut next = site.scene.program("unshare");
+    next.args(["--pid", "--fork", "--kill-child", "--mount-proc", "tenure"]);
+    let words = ["run", "shared-disk", "--wait", "20s", "--", "true"];
+    let next = answer(next.args(site.words(&words)));
+    let next = next.expect(0, "its lease has run out");
+    assert!(
+        next.stderr().contains("took over"),
+        "and says so: {}",
+        next.said()
+    );
+    kill_process_group(group(command), Signal::CONT).unwrap();
+    sleeper.signal(Signal::CONT);
+    let said = sleeper.finish().expect(80, "it is lost");
+    assert!(said.stderr().contains("lost"), "{}", said.said());
+    eventually("its work is gone", || !is_alive(command) && !is_alive(run));
+}
+
+/// Nobody has taken it: then the hold was never interrupted, and the work goes on.
+#[test]
+fn a_run_that_slept_beyond_its_lease_goes_on_if_nobody_came() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "sleeper");
+    let sleeper = site.hold("alone", &gate, &["--ttl", "2s"], "");
+    let token = site.check("alone")["holder"]["token"].as_u64();
+    sleeper.signal(Signal::STOP);
+    let lives = || server.etcdctl(&["get", "/site/locks/alone/lives/", "--prefix", "--keys-only"]);
+    eventually("its lease has run out", || lives().trim().is_empty());
+    assert_eq!(
+        site.standing("alone"),
+        "held",
+        "its command can be seen from here"
+    );
+    sleeper.signal(Signal::CONT);
+    eventually("it lives again", || !lives().trim().is_empty());
+    assert_eq!(
+        site.check("alone")["holder"]["token"].as_u64(),
+        token,
+        "the same hold"
+    );
+    gate.open();
+    sleeper.finish().expect(0, "it has lost nothing");
+}
+
+#[test]
+fn a_killed_supervisor_is_followed_once_its_lease_is_over_and_its_command_gone() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "orphan");
+    let holder = site.hold("job", &gate, &["--ttl", "2s"], "");
+    eventually("its command is on record", || {
+        site.check("job")["holder"]["command_pid"].is_u64()
+    });
+    holder.signal(Signal::KILL);
+    // On this machine it can be seen that the command lives.
+    std::thread::sleep(Duration::from_secs(4));
+    site.run(&["run", "job", "-n", "--", "true"])
+        .expect(4, "its command goes on");
+    gate.open();
+    site.run(&["run", "job", "--wait", "20s", "--", "true"])
+        .expect(0, "now it is gone");
+}
+
+#[test]
+fn lists_cleans_and_waits() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    for name in ["a", "b"] {
+        site.run(&["run", name, "--", "true"]).expect(0, "a run");
+    }
+    let gate = Gate::new(&site.scene, "c");
+    let holder = site.hold("c", &gate, &[], "");
+    let listed = site.run(&["list"]).expect(0, "a list").stdout();
+    for name in ["a ", "b ", "c "] {
+        assert!(
+            listed.lines().any(|line| line.starts_with(name)),
+            "{name}: {listed}"
+        );
+    }
+    site.run(&["clean"]).expect(0, "a cleaning");
+    let listed = site.run(&["list"]).expect(0, "a list").stdout();
+    assert!(!listed.contains("a ") && listed.contains("c "), "{listed}");
+    let waiter = site.words(&["wait", "c", "--wait", "30s"]);
+    let waiter = Started::new(
+        site.scene
+            .tenure(waiter)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped()),
+    );
+    gate.open();
+    holder.finish().expect(0, "the holder");
+    waiter.finish().expect(0, "it is free");
+    let keys = server.etcdctl(&["get", "", "--prefix", "--keys-only"]);
+    for key in keys.lines().filter(|key| !key.is_empty() && *key != "/up") {
+        assert!(
+            key.starts_with("/site/locks/"),
+            "a key outside of the prefix: {key}"
+        );
+    }
+    let audited = answer(&mut site.scene.tenure(site.words(&["audit"])));
+    audited.expect(0, "each machine has its own audit");
+}
+
+#[test]
+fn every_profile_follows_its_row_over_etcd() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let profile = |profile: &str, words: &[&str]| {
+        site.run(&[&["--profile", profile, "--output", "json"], words].concat())
+    };
+    let fleet = |id: &str, more: &[&str]| {
+        let intent = ["--intent-name", "deploy", "--intent-version", "1"];
+        let words = [&["acquire", "web", "--request-id", id], &intent[..], more].concat();
+        profile("fleet", &words)
+    };
+    fleet("r1", &["--ttl", "2s"]).expect(0, "fleet: free");
+    fleet("r2", &[]).expect(4, "fleet: held at once");
+    eventually("its heartbeat is silent", || {
+        let said = fleet("r2", &[]);
+        said.code() == 4 && said.stdout().contains("LOCK_STALE")
+    });
+    fleet("r2", &["--force-lock"]).expect(0, "fleet: stale, and forced");
+    profile("session", &["acquire", "42", "--request-id", "s1"]).expect(0, "session: free");
+    profile("session", &["acquire", "42", "--request-id", "s2"]).expect(4, "session: held");
+    profile("session", &["release", "42", "--request-id", "s1"]).expect(0, "session: released");
+    let resume = ["run", "job-7", "--", "true"];
+    profile("resume", &resume).expect(0, "resume: a run");
+}
+
+#[test]
+fn a_bad_address_is_refused_before_anything_is_touched() {
+    let scene = Scene::new();
+    for (url, why) in [
+        ("etcd://", "no host"),
+        ("etcd://me:hunter2@host/x", "TENURE_ETCD_USER"),
+        ("etcd://host:port/x", "HOST:PORT"),
+        ("etcdx://host/x", "file:DIR"),
+    ] {
+        let ran = scene.path("ran");
+        let words = [
+            "--store",
+            url,
+            "run",
+            "x",
+            "--",
+            "touch",
+            ran.to_str().expect("text"),
+        ];
+        let said = scene.run(words);
+        let said = said.expect(2, url);
+        assert!(said.stderr().contains(why), "{url}: {}", said.said());
+        assert!(
+            !said.said().contains("hunter2"),
+            "a password is not repeated"
+        );
+        assert!(!ran.exists(), "nothing ran");
+    }
+    let said = scene.run(["--store", "etcds://127.0.0.1:1/x", "run", "x", "--", "true"]);
+    let said = said.expect(12, "nobody to trust");
+    assert!(
+        said.stderr().contains("TENURE_ETCD_CACERT"),
+        "{}",
+        said.said()
+    );
+    let said = scene.run([
+        "--store",
+        "etcd://127.0.0.1:1/x",
+        "run",
+        "--exec",
+        "x",
+        "--",
+        "true",
+    ]);
+    said.expect(2, "nobody would renew the lease");
+    let (said, took) = timed(|| scene.run(["--store", "etcd://127.0.0.1:1/x", "check", "x"]));
+    said.expect(12, "nobody is there, which is not the same as free");
+    assert!(took < BOUND, "a bounded wait");
+}

@@ -1,0 +1,339 @@
+//! Figures, not promises: what a lock in etcd costs in units of one put, how long a hand-over takes
+//! beside `etcdctl lock`, and what a hundred waiters ask of the server. `scripts/bench-etcd` runs it
+//! and prints Markdown; ratios of one run count, absolute times are the machine's and its day's.
+
+use super::server::Server;
+use super::{caller, claims, line_up, name, now, request, take, until, wait};
+use etcd_client::Client;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::{Advance, Entering};
+use tenure::engine::Wait;
+use tenure::guard::{Again, LockManager, Options};
+use tenure::store::Store;
+
+const TTL: Duration = Duration::from_secs(30);
+
+fn since(then: Instant) -> Duration {
+    instant().saturating_duration_since(then)
+}
+
+/// Sorted, in milliseconds.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn of(times: &[Duration]) -> Self {
+        let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+        times.sort_by(f64::total_cmp);
+        Self(times)
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an index among a few hundred"
+    )]
+    fn at(&self, share: f64) -> f64 {
+        self.0[((self.0.len() - 1) as f64 * share).round() as usize]
+    }
+
+    fn median(&self) -> f64 {
+        self.at(0.5)
+    }
+
+    fn row(&self, what: &str, unit: f64) {
+        println!(
+            "| {what} | {:.2} | {:.2} | {:.2} | {:.2} |",
+            self.median(),
+            self.at(0.9),
+            self.at(0.99),
+            self.median() / unit
+        );
+    }
+}
+
+/// What a server says of itself: counters by name.
+fn metrics(server: &Server) -> BTreeMap<String, f64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server");
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")
+        .expect("a question");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect()
+}
+
+/// How many requests of a method were answered between two looks.
+fn handled(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, method: &str) -> f64 {
+    let of = |seen: &BTreeMap<String, f64>| -> f64 {
+        let wanted = format!("grpc_method=\"{method}\"");
+        let found = seen.iter().filter(|(name, _)| {
+            name.starts_with("grpc_server_handled_total") && name.contains(&wanted)
+        });
+        found.map(|(_, value)| value).sum()
+    };
+    of(after) - of(before)
+}
+
+fn counted(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, name: &str) -> f64 {
+    let of = |seen: &BTreeMap<String, f64>| seen.get(name).copied().unwrap_or(f64::NAN);
+    of(after) - of(before)
+}
+
+#[test]
+#[ignore = "a measurement: scripts/bench-etcd"]
+fn figures() {
+    let server = Server::on_disk();
+    let put = uncontended(&server);
+    hand_over(&server, put);
+    etcdctl(&server);
+    crowd(&server, 100, 5);
+}
+
+/// One put, and a lock with its release, in turns; answers with the median of the put.
+fn uncontended(server: &Server) -> f64 {
+    const ROUNDS: u32 = 500;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.expect("a runtime");
+    let connected = Client::connect([format!("http://{}", server.endpoint())], None);
+    let mut client = runtime.block_on(connected).expect("a connection");
+    let store = caller(&server.address("figures"));
+    let locks = LockManager::with_store(caller(&server.address("figures")));
+    let (name, value) = (name("uncontended"), vec![b'x'; 400]);
+    let mut puts = Vec::new();
+    let mut gets = Vec::new();
+    let (mut locked, mut unlocked, mut both, mut guards) = (vec![], vec![], vec![], vec![]);
+    for round in 0..ROUNDS + 50 {
+        let began = instant();
+        let put = client.put("/figures/put", value.clone(), None);
+        runtime.block_on(put).expect("a put");
+        let put = since(began);
+        let began = instant();
+        runtime
+            .block_on(client.get("/figures/put", None))
+            .expect("a get");
+        let get = since(began);
+        let began = instant();
+        let (seat, _) = take(&store, &name, "one", TTL);
+        let lock = since(began);
+        store.leave(&seat, &now()).expect("an answer");
+        let whole = since(began);
+        drop(seat);
+        let began = instant();
+        drop(locks.acquire("guarded").expect("a free lock"));
+        let guard = since(began);
+        // The first ones make connections, leases and keys.
+        if round >= 50 {
+            puts.push(put);
+            gets.push(get);
+            locked.push(lock);
+            unlocked.push(whole.saturating_sub(lock));
+            both.push(whole);
+            guards.push(guard);
+        }
+    }
+    let puts = Times::of(&puts);
+    let unit = puts.median();
+    println!("\nUncontended, {ROUNDS} rounds in turns, in ms:\n");
+    println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
+    puts.row("one put of 400 bytes", unit);
+    Times::of(&gets).row("one get", unit);
+    Times::of(&locked).row("lock", unit);
+    Times::of(&unlocked).row("unlock", unit);
+    Times::of(&both).row("lock and unlock, store", unit);
+    Times::of(&guards).row("lock and unlock, guard", unit);
+    unit
+}
+
+/// Two who take turns, each with a connection of its own; from before the release to after the grant.
+fn hand_over(server: &Server, put: f64) {
+    const ROUNDS: usize = 300;
+    let released = Mutex::new(None::<Instant>);
+    let times = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let locks = LockManager::with_store(caller(&server.address("turns")));
+                let options = Options::new().again(Again::Wait).wait(Wait::Forever);
+                loop {
+                    let guard = locks.acquire_with("turns", &options).expect("a turn");
+                    let got = instant();
+                    let mut times = times.lock().expect("no panic");
+                    if let Some(released) = released.lock().expect("no panic").take() {
+                        times.push(got.saturating_duration_since(released));
+                    }
+                    let is_over = times.len() >= ROUNDS;
+                    drop(times);
+                    // The other one stands in the queue by then.
+                    std::thread::sleep(Duration::from_millis(8));
+                    *released.lock().expect("no panic") = Some(instant());
+                    guard.release().expect("a release");
+                    if is_over {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let times = times.into_inner().expect("no panic");
+    println!("\nHand-over between two that wait in turns, in ms:\n");
+    println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
+    Times::of(&times).row(&format!("guards, {} hand-overs", times.len()), put);
+}
+
+/// The same with etcd's own tool: from the end of one's command to the first moment of the next.
+fn etcdctl(server: &Server) {
+    const ROUNDS: usize = 15;
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let script = format!(
+        "date +%s%N >> {0}; sleep 0.3; date +%s%N >> {0}",
+        log.display()
+    );
+    let children: Vec<_> = (0..=ROUNDS)
+        .map(|_| {
+            Command::new("etcdctl")
+                .env("ETCDCTL_API", "3")
+                .args(["--endpoints", &server.endpoint(), "lock", "/etcdctl"])
+                .args(["--", "sh", "-c", &script])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("etcdctl")
+        })
+        .collect();
+    for mut child in children {
+        child.wait().expect("its end");
+    }
+    let text = std::fs::read_to_string(&log).expect("the log");
+    let stamps: Vec<u64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let gaps = stamps[1..].chunks_exact(2);
+    let gaps: Vec<Duration> = gaps
+        .map(|gap| Duration::from_nanos(gap[1].saturating_sub(gap[0])))
+        .collect();
+    let times = Times::of(&gaps);
+    println!(
+        "| `etcdctl lock`, {} hand-overs, with the start of a shell | {:.1} | {:.1} | {:.1} | |",
+        gaps.len(),
+        times.median(),
+        times.at(0.9),
+        times.at(0.99)
+    );
+}
+
+/// Many who wait, each with a connection of its own: what they ask of the server, and in which order
+/// they get in.
+fn crowd(server: &Server, waiters: usize, rounds: usize) {
+    let name = name("crowd");
+    let address = server.address("crowd");
+    let gate = caller(&address);
+    let (seat, _) = take(&gate, &name, "gate", Duration::from_secs(600));
+    let barrier = Barrier::new(waiters + 1);
+    let grants = Mutex::new(Vec::new());
+    let (mut before, mut after, mut took) = (BTreeMap::new(), BTreeMap::new(), Duration::ZERO);
+    let looks = Mutex::new(0_u64);
+    std::thread::scope(|scope| {
+        for who in 0..waiters {
+            let (barrier, grants, address, name, looks) =
+                (&barrier, &grants, &address, &name, &looks);
+            scope.spawn(move || {
+                let store = caller(address);
+                let ttl = Duration::from_secs(600);
+                let (seat, behind) = line_up(&store, name, &format!("w{who}"), ttl);
+                let ticket = seat.ticket();
+                barrier.wait();
+                let mut waiting = Some((seat, behind, ticket));
+                for round in 0..rounds {
+                    let (seat, ticket) = match waiting.take() {
+                        Some((seat, behind, ticket)) => {
+                            wait(&store, &seat, behind, Duration::from_secs(300));
+                            (seat, ticket)
+                        }
+                        None => {
+                            let request = request(&format!("w{who}-{round}"), ttl);
+                            let entered = store.enter(name, request, &now()).expect("an answer");
+                            let seat = entered.seat.expect("a seat");
+                            let ticket = seat.ticket();
+                            let mut behind = match entered.entering {
+                                Entering::Queued { behind, .. } => Some(behind),
+                                _ => None,
+                            };
+                            while let Some(before) = behind.take() {
+                                let end = Some(instant() + Duration::from_secs(300));
+                                store.sleep(&seat, &before, &now(), end).expect("a sleep");
+                                *looks.lock().expect("no panic") += 1;
+                                let looked = store.advance(&seat, &now()).expect("an answer");
+                                if let Advance::Behind(before) = looked.advance {
+                                    behind = Some(before);
+                                }
+                            }
+                            (seat, ticket)
+                        }
+                    };
+                    grants.lock().expect("no panic").push((instant(), ticket));
+                    store.leave(&seat, &now()).expect("an answer");
+                }
+            });
+        }
+        barrier.wait();
+        until("all wait", Duration::from_secs(60), || {
+            claims(&gate, &name).len() == waiters + 1
+        });
+        before = metrics(server);
+        let began = instant();
+        gate.leave(&seat, &now()).expect("an answer");
+        until("all have had their turns", Duration::from_secs(300), || {
+            grants.lock().expect("no panic").len() == waiters * rounds
+        });
+        took = since(began);
+        after = metrics(server);
+    });
+    let mut grants = grants.into_inner().expect("no panic");
+    grants.sort();
+    let out_of_turn = grants
+        .windows(2)
+        .filter(|pair| pair[0].1 > pair[1].1)
+        .count();
+    let turns = u32::try_from(grants.len()).expect("some hundred");
+    let each = |count: f64| count / f64::from(turns);
+    let method = |method| each(handled(&before, &after, method));
+    println!("\n{waiters} waiters with a connection each, {rounds} turns each:\n");
+    println!("| | |\n|---|--:|");
+    println!("| hand-overs | {turns} |");
+    println!(
+        "| hand-overs per second | {:.0} |",
+        f64::from(turns) / took.as_secs_f64()
+    );
+    println!("| out of turn | {out_of_turn} |");
+    println!("| reads (Range) per hand-over | {:.2} |", method("Range"));
+    println!("| transactions per hand-over | {:.2} |", method("Txn"));
+    println!(
+        "| watch streams that ended per hand-over | {:.2} |",
+        method("Watch")
+    );
+    let events = counted(&before, &after, "etcd_debugging_mvcc_events_total");
+    println!(
+        "| events sent to watchers per hand-over | {:.2} |",
+        each(events)
+    );
+    let sent = counted(&before, &after, "etcd_network_client_grpc_sent_bytes_total");
+    println!(
+        "| bytes sent by the server per hand-over | {:.0} |",
+        each(sent)
+    );
+}
