@@ -153,6 +153,10 @@ struct SeatState {
     keys: BTreeMap<u64, (String, String)>,
     /// The hold, and the header, as of the grant.
     granted: Option<(Claim, History, i64)>,
+    /// The own claim as it waits, and when it was written last.
+    waiting: Option<(Claim, i64)>,
+    /// A sleep was ended by something that happened, and nobody has looked since.
+    woken: bool,
 }
 
 impl Seat {
@@ -180,6 +184,9 @@ impl Seat {
         let mut state = self.state();
         state.revision = list.revision;
         state.keys = keys_of(list, keys, &self.name);
+        let own = list.row(self.ticket);
+        let own = own.filter(|row| row.written.claim.token.is_none());
+        state.waiting = own.map(|row| (row.written.claim.clone(), row.modified));
     }
 }
 
@@ -751,22 +758,25 @@ impl EtcdStore {
         }
     }
 
+    /// How the sleep ended, and whether it did because something has happened.
     fn sleep_on(
         &self,
         watched: Vec<watch::Watched>,
         nap: Duration,
         until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
+    ) -> Result<(Wake, bool), StoreError> {
         let news = watch::News::of(&self.shared.link, watched)?;
         let slept = self
             .shared
             .sleeper
             .poll(&[news.descriptor().as_fd()], nap, until);
-        slept.map_err(|source| StoreError::Io {
+        let wake = slept.map_err(|source| StoreError::Io {
             place: self.shared.link.place().to_owned(),
             doing: "waiting",
             source,
-        })
+        })?;
+        let rung = rustix::io::read(news.descriptor(), &mut [0; 1]);
+        Ok((wake, rung.is_ok_and(|read| read > 0)))
     }
 }
 
@@ -923,6 +933,9 @@ impl EtcdStore {
     /// counted it, with what it tolerates, and is overtaken if it has changed since. Behind a claim
     /// that came back, somebody may hold who has not.
     fn advance_until(&self, end: Instant, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
+        if let Some(advanced) = self.advance_at_once(seat, now)? {
+            return Ok(advanced);
+        }
         let (scope, guard) = if !seat.was_away && seat.kind == Kind::Kernel {
             (Scope::Upto(seat.ticket), Guard::Upto(seat.ticket))
         } else {
@@ -965,12 +978,107 @@ impl EtcdStore {
             *token = claim.token.unwrap_or(*token);
             seat.note_grant(claim, &made.before);
         }
+        if made.revision.is_some() {
+            // It was written since that list.
+            seat.state().waiting = None;
+        }
         seat.saw(made.revision.unwrap_or(made.before.revision));
         Ok(Advanced {
             advance,
             entry: made.after,
             events: made.events,
         })
+    }
+
+    /// Grants a claim in one transaction and without a look, if its wait was ended by something that
+    /// happened: mostly that was the end of the last one before it. That there is none is the
+    /// condition, and that nobody has asked it to stop, and that it lives by the lease that this
+    /// process keeps alive. `None` if any of that is not so or not known, for whoever looks.
+    fn advance_at_once(&self, seat: &Seat, now: &Now) -> Result<Option<Advanced>, StoreError> {
+        let (woken, waiting) = {
+            let mut state = seat.state();
+            (std::mem::take(&mut state.woken), state.waiting.clone())
+        };
+        let session = self.shared.sessions.present(seat.ttl_ms);
+        let (Some((claim, modified)), Some(session)) = (waiting, session) else {
+            return Ok(None);
+        };
+        if !woken || seat.was_away || seat.kind != Kind::Kernel {
+            return Ok(None);
+        }
+        let mut entry = Entry {
+            claims: vec![claim],
+            ..Entry::default()
+        };
+        let mut events = Vec::new();
+        let lit = |_: &Claim| Evidence {
+            beacon: tenure_core::Beacon::Lit,
+            process: tenure_core::Liveness::NotRecorded,
+            command: tenure_core::Liveness::NotRecorded,
+        };
+        let policy = &self.shared.policy;
+        let advance = entry.advance(policy, seat.ticket, now, lit, &mut events);
+        let (Advance::Granted { .. }, Some(granted)) = (advance, entry.claim_mut(seat.ticket))
+        else {
+            return Ok(None);
+        };
+        granted.lease.renewed = session.last_sign(now);
+        let written = value::Written {
+            claim: granted.clone(),
+            life: seat.life.clone(),
+            was_away: false,
+        };
+        let value = self.told(value::encode(&written, true))?;
+        let keys = &self.shared.keys;
+        let (own, life) = (
+            keys.claim(&seat.name, &seat.id),
+            keys.life(&seat.name, &seat.life),
+        );
+        let claims = keys.claims(&seat.name);
+        let before = i64::try_from(seat.ticket).unwrap_or(i64::MAX) - 1;
+        let first = Compare::create_revision(claims.clone(), CompareOp::Greater, before);
+        let txn = Txn::new()
+            .when([
+                Compare::mod_revision(own.clone(), CompareOp::Equal, modified),
+                Compare::lease(life, CompareOp::Equal, session.lease),
+                first.with_range(end_of(&claims)),
+            ])
+            .and_then([
+                TxnOp::put(own, value, None),
+                TxnOp::get(keys.header(&seat.name), None),
+            ]);
+        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let answer = self.shared.link.block("writing the lock", async move {
+            let answer = endpoints.once(|mut client: Client| async move { client.txn(txn).await });
+            // Whatever else became of it, whoever looks finds out.
+            Ok(answer.await.ok())
+        })?;
+        let Some(answer) = answer.filter(etcd_client::TxnResponse::succeeded) else {
+            return Ok(None);
+        };
+        let revision = answer.header();
+        let revision = revision.map_or(0, etcd_client::ResponseHeader::revision);
+        let mut found = Vec::new();
+        for response in answer.op_responses() {
+            if let TxnOpResponse::Get(mut get) = response {
+                found.extend(get.take_kvs());
+            }
+        }
+        let list = List::of(keys, &seat.name, revision, &found);
+        entry.history = list.entry.history;
+        entry.last = number(revision);
+        let token = number(revision);
+        if let Some(granted) = entry.claim_mut(seat.ticket) {
+            granted.token = Some(token);
+            seat.note_grant(granted, &list);
+        }
+        settle_events(&mut events, revision);
+        seat.saw(revision);
+        Ok(Some(Advanced {
+            advance: Advance::Granted { token },
+            entry,
+            events,
+        }))
     }
 
     /// What a new seat is told of the list, and its life.
@@ -1098,7 +1206,9 @@ impl Store for EtcdStore {
             }
             (watched, nap)
         };
-        self.sleep_on(watched, nap, until)
+        let (wake, woken) = self.sleep_on(watched, nap, until)?;
+        seat.state().woken = woken;
+        Ok(wake)
     }
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
@@ -1369,7 +1479,8 @@ impl Store for EtcdStore {
             range(keys.claims(name), false),
             range(keys.lives(name), true),
         ];
-        self.sleep_on(watched, self.nap(front, now), until)
+        let (wake, _) = self.sleep_on(watched, self.nap(front, now), until)?;
+        Ok(wake)
     }
 
     fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {

@@ -32,7 +32,7 @@ const JUDGED_WITHIN_MS: u64 = 60_000;
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) id: String,
-    modified: i64,
+    pub(super) modified: i64,
     /// As it was written; the list may show another last sign of life.
     pub(super) written: Written,
     /// The lease that its life hangs on; 0 if it has no life.
