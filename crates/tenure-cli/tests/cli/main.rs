@@ -24,6 +24,7 @@ mod force;
 mod github_example;
 mod group_name;
 mod groups;
+mod hostile;
 mod passing_on;
 mod profiles;
 mod push;

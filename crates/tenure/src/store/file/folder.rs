@@ -285,7 +285,12 @@ impl Folder {
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreError {
     let place = path.display().to_string();
     match errno {
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => StoreError::Permission { place, doing },
+        Errno::ACCESS | Errno::PERM => StoreError::Permission { place, doing },
+        // No change of permissions would help; whoever reads this has to be told so.
+        Errno::ROFS => StoreError::Permission {
+            place,
+            doing: "its file system is read-only",
+        },
         Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS => StoreError::FileSystem {
             place,
             kind: "a file system without working locks".to_owned(),

@@ -1,0 +1,416 @@
+//! Conditions that nobody wishes for, made real: a file system that lets nobody write, one without
+//! locks, a process number that was given out again, two PID namespaces on one folder, links and
+//! FIFOs where records stand, and input that is too deep or too long.
+//!
+//! Some need root, for mounts and namespaces. They say so where they are skipped, and a CI run as root
+//! in which they cannot be made is a failure.
+
+use super::support::{Answer, Scene, answer, is_root};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Runs a line of shell as root in new namespaces. `None` where the tests are not root.
+fn in_namespaces(scene: &Scene, flags: &[&str], line: &str) -> Option<Answer> {
+    if !is_root() {
+        println!("skipped: needs root for namespaces ({})", flags.join(" "));
+        return None;
+    }
+    let mut command = scene.program("unshare");
+    command.args(flags).args(["sh", "-ec", line]);
+    let answer = answer(&mut command);
+    let refused = answer.stderr().contains("unshare:");
+    if refused && std::env::var_os("CI").is_none() {
+        println!("skipped: no namespaces here: {}", answer.stderr());
+        return None;
+    }
+    assert!(!refused, "root gets no namespaces: {}", answer.said());
+    Some(answer)
+}
+
+#[test]
+fn on_a_file_system_that_became_read_only_nobody_runs_and_everybody_may_look() {
+    let scene = Scene::new();
+    let line = "
+        mkdir \"$TENURE_DIR\"
+        mount -t tmpfs -o mode=700 none \"$TENURE_DIR\"
+        tenure run free -- true
+        tenure acquire held --owner none --request-id r-1 2>/dev/null >&2
+        mount -o remount,ro \"$TENURE_DIR\"
+        said() { rc=0; \"$@\" >out 2>err || rc=$?; echo \"$rc $(cat err out | head -c 300 | tr '\\n' ' ')\"; }
+        cd /tmp; dir=$(mktemp -d); cd \"$dir\"
+        said tenure check free
+        said tenure check held
+        said tenure run free -- touch ran
+        said tenure run new -- touch ran
+        said tenure run -n held -- touch ran
+        said tenure release held --request-id r-1
+        said tenure heartbeat held --request-id r-1
+        said tenure clean
+        ls ran 2>/dev/null || echo nothing-ran
+        umount \"$TENURE_DIR\"; rm -rf \"$dir\"
+    ";
+    let Some(answer) = in_namespaces(&scene, &["--mount"], line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    let code = |index: usize| lines[index].split(' ').next().unwrap_or_default();
+    assert_eq!(lines.len(), 9, "{said}");
+    assert_eq!(
+        (code(0), code(1)),
+        ("0", "4"),
+        "looking needs no writing: {said}"
+    );
+    for (index, what) in ["run", "a new lock", "a held one", "release", "heartbeat"]
+        .iter()
+        .enumerate()
+    {
+        let line = lines[index + 2];
+        assert!(
+            ["4 ", "7 ", "12 "]
+                .iter()
+                .any(|code| line.starts_with(code)),
+            "{what} cannot be done here: {line}"
+        );
+        assert!(
+            line.starts_with("4 ") || line.to_lowercase().contains("read-only"),
+            "and is told why: {line}"
+        );
+    }
+    assert_eq!(lines[8], "nothing-ran", "{said}");
+}
+
+/// NFS without its lock daemon answers ENOLCK to each of these calls; strace does it here.
+#[test]
+fn where_no_kernel_lock_is_to_be_had_nothing_runs_and_nothing_is_free() {
+    let scene = Scene::new();
+    scene.run(["run", "free", "--", "true"]).expect(0, "a lock");
+    for error in ["ENOLCK", "EOPNOTSUPP"] {
+        for words in [
+            &["run", "free", "--", "touch", "ran"][..],
+            &["run", "new", "--", "touch", "ran"],
+            &["run", "--shared", "new", "--", "touch", "ran"],
+            &["acquire", "free", "--owner", "none", "--request-id", "r-1"],
+            &["check", "free"],
+        ] {
+            let mut command = scene.program("strace");
+            command
+                .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fcntl"])
+                .args(["-e", &format!("inject=fcntl:error={error}")])
+                .arg("tenure")
+                .args(words)
+                .current_dir(scene.root());
+            let answer = answer(&mut command);
+            let is_look = words[0] == "check";
+            // A list without anybody in it needs no lock to be read.
+            if !(is_look && answer.code() == 0) {
+                assert_eq!(
+                    answer.code(),
+                    12,
+                    "{words:?} with {error}: {}",
+                    answer.said()
+                );
+                assert!(!answer.stderr().is_empty(), "{words:?}: it is said why");
+            }
+            assert!(!scene.path("ran").exists(), "{words:?} with {error} ran");
+        }
+    }
+    scene
+        .run(["run", "free", "-n", "--", "true"])
+        .expect(0, "afterwards it is free");
+}
+
+/// The kernel gives a number out again: `ns_last_pid` says which one comes next.
+#[test]
+fn a_process_number_that_was_given_out_again_is_not_its_first_owner() {
+    for (profile, lock, more, takes) in [
+        ("native", "a", "", ""),
+        ("sprint", "sprint", "--epic-spec e", "--force"),
+        ("resume", "job-1", "", ""),
+    ] {
+        let scene = Scene::new();
+        let dir = scene.path("place");
+        fs::create_dir(&dir).expect("a folder");
+        let place = if profile == "sprint" {
+            format!("--project-root {}", dir.display())
+        } else {
+            format!("--dir {}", dir.display())
+        };
+        let line = format!(
+            "
+            t() {{ verb=$1; shift; tenure --profile {profile} \"$verb\" {lock} {place} \"$@\"; }}
+            sleep 1000 & owner=$!
+            t acquire {more} --owner $owner --request-id first-1 >/dev/null 2>&1
+            rc=0; t acquire {more} --owner $$ --request-id second-1 {takes} -w 0s >/dev/null 2>&1 || rc=$?
+            echo before $rc
+            # Its clock ticks have to differ from those of the next one of this number.
+            kill $owner; wait $owner || :
+            tick=$(cut -d' ' -f1 /proc/uptime); while [ \"$(cut -d' ' -f1 /proc/uptime)\" = \"$tick\" ]; do :; done
+            again=0
+            for try in 1 2 3 4 5 6 7 8 9 10; do
+                echo $((owner - 1)) >/proc/sys/kernel/ns_last_pid
+                sleep 1000 & again=$!
+                [ $again -ne $owner ] || break
+                kill $again; wait $again || :
+            done
+            [ $again -eq $owner ] && kill -0 $owner && echo reused
+            rc=0; t acquire {more} --owner $$ --request-id second-1 {takes} -w 0s >/dev/null 2>&1 || rc=$?
+            echo after $rc
+            kill $again
+            "
+        );
+        let flags = ["--pid", "--fork", "--mount-proc"];
+        let Some(answer) = in_namespaces(&scene, &flags, &line) else {
+            return;
+        };
+        let said = answer.expect(0, "the shell").stdout();
+        assert_eq!(
+            said, "before 4\nreused\nafter 0\n",
+            "{profile}: while its owner lives it is held, and the next process of this number is \
+             somebody else"
+        );
+    }
+}
+
+/// Containers that share a folder: neither sees the other's processes, and the kernel's locks hold
+/// between them all the same.
+#[test]
+fn two_pid_namespaces_on_one_folder_exclude_each_other() {
+    let scene = Scene::new();
+    let line = "
+        mkfifo go in; dir=$PWD
+        inside() { unshare --kill-child=KILL --pid --fork --mount-proc sh -ec \"$1\" \"$dir\"; }
+        inside 'tenure run shared-lock -- sh -c \"echo up >in; read word <go\"' & first=$!
+        read word <in
+        rc=0; inside 'tenure run -n shared-lock -- true' 2>/dev/null || rc=$?; echo held $rc
+        # Whoever waits in the other namespace gets it as soon as it is free.
+        inside 'tenure run shared-lock -w 20s -- echo turn' 2>/dev/null & second=$!
+        tenure check shared-lock >/dev/null 2>&1 || echo seen-from-outside
+        echo done >go; wait $first; wait $second
+        # Nobody here can see whether the command of a killed run is gone, so its lease has to end.
+        inside 'tenure run --ttl 2s shared-lock -- sh -c \"echo up >in; exec sleep 1000\"' & third=$!
+        read word <in
+        kill -KILL $(pgrep -P $third)
+        wait $third || :
+        inside 'tenure run shared-lock -w 20s -- echo next' 2>/dev/null
+        # An owner that cannot be seen from here is not a dead one.
+        inside 'sleep 1000 & tenure acquire owned --owner $! --request-id r-1 >/dev/null 2>&1
+                echo up >in; read word <go; kill $!' & fourth=$!
+        read word <in
+        rc=0; inside 'tenure run -n owned -- true' 2>/dev/null || rc=$?; echo owned $rc
+        echo done >go; wait $fourth || :
+    ";
+    if !is_root() {
+        println!("skipped: needs root for namespaces");
+        return;
+    }
+    let mut command = scene.program("sh");
+    let answer = answer(command.args(["-ec", line]).current_dir(scene.root()));
+    let said = answer.expect(0, "the shell").stdout();
+    assert_eq!(said, "held 4\nseen-from-outside\nturn\nnext\nowned 4\n");
+}
+
+/// The four formats, with the words of a call and the place of the record.
+fn published(scene: &Scene) -> Vec<(Vec<String>, PathBuf)> {
+    let place = |profile: &str| scene.path(profile);
+    [
+        ("sprint", "--project-root", "sprint", ".sprint-running"),
+        ("resume", "--dir", "job-1", "resume_locks/job-1.lock"),
+        ("session", "--dir", "42", "locks/42.lock"),
+        ("fleet", "--dir", "app", "app.lock"),
+    ]
+    .into_iter()
+    .map(|(profile, flag, lock, record)| {
+        let place = place(profile);
+        let folder = place.join(record);
+        let folder = folder.parent().expect("a folder");
+        fs::create_dir_all(folder).expect("a folder");
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("ours");
+        let words = [
+            "--profile",
+            profile,
+            "VERB",
+            lock,
+            flag,
+            place.to_str().expect("text"),
+        ];
+        let words = words.map(str::to_owned).to_vec();
+        (words, place.join(record))
+    })
+    .collect()
+}
+
+fn call(scene: &Scene, words: &[String], verb: &str, more: &[&str]) -> Answer {
+    let words = words
+        .iter()
+        .map(|word| if word == "VERB" { verb } else { word });
+    let mut command = scene.program("timeout");
+    answer(command.arg("20").arg("tenure").args(words).args(more))
+}
+
+fn acquiring(words: &[String]) -> Vec<&'static str> {
+    match words[1].as_str() {
+        "sprint" => vec!["--owner", "1", "--request-id", "r-1", "--epic-spec", "e"],
+        "fleet" => vec![
+            "--owner",
+            "none",
+            "--request-id",
+            "r-1",
+            "--intent-name",
+            "x",
+            "--intent-version",
+            "1",
+        ],
+        "session" => vec!["--owner", "none", "--request-id", "r-1"],
+        _ => vec!["--owner", "1", "--request-id", "r-1"],
+    }
+}
+
+#[test]
+fn a_link_or_a_fifo_in_place_of_a_record_is_neither_followed_nor_waited_for() {
+    let scene = Scene::new();
+    for (words, record) in published(&scene) {
+        let victim = scene.write("victim", "precious");
+        let plants: [(&str, &dyn Fn(&Path)); 4] = [
+            ("a link to a file", &|at| {
+                symlink(&victim, at).expect("a link")
+            }),
+            ("a link to nothing", &|at| {
+                symlink("nowhere", at).expect("a link")
+            }),
+            ("a FIFO", &|at| {
+                let made = scene.program("mkfifo").arg(at).status();
+                assert!(made.expect("mkfifo").success());
+            }),
+            ("a folder", &|at| fs::create_dir(at).expect("a folder")),
+        ];
+        for (what, plant) in plants {
+            plant(&record);
+            let kind = fs::symlink_metadata(&record)
+                .expect("it stands")
+                .file_type();
+            for (verb, more) in [
+                ("acquire", acquiring(&words)),
+                ("check", vec![]),
+                ("release", vec!["--request-id", "r-1"]),
+            ] {
+                let answer = call(&scene, &words, verb, &more);
+                assert!(
+                    !matches!(answer.code(), 124 | 137),
+                    "{} {verb} waited for {what}",
+                    words[1]
+                );
+                assert!(
+                    answer.code() != 0,
+                    "{} {verb} took {what} for a lock: {}",
+                    words[1],
+                    answer.said()
+                );
+            }
+            let now = fs::symlink_metadata(&record).expect("it stands still");
+            assert_eq!(now.file_type(), kind, "{}: {what} was replaced", words[1]);
+            assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious");
+            if kind.is_dir() {
+                fs::remove_dir(&record).expect("removed");
+            } else {
+                fs::remove_file(&record).expect("removed");
+            }
+        }
+        // And the folder beside it, in which private files are made.
+        let ledger = record.parent().expect("a folder").join(".tenure");
+        let elsewhere = scene.path("elsewhere");
+        fs::create_dir_all(&elsewhere).expect("a folder");
+        let _ = fs::remove_dir_all(&ledger);
+        symlink(&elsewhere, &ledger).expect("a link");
+        let answer = call(&scene, &words, "acquire", &acquiring(&words));
+        assert_ne!(answer.code(), 0, "{}: {}", words[1], answer.said());
+        let entries = fs::read_dir(&elsewhere).expect("a folder").count();
+        assert_eq!(
+            entries, 0,
+            "{}: something was written through the link",
+            words[1]
+        );
+    }
+}
+
+#[test]
+fn yaml_of_any_depth_is_answered_at_once() {
+    let scene = Scene::new();
+    let project = scene.path("project");
+    fs::create_dir(&project).expect("a folder");
+    let root = project.to_str().expect("text").to_owned();
+    for deep in [
+        "[".repeat(300_000),
+        "{a: ".repeat(200_000),
+        "- ".repeat(300_000),
+    ] {
+        fs::write(project.join(".sprint-running"), &deep).expect("a record");
+        let old = scene
+            .program("touch")
+            .args(["-d", "1 hour ago"])
+            .arg(project.join(".sprint-running"))
+            .status();
+        assert!(old.expect("touch").success());
+        let checked = scene.run(["--profile", "sprint", "check", "--project-root", &root]);
+        assert!(
+            checked.code() < 13,
+            "it died of a record: {}",
+            checked.said()
+        );
+
+        let document = scene.write("document", &deep);
+        let line = format!(
+            "tenure --profile sprint check --project-root {root} --input - <{}",
+            document.display()
+        );
+        let answer = scene.shell(&line);
+        assert_eq!(answer.code(), 2, "as a call: {}", answer.said());
+
+        let locked = ["--profile", "fleet", "run", "--dir", &root, "--intent"];
+        let answer =
+            scene.run(
+                locked
+                    .into_iter()
+                    .chain([document.to_str().expect("text"), "--", "true"]),
+            );
+        assert_eq!(answer.code(), 2, "as an intent: {}", answer.said());
+    }
+}
+
+/// A year of a busy lock. The reader may not keep it in memory.
+#[test]
+fn an_audit_of_a_million_lines_is_read_within_bounds() {
+    let scene = Scene::new();
+    scene
+        .run(["run", "a", "--", "true"])
+        .expect(0, "a lock and its folder");
+    let mut text = String::with_capacity(130 << 20);
+    for line in 0..1_000_000_u32 {
+        let lock = if line == 777_777 { "needle" } else { "a" };
+        let (second, milli) = (line / 1_000 % 60, line % 1_000);
+        let _ = writeln!(
+            text,
+            "{{\"event\":\"lock_released\",\"held_duration_seconds\":1,\"lock_name\":\"{lock}\",\
+             \"request_id\":\"r\",\"result\":\"success\",\"timestamp\":\"2026-02-07T10:{:02}:{second:02}.{milli:03}Z\"}}",
+            line / 60_000
+        );
+    }
+    let audit = scene.locks().join("audit");
+    fs::create_dir_all(&audit).expect("a folder");
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&audit, fs::Permissions::from_mode(0o700)).expect("ours");
+    fs::write(audit.join("audit.jsonl"), &text).expect("an audit");
+    drop(text);
+    // The file has 140 MB; whoever kept it would not fit.
+    let line = "prlimit --as=100000000 tenure audit needle --output json";
+    let found = scene.shell(line).expect(0, "one event");
+    let lines = found
+        .stdout()
+        .lines()
+        .filter(|line| line.contains("needle"))
+        .count();
+    assert!(lines >= 1, "{}", found.said());
+}
