@@ -7,6 +7,7 @@ mod acquire;
 mod consent;
 mod document;
 mod input;
+#[cfg_attr(windows, path = "sprint/no_prompt.rs")]
 mod prompt;
 
 use super::{Face, TakenOver};
