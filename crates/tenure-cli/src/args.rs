@@ -14,6 +14,7 @@
     reason = "the comments are the help text that people read, and the flags are what they typed"
 )]
 
+#[cfg_attr(windows, path = "args/no_flock.rs")]
 pub(crate) mod flock;
 mod run;
 
@@ -22,7 +23,6 @@ use crate::failure::Failure;
 use crate::render::Output;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
@@ -616,6 +616,7 @@ pub(crate) struct AuditArgs {
 )]
 pub(crate) struct FlockArgs {
     /// The program was called `flock`
+    #[cfg_attr(windows, allow(dead_code, reason = "flock is refused there"))]
     #[arg(skip)]
     pub(crate) by_name: bool,
     /// Everything behind the verb
@@ -723,7 +724,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
 /// the verb. Nothing else of ours has a say in it, neither flags nor the environment.
 fn asked_for_flock(words: &[OsString]) -> Option<FlockArgs> {
     // A start pays for this: the bytes are compared, and no path is taken apart.
-    let called = words.first()?.as_bytes().strip_suffix(b"flock");
+    let called = words.first()?.as_encoded_bytes().strip_suffix(b"flock");
     let by_name = called.is_some_and(|folder| folder.is_empty() || folder.ends_with(b"/"));
     let of_verb = words.get(1).is_some_and(|verb| verb == "flock");
     let before = match (by_name, of_verb) {

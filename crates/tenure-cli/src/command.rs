@@ -7,11 +7,13 @@ mod cancel;
 pub(crate) mod check;
 mod clean;
 mod fence;
+#[cfg(unix)]
 mod flock;
 pub(crate) mod force_release;
 mod group_name;
 mod heartbeat;
 mod profiles;
+#[cfg(unix)]
 mod push;
 pub(crate) mod release;
 pub(crate) mod result;
@@ -28,6 +30,8 @@ use crate::holds::{self, Hold};
 use crate::render::Surface;
 use crate::render::lock::{LockView, failure_of};
 use crate::request::{self, Place};
+#[cfg(windows)]
+use crate::signals::numbers as libc;
 use crate::signals::{self, SignalSleeper, Signals};
 use crate::store::{Locks, Seat};
 use crate::trail::{self, Trail, occasion};
@@ -79,8 +83,22 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
         Verb::Audit(args) => Ok(audit::audit(&args)),
+        #[cfg(unix)]
         Verb::Flock(args) => Ok(flock::flock(&args)),
+        #[cfg(windows)]
+        Verb::Flock(_) => Err(Failure::not_here(
+            "flock",
+            "locks of flock(1) are Unix's own; use `tenure run`",
+        )
+        .report()),
+        #[cfg(unix)]
         Verb::Push(args) => Ok(push::push(&args)),
+        #[cfg(windows)]
+        Verb::Push(_) => Err(Failure::not_here(
+            "push",
+            "it has not been ported; use `tenure run NAME -- git push`",
+        )
+        .report()),
         Verb::GroupName(args) => Ok(group_name::group_name(&args)),
     };
     said.unwrap_or_else(|exit| exit)

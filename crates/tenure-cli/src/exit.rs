@@ -42,11 +42,13 @@ pub(crate) enum Exit {
     /// The command died by this signal, and so do we.
     DieBy(i32),
     /// `flock` could not do what was asked.
+    #[cfg_attr(windows, allow(dead_code, reason = "flock is refused there"))]
     Flock(SysExit),
 }
 
 /// The codes of sysexits.h, with which `flock` answers as flock(1) does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(windows, allow(dead_code, reason = "flock is refused there"))]
 pub(crate) enum SysExit {
     /// The words make no call.
     Usage,

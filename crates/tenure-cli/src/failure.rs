@@ -64,6 +64,12 @@ impl Failure {
         }
     }
 
+    /// For what cannot be done on this system.
+    #[cfg(windows)]
+    pub(crate) fn not_here(what: &str, why: &str) -> Self {
+        Self::bad_arguments(format!("{what} is not there on Windows: {why}"))
+    }
+
     pub(crate) fn bad_arguments(message: impl Into<String>) -> Self {
         Self::new(Exit::BadArguments, "BAD_ARGUMENTS", message)
     }

@@ -13,6 +13,7 @@ mod holds;
 mod nesting;
 mod render;
 mod request;
+#[cfg_attr(windows, path = "signals/windows.rs")]
 mod signals;
 mod store;
 mod supervise;

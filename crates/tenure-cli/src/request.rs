@@ -390,8 +390,7 @@ pub(crate) fn request_id_or_new(given: Option<&str>) -> Result<RequestId, Failur
 /// A fresh request id with two hex digits for each of so many bytes.
 pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
     let mut bytes = [0_u8; BYTES];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    if filled != Ok(bytes.len()) {
+    if tenure::process::fill_randomly(&mut bytes).is_err() {
         return Err(Failure::new(
             Exit::General,
             "NO_RANDOMNESS",

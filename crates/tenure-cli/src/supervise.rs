@@ -22,13 +22,20 @@
 //! - A lost lock ends the command, unless the caller wants to be warned only.
 //! - A limit on the time that the work may take is one on the work: what undoes it has none.
 
+#[cfg(unix)]
 mod cell;
+#[cfg_attr(windows, path = "supervise/job.rs")]
 pub(crate) mod driver;
 pub(crate) mod heartbeats;
+#[cfg(unix)]
 mod remote;
+#[cfg(unix)]
 mod rest;
+#[cfg(unix)]
 mod terminal;
 
+#[cfg(windows)]
+use crate::signals::numbers as libc;
 use std::time::Duration;
 
 /// How the command ended.
@@ -37,6 +44,10 @@ pub(crate) enum End {
     /// By itself, with this code.
     Code(i32),
     /// By this signal.
+    #[cfg_attr(
+        windows,
+        allow(dead_code, reason = "no process ends by a signal there")
+    )]
     Signal(i32),
 }
 
@@ -46,6 +57,10 @@ pub(crate) enum Event {
     /// The command ended; nothing of it is left but its code.
     Ended(End),
     /// The command was stopped by this signal.
+    #[cfg_attr(
+        windows,
+        allow(dead_code, reason = "nothing is stopped there and goes on")
+    )]
     Stopped(i32),
     /// A signal arrived here. `shared` says that the command got it as well.
     Signal { number: i32, shared: bool },
@@ -339,7 +354,8 @@ impl Supervision {
     }
 }
 
-#[cfg(test)]
+// The tables have signals that only Unix has.
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

@@ -15,6 +15,9 @@
 //! 8 contenders with 25 rounds each; `TENURE_CONTENTION=long` makes it 20 with 200.
 //! `TENURE_SEED` repeats the random choices of an earlier run (not the moments at which they
 //! meet the processes). The figures are printed.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::expect_used,
     clippy::panic,

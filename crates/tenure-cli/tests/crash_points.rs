@@ -28,6 +28,9 @@
 //!
 //! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
 //! go of the highest one first, and the witness has to be gone before the copy of the beacon is.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,5 +1,8 @@
 //! `--output json`: every answer of every verb, success and failure, against the published
 //! schemas, and what else programs rely on.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -4,6 +4,9 @@
 //!
 //! 100 rounds of 8 contenders for each format, and 8 contenders with some rounds each under
 //! supervision; `TENURE_CONTENTION=long` makes it more. `TENURE_SEED` repeats the random choices.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -6,6 +6,9 @@
 //! `strace` kills the process as it enters a call. All calls from the first one that names the
 //! folder of the records are tried; of those before, every 20th. The test of the native locks
 //! (`crash_points.rs`) says more about the method.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::expect_used,
     clippy::panic,

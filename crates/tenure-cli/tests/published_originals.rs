@@ -4,6 +4,9 @@
 //! Where an original creates its record atomically, the two exclude each other: one of all wins.
 //! Where it looks and then overwrites, nobody can keep it out; then ours has to notice that it has
 //! lost, has to end its work, and must not touch what the other has put there.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::expect_used,
     clippy::panic,

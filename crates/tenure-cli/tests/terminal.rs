@@ -1,5 +1,8 @@
 //! What a person sees and types: an interactive shell with job control on a real terminal, in a
 //! tmux server of the test's own.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -97,6 +97,7 @@
 
 mod answer;
 mod arguments;
+mod arrivals;
 mod monitor;
 
 pub use crate::envelope::{Exit, Failure};

@@ -106,6 +106,19 @@ pub fn new_request_id() -> std::io::Result<RequestId> {
     RequestId::new(id).map_err(std::io::Error::other)
 }
 
+/// Fills a buffer with the kernel's random bytes.
+///
+/// # Errors
+/// - What the system answers that gives none.
+pub fn fill_randomly(bytes: &mut [u8]) -> std::io::Result<()> {
+    os::random(bytes)
+}
+
+/// The name of this machine, as records have it; empty where it cannot be found out.
+pub fn host_name() -> String {
+    system::host_name()
+}
+
 /// The process that started this one; `None` if it cannot be seen from here.
 pub fn parent() -> Option<u32> {
     Some(system::parent_of_self()).filter(|pid| *pid != 0)

@@ -170,11 +170,7 @@ impl Place {
             .collect();
         // Where a file that somebody has open keeps a name until it is closed (not by POSIX rules),
         // it is one that tells nobody anything.
-        files.retain(|file| {
-            Path::new(file)
-                .extension()
-                .is_none_or(|kind| kind != "gone")
-        });
+        files.retain(|file| Path::new(file).extension().is_none_or(|end| end != "gone"));
         files.sort();
         files
     }

@@ -1,12 +1,16 @@
 //! The framework for authors of command-line tools, driven as a process: the tool of
 //! `examples/deploy`, two commands, one of which needs a lock.
+//!
+//! Signals are Unix's own, and so are the tests that send them.
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
 use jsonschema::Registry;
+#[cfg(unix)]
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines, Read};
+#[cfg(unix)]
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
@@ -14,7 +18,9 @@ use std::thread;
 use std::time::Duration;
 use tenure::clock::instant;
 use tenure::core::LockName;
-use tenure::guard::{AcquireError, Guard, LockManager};
+#[cfg(unix)]
+use tenure::guard::AcquireError;
+use tenure::guard::{Guard, LockManager};
 use tenure::process::Identity;
 use tenure::store::Store;
 use tenure::store::file::{FileStore, ThreadSleeper};
@@ -117,6 +123,7 @@ impl Scene {
     }
 
     /// Whether nobody has the lock, or waits for it.
+    #[cfg(unix)]
     fn is_free(&self, name: &str) -> bool {
         match self.locks().try_acquire(name) {
             Ok(_guard) => true,
@@ -144,10 +151,15 @@ impl Scene {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.0.path())
             .env("USER", "tester")
+            .env("USERNAME", "tester")
             .env("TENURE_DIR", self.0.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        // Without it, programs of Windows do not find what they are made of.
+        if let Some(root) = std::env::var_os("SystemRoot") {
+            command.env("SystemRoot", root);
+        }
         command
     }
 
@@ -186,6 +198,7 @@ impl Working {
         Self { child, err }
     }
 
+    #[cfg(unix)]
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("its number"), signal).expect("it is ours, and not collected");
@@ -295,17 +308,20 @@ fn the_lock_is_free_after_a_normal_exit() {
 }
 
 /// The fourth.
+#[cfg(unix)]
 #[test]
 fn the_lock_is_free_after_sigterm() {
     stops_by(Signal::TERM, "SIGTERM", 143);
 }
 
+#[cfg(unix)]
 #[test]
 fn sigint_and_sighup_are_answered_alike() {
     stops_by(Signal::INT, "SIGINT", 130);
     stops_by(Signal::HUP, "SIGHUP", 129);
 }
 
+#[cfg(unix)]
 #[track_caller]
 fn stops_by(signal: Signal, name: &str, code: i32) {
     let scene = Scene::new();
@@ -353,6 +369,7 @@ fn a_waiter_gets_its_turn() {
     assert!(document["data"]["token"].as_u64().expect("a token") > token);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_signal_while_waiting_leaves_the_line() {
     let scene = Scene::new();
@@ -447,6 +464,7 @@ fn help_is_for_people_and_shows_the_wait() {
     assert!(answer.out.contains("--wait <DURATION>"), "{}", answer.out);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {
     let scene = Scene::new();
@@ -468,6 +486,7 @@ fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {
 
 /// It never looks whether it should stop, so that it is ended while it works, and not before its
 /// grace is over.
+#[cfg(unix)]
 #[test]
 fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
     let scene = Scene::new();
@@ -518,6 +537,7 @@ fn a_lost_lock_ends_the_command_with_80() {
     assert_eq!(error["context"]["name"], "deploy-prod");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_closed_reader_is_silent() {
     let scene = Scene::new();
@@ -533,6 +553,7 @@ fn a_closed_reader_is_silent() {
     assert_eq!(scene.claims("deploy-prod"), 0);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_signal_that_was_ignored_stays_ignored() {
     let scene = Scene::new();
@@ -559,6 +580,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
     answer.error(143, "CANCELLED");
 }
 
+#[cfg(unix)]
 #[test]
 fn every_call_has_an_id_which_is_that_of_its_hold() {
     let scene = Scene::new();

@@ -19,7 +19,7 @@ mod processes;
 
 use processes::dead_pid;
 #[cfg(unix)]
-use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, linkat, mknodat, renameat_with};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 #[cfg(unix)]
 use rustix::io::Errno;
 use std::fs;

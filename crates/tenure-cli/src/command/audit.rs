@@ -10,8 +10,6 @@ use crate::render::audit::line;
 use crate::render::{Output, Surface, print_lines};
 use crate::request::{self, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::path::Path;
 use tenure::audit::{Entry, EventName, Events, Filter, Follower};
@@ -180,35 +178,6 @@ fn follow(
     }
 }
 
-/// Writes to stdout without being kept by a reader that does not read. `false` if the reader has
-/// gone, or a signal asks us to end.
-fn write_unless_stopped(text: &str, signals: Signals) -> bool {
-    let stdout = std::io::stdout();
-    let signal = signals.descriptor();
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        let mut fds = [
-            PollFd::new(&stdout, PollFlags::OUT),
-            PollFd::new(&signal, PollFlags::IN),
-        ];
-        let _ = poll(&mut fds, None);
-        let ready = fds.first().is_some_and(|fd| !fd.revents().is_empty());
-        if is_stopped(signals) {
-            return false;
-        }
-        if ready {
-            // A pipe that can be written to takes this much without blocking.
-            let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
-            match rustix::io::write(&stdout, piece) {
-                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(_) => return false,
-            }
-        }
-    }
-    true
-}
-
 /// Whether a signal asks us to end. One that asks us to pause is heeded here.
 fn is_stopped(signals: Signals) -> bool {
     pause_if_asked();
@@ -226,26 +195,95 @@ fn tell(surface: &mut Surface, follower: &Follower, told: (u64, usize)) -> (u64,
     (skipped, problems.len())
 }
 
-/// Sleeps until there is news or nothing for a while. `false` if the reader has gone, or a signal
-/// asks us to end.
-fn sleep(follower: &Follower, signals: Signals) -> bool {
-    let stdout = std::io::stdout();
-    let signal = signals.descriptor();
-    let (news, nap) = follower.news();
-    let mut fds = vec![
-        // Nothing is asked of it: that the other end was closed is told in any case.
-        PollFd::new(&stdout, PollFlags::empty()),
-        PollFd::new(&signal, PollFlags::IN),
-    ];
-    if let Some(news) = &news {
-        fds.push(PollFd::new(news, PollFlags::IN));
+#[cfg(unix)]
+use unix::{sleep, write_unless_stopped};
+#[cfg(windows)]
+use windows::{sleep, write_unless_stopped};
+
+#[cfg(unix)]
+mod unix {
+    use super::{PIECE_BYTES, is_stopped};
+    use crate::signals::Signals;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::io::Errno;
+    use tenure::audit::Follower;
+
+    /// Writes to stdout without being kept by a reader that does not read. `false` if the reader has
+    /// gone, or a signal asks us to end.
+    pub(super) fn write_unless_stopped(text: &str, signals: Signals) -> bool {
+        let stdout = std::io::stdout();
+        let signal = signals.descriptor();
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let mut fds = [
+                PollFd::new(&stdout, PollFlags::OUT),
+                PollFd::new(&signal, PollFlags::IN),
+            ];
+            let _ = poll(&mut fds, None);
+            let ready = fds.first().is_some_and(|fd| !fd.revents().is_empty());
+            if is_stopped(signals) {
+                return false;
+            }
+            if ready {
+                // A pipe that can be written to takes this much without blocking.
+                let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
+                match rustix::io::write(&stdout, piece) {
+                    Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    Err(_) => return false,
+                }
+            }
+        }
+        true
     }
-    let nap = Timespec::try_from(nap).ok();
-    // Interrupted is as good as woken: whatever it was is looked at next.
-    let _ = poll(&mut fds, nap.as_ref());
-    let closed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-    let is_read = fds
-        .first()
-        .is_none_or(|fd| !fd.revents().intersects(closed));
-    is_read && !is_stopped(signals)
+
+    /// Sleeps until there is news or nothing for a while. `false` if the reader has gone, or a signal
+    /// asks us to end.
+    pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
+        let stdout = std::io::stdout();
+        let signal = signals.descriptor();
+        let (news, nap) = follower.news();
+        let mut fds = vec![
+            // Nothing is asked of it: that the other end was closed is told in any case.
+            PollFd::new(&stdout, PollFlags::empty()),
+            PollFd::new(&signal, PollFlags::IN),
+        ];
+        if let Some(news) = &news {
+            fds.push(PollFd::new(news, PollFlags::IN));
+        }
+        let nap = Timespec::try_from(nap).ok();
+        // Interrupted is as good as woken: whatever it was is looked at next.
+        let _ = poll(&mut fds, nap.as_ref());
+        let closed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let is_read = fds
+            .first()
+            .is_none_or(|fd| !fd.revents().intersects(closed));
+        is_read && !is_stopped(signals)
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use super::{PIECE_BYTES, is_stopped};
+    use crate::signals::Signals;
+    use std::io::Write;
+    use tenure::audit::Follower;
+    use tenure::store::file::poll_readable;
+
+    /// Writes to stdout. `false` if the reader has gone, or we are asked to end. A reader that does not
+    /// read keeps us here.
+    pub(super) fn write_unless_stopped(text: &str, signals: Signals) -> bool {
+        let mut stdout = std::io::stdout().lock();
+        let mut pieces = text.as_bytes().chunks(PIECE_BYTES);
+        pieces.all(|piece| !is_stopped(signals) && stdout.write_all(piece).is_ok())
+            && stdout.flush().is_ok()
+    }
+
+    /// Sleeps until it is time to look again. `false` if we are asked to end.
+    pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
+        let (_, nap) = follower.news();
+        // Whatever it was is looked at next.
+        let _ = poll_readable(&signals.descriptors(), nap, None);
+        !is_stopped(signals)
+    }
 }

@@ -2,6 +2,7 @@
 
 mod exec;
 pub(crate) mod group;
+#[cfg_attr(windows, path = "run/no_hooks.rs")]
 mod hooks;
 pub(super) mod plan;
 pub(super) mod taking;
@@ -25,7 +26,6 @@ use crate::trail::occasion;
 use hooks::Hook;
 use plan::Planning;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -342,8 +342,7 @@ fn supervise(
         surface.warn("the rollback is not run, because the lock was lost");
         return Ok(verdict);
     }
-    let mut command = Command::new("sh");
-    command.args(["-c", rollback]);
+    let mut command = by_shell(rollback);
     told.tell(&mut command);
     command.env("TENURE_EXIT_CODE", code.to_string());
     if let Some(step) = RunResult::of_nothing(args).failure_step {
@@ -371,6 +370,26 @@ fn supervise(
         (Verdict::Command(_), Ok(ours @ (Verdict::Signalled(_) | Verdict::Lost))) => ours,
         (verdict, _) => verdict,
     })
+}
+
+/// The system's shell with one line to do.
+fn by_shell(line: &str) -> Command {
+    #[cfg(unix)]
+    let (mut command, words) = (Command::new("sh"), ["-c", line]);
+    #[cfg(windows)]
+    let (mut command, words) = (Command::new("cmd.exe"), ["/c", line]);
+    as_typed(&mut command, words);
+    command
+}
+
+/// Hands the words to a shell, which on Windows takes a line apart by rules of its own.
+fn as_typed<'a>(command: &mut Command, words: impl IntoIterator<Item = &'a str>) {
+    #[cfg(unix)]
+    command.args(words);
+    #[cfg(windows)]
+    for word in words {
+        std::os::windows::process::CommandExt::raw_arg(command, word);
+    }
 }
 
 /// The answer of a run whose command has ended before anybody saw that the lock was lost.
@@ -505,8 +524,42 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
     }
 }
 
-/// Finds the program as a shell would, before the lock is touched.
+/// Finds the program as a shell would, before the lock is touched. Not in the current folder, unless it
+/// is named by a path.
+#[cfg(windows)]
 pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
+    let not_found = || not_runnable(command, &std::io::ErrorKind::NotFound.into());
+    let program = command
+        .first()
+        .filter(|program| !program.is_empty())
+        .ok_or_else(not_found)?;
+    let endings = std::env::var("PATHEXT").unwrap_or_else(|_| ".COM;.EXE;.BAT;.CMD".to_owned());
+    let find = |path: PathBuf| {
+        let with = |ending: &str| {
+            let mut path = path.clone().into_os_string();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        let own = path.extension().map(|_| path.clone());
+        own.into_iter()
+            .chain(endings.split(';').map(with))
+            .find(|candidate| candidate.is_file())
+    };
+    let is_path = program.to_string_lossy().contains(['/', '\\', ':']);
+    if is_path {
+        return find(PathBuf::from(program)).ok_or_else(not_found);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .find_map(|folder| find(folder.join(program)))
+        .ok_or_else(not_found)
+}
+
+/// Finds the program as a shell would, before the lock is touched.
+#[cfg(unix)]
+pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
+    use std::os::unix::ffi::OsStrExt;
     let not_found = || not_runnable(command, &std::io::ErrorKind::NotFound.into());
     let program = command
         .first()
@@ -552,8 +605,17 @@ pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
 fn prepare(args: &RunArgs, program: PathBuf, told: &Told) -> Command {
     let mut command = Command::new(program);
     if let Some((first, rest)) = args.command.split_first() {
-        use std::os::unix::process::CommandExt;
-        command.arg0(first).args(rest);
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::arg0(&mut command, first).args(rest);
+        #[cfg(windows)]
+        if args.shell {
+            let words = rest.iter().map(|word| word.to_string_lossy());
+            let words: Vec<_> = words.collect();
+            as_typed(&mut command, words.iter().map(AsRef::as_ref));
+        } else {
+            let _ = first;
+            command.args(rest);
+        }
     }
     told.tell(&mut command);
     command

@@ -61,8 +61,7 @@ impl Face for Resume {
 
 /// What removes the lock of a holder on another machine, of which a PID says nothing here.
 fn out_of_sight(view: &LockView, holder: &HolderView) -> Option<String> {
-    let here = rustix::system::uname();
-    let here = here.nodename().to_string_lossy();
+    let here = tenure::process::host_name();
     if holder.host == here && here != "unknown" {
         return None;
     }

@@ -8,6 +8,7 @@ mod consent;
 mod document;
 mod fields;
 mod input;
+#[cfg_attr(windows, path = "sprint/no_prompt.rs")]
 mod prompt;
 
 use super::{Face, TakenOver};

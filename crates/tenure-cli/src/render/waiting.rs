@@ -131,9 +131,7 @@ impl<'a> Progress<'a> {
         self.drawn = true;
         // A line that wraps could not be taken away again. The place is what changes, so it stays
         // whole and the holder's command line gives way.
-        let width = rustix::termios::tcgetwinsize(std::io::stderr())
-            .map_or(80, |size| usize::from(size.ws_col))
-            .max(20);
+        let width = terminal_width().max(20);
         let room = width
             .saturating_sub(6 + place.chars().count())
             .max(width / 3);
@@ -151,7 +149,26 @@ impl<'a> Progress<'a> {
     }
 }
 
+/// How many columns the terminal has.
+#[cfg(unix)]
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col))
+}
+
+/// How many columns every terminal has.
+#[cfg(windows)]
+fn terminal_width() -> usize {
+    80
+}
+
+/// There are no jobs in the background here.
+#[cfg(windows)]
+fn in_foreground() -> bool {
+    true
+}
+
 /// Whether the terminal is ours to draw on: a job in the background leaves the prompt alone.
+#[cfg(unix)]
 fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(std::io::stderr())
         .is_ok_and(|group| group == rustix::process::getpgrp())

@@ -1,4 +1,7 @@
 //! The binary as its callers meet it: every verb, flag and exit code, driven as a process.
+//!
+//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
+#![cfg(unix)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -22,28 +22,42 @@
 //! and, where a supervisor was killed, processes that had closed all that they inherited. With
 //! `--close` a supervisor is killed only after it has recorded its command.
 //!
-//! Left out: steps of the clock. Only the whole machine's can be stepped.
+//! Left out: steps of the clock. Only the whole machine's can be stepped. And Windows: killing, stopping
+//! and signalling are done as Unix does it.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "the figures are for reading"
 )]
 
+#[cfg(unix)]
 mod call;
+#[cfg(unix)]
 mod detached;
+#[cfg(unix)]
 mod hand;
+#[cfg(unix)]
 mod journal;
+#[cfg(unix)]
 mod random;
+#[cfg(unix)]
 mod verdict;
+#[cfg(unix)]
 mod witness;
+#[cfg(unix)]
 mod worker;
+#[cfg(unix)]
 mod world;
 
+#[cfg(unix)]
 use std::process::ExitCode;
+#[cfg(unix)]
 use std::time::Duration;
+#[cfg(unix)]
 use world::World;
 
 /// What is asked for.
+#[cfg(unix)]
 #[derive(Debug, Clone, Copy)]
 struct Options {
     seconds: u64,
@@ -51,6 +65,7 @@ struct Options {
     workers: u64,
 }
 
+#[cfg(unix)]
 fn options(words: &[String]) -> Result<Options, String> {
     let mut options = Options {
         seconds: 15,
@@ -77,6 +92,7 @@ fn options(words: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
+#[cfg(unix)]
 fn torture(options: Options) -> Result<bool, String> {
     let world = World::new(options.seed).map_err(|error| format!("no folder: {error}"))?;
     println!(
@@ -96,6 +112,7 @@ fn torture(options: Options) -> Result<bool, String> {
     Ok(verdict::pass(world, options.seconds))
 }
 
+#[cfg(unix)]
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("hand", plan)) = words
@@ -119,4 +136,9 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+#[cfg(not(unix))]
+fn main() {
+    println!("skipped: it kills, stops and signals as Unix does");
 }

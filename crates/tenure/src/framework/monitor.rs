@@ -1,22 +1,22 @@
 //! The thread beside the command: receives signals, a lost lock and a request to stop; asks the
 //! command to end, and ends the process when its grace is over.
 //!
-//! Signals arrive through pipes (signal-hook), so nothing but a write happens in a handler.
+//! How signals arrive is the business of `arrivals`.
 //!
 //! # Crash safety
 //! A process that is ended here has not released its lock. The kernel frees it as the last thread
 //! ends, and never while the command can still do something.
 
 use super::answer::Surface;
+use super::arrivals::{Arrivals, end_process};
 use super::{Failure, since};
 use crate::cancel::Cancel;
 use crate::clock::instant;
 use crate::envelope::{Exit, StopSignal};
 use crate::guard::{Guard, GuardState};
+use crate::os::{self, Bell, Ringer};
 use crate::store::file::poll_readable;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ pub(super) struct Monitor {
 
 /// Wakes the thread for a change of a guard.
 struct Knock {
-    door: UnixStream,
+    door: Ringer,
     guards: Mutex<Vec<Watched>>,
 }
 
@@ -142,33 +142,15 @@ struct Watched {
 
 impl Wake for Knock {
     fn wake(self: Arc<Self>) {
-        // A full pipe wakes as well.
-        let _ = (&self.door).write(&[1]);
+        self.door.ring();
     }
 }
 
 impl Monitor {
     /// Receives signals from now on.
     pub(super) fn start(course: &Arc<Course>, surface: &Surface) -> io::Result<Self> {
-        let ignored = ignored_signals();
-        let mut arrivals = Vec::new();
-        for signal in [
-            StopSignal::Terminate,
-            StopSignal::Interrupt,
-            StopSignal::Hangup,
-        ] {
-            // Whoever started us with a signal ignored wants it to stay so.
-            if ignored >> (signal.number() - 1) & 1 == 1 {
-                continue;
-            }
-            let (arrives, sends) = UnixStream::pair()?;
-            arrives.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(signal.number().into(), sends)?;
-            arrivals.push((signal, arrives));
-        }
-        let (listens, door) = UnixStream::pair()?;
-        listens.set_nonblocking(true)?;
-        door.set_nonblocking(true)?;
+        let arrivals = Arrivals::receive()?;
+        let (listens, door) = os::bell()?;
         let knock = Arc::new(Knock {
             door,
             guards: Mutex::default(),
@@ -210,21 +192,17 @@ impl Monitor {
 struct Watch {
     course: Arc<Course>,
     surface: Surface,
-    arrivals: Vec<(StopSignal, UnixStream)>,
-    listens: UnixStream,
+    arrivals: Arrivals,
+    listens: Bell,
     knock: Arc<Knock>,
 }
 
 impl Watch {
-    fn run(mut self) {
+    fn run(self) {
         loop {
             let nap = self.until_overdue().unwrap_or(NAP_MAX);
-            let fds: Vec<_> = self
-                .arrivals
-                .iter()
-                .map(|(_, arrives)| arrives.as_fd())
-                .chain([self.listens.as_fd()])
-                .collect();
+            let mut fds = self.arrivals.descriptors();
+            fds.push(self.listens.descriptor());
             if poll_readable(&fds, nap, None).is_err() {
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -243,23 +221,15 @@ impl Watch {
         Some(self.course.grace.saturating_sub(since(asked_at)))
     }
 
-    fn receive(&mut self) {
-        for (signal, arrives) in &mut self.arrivals {
-            let mut bytes = [0; 16];
-            let mut count = 0;
-            while let Ok(read @ 1..) = arrives.read(&mut bytes) {
-                count += u32::try_from(read).unwrap_or(u32::MAX);
-            }
-            if count == 0 {
-                continue;
-            }
-            let interrupts = if *signal == StopSignal::Interrupt {
+    fn receive(&self) {
+        for (signal, count) in self.arrivals.take() {
+            let interrupts = if signal == StopSignal::Interrupt {
                 count
             } else {
                 0
             };
             self.course.ask(|state| {
-                state.signal.get_or_insert(*signal);
+                state.signal.get_or_insert(signal);
                 state.interrupts = state.interrupts.saturating_add(interrupts);
             });
             // Whoever insists does not want to be answered.
@@ -270,9 +240,8 @@ impl Watch {
         }
     }
 
-    fn look_at_guards(&mut self) {
-        let mut bytes = [0; 16];
-        while let Ok(1..) = self.listens.read(&mut bytes) {}
+    fn look_at_guards(&self) {
+        self.listens.hear();
         let guards = &self.knock.guards;
         let guards = guards.lock().unwrap_or_else(PoisonError::into_inner);
         for guard in guards.iter() {
@@ -305,15 +274,5 @@ impl Watch {
 
 /// Ends the process at once. The kernel frees its locks.
 fn end(exit: Exit) -> ! {
-    signal_hook::low_level::exit(exit.code().into())
-}
-
-/// The signals that are ignored, as bits from signal 1 on. None where that cannot be seen.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.unwrap_or(0)
+    end_process(exit.code())
 }

@@ -16,6 +16,9 @@
 )]
 pub(crate) mod raw;
 
+#[cfg(feature = "framework")]
+pub(crate) use raw::console;
+
 use super::{News, Open};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;

@@ -29,11 +29,16 @@ pub(super) fn name_of_user(actor: &str) -> Option<String> {
     })
 }
 
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
 /// The surroundings in which process numbers mean something.
 pub(super) fn current_host() -> Host {
-    let uname = rustix::system::uname();
     Host {
-        name: uname.nodename().to_string_lossy().into_owned(),
+        name: host_name(),
         machine_id: read_line("/etc/machine-id"),
         boot_id: read_line("/proc/sys/kernel/random/boot_id"),
         pid_namespace: rustix::fs::stat("/proc/self/ns/pid")

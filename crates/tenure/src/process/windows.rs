@@ -34,6 +34,11 @@ const CONTROL: &str = r"SYSTEM\CurrentControlSet\Control";
 /// The process that the system starts once in each boot.
 const ONCE: &str = "services.exe";
 
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    raw::computer_name().unwrap_or_default()
+}
+
 /// The surroundings in which process numbers mean something.
 pub(super) fn current_host() -> Host {
     let boot = all()
@@ -42,7 +47,7 @@ pub(super) fn current_host() -> Host {
         .map(|seen| seen.started)
         .min();
     Host {
-        name: raw::computer_name().unwrap_or_default(),
+        name: host_name(),
         machine_id: raw::registry_text(MACHINE, "MachineGuid")
             .filter(|_| !raw::registry_has(CONTROL, "ContainerType")),
         boot_id: boot.map(|started| format!("windows-{started}")),

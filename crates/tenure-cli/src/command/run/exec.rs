@@ -12,10 +12,10 @@
 use super::taking::Hold;
 use crate::command::Session;
 use crate::failure::Failure;
-use crate::signals::{self, Signals};
+#[cfg(unix)]
+use crate::signals;
+use crate::signals::Signals;
 use crate::supervise::driver::SpawnError;
-use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 use tenure::core::{Claim, Event, Holder, Takeover};
 use tenure::store::Store;
@@ -71,7 +71,15 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
     }
 }
 
+/// Not here: `terms` refuses `--exec` before anything is touched.
+#[cfg(windows)]
+#[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix does")]
+pub(super) fn replace_self(_: Command, _: Signals, _: &[Hold<'_>]) -> Option<SpawnError> {
+    Some(SpawnError::Command(std::io::ErrorKind::Unsupported.into()))
+}
+
 /// Becomes the command. Comes back only if that failed; without an error, if a signal came first.
+#[cfg(unix)]
 #[cold]
 #[inline(never)]
 pub(super) fn replace_self(
@@ -79,6 +87,8 @@ pub(super) fn replace_self(
     signals: Signals,
     holds: &[Hold<'_>],
 ) -> Option<SpawnError> {
+    use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
+    use std::os::unix::process::CommandExt;
     signals.give_back(&mut command);
     // A signal that came before its disposition was given back has only been noted; from here on
     // it does what it does to the command.

@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 /// The signals that ask a process to end, by their names without `SIG`.
+#[cfg(unix)]
 const ENDING: [(&str, i32); 9] = [
     ("HUP", libc::SIGHUP),
     ("INT", libc::SIGINT),
@@ -40,6 +41,8 @@ pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
 
 /// The terms of a call.
 pub(super) fn of(args: &RunArgs, signals: Signals) -> Result<Terms, Failure> {
+    #[cfg(windows)]
+    refuse_what_is_not_here(args)?;
     let grace = request::duration("--grace", &args.grace)?;
     let mut terms = Terms {
         wait_all: args.wait_all,
@@ -82,7 +85,48 @@ fn refine(terms: &mut Terms, args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What cannot be done on Windows is refused before anything is touched.
+#[cfg(windows)]
+fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
+    let why = [
+        (
+            args.exec,
+            "--exec",
+            "no process becomes another one; leave it out, and the command is watched over",
+        ),
+        (
+            args.signal.is_some(),
+            "--signal",
+            "there are no signals; a command is asked to end by Ctrl-Break",
+        ),
+        (
+            args.on_supersede.is_some(),
+            "--on-supersede",
+            "it has not been ported",
+        ),
+        (
+            args.on_superseded.is_some(),
+            "--on-superseded",
+            "it has not been ported",
+        ),
+    ];
+    match why.into_iter().find(|(asked, ..)| *asked) {
+        Some((_, what, why)) => Err(Failure::not_here(what, why)),
+        None => Ok(()),
+    }
+}
+
+/// Refused before this is asked.
+#[cfg(windows)]
+fn signal(text: &str) -> Result<i32, Failure> {
+    Err(Failure::not_here(
+        &format!("--signal {text}"),
+        "there are no signals",
+    ))
+}
+
 /// A signal by its name, with or without `SIG`, or by its number.
+#[cfg(unix)]
 fn signal(text: &str) -> Result<i32, Failure> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -107,17 +151,22 @@ pub(super) fn by_shell(args: &RunArgs) -> Result<RunArgs, Failure> {
             "--shell runs one argument; quote the whole line: tenure run --shell NAME -- 'a && b'",
         ));
     };
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
     let mut by_shell = args.clone();
     if by_shell.claiming.why.is_none() {
         by_shell.claiming.why = Some(text.to_string_lossy().into_owned());
     }
-    by_shell.command = vec![
-        shell.unwrap_or_else(|| "/bin/sh".into()),
-        OsString::from("-c"),
-        text.clone(),
-    ];
+    by_shell.command = shell(text.clone());
     Ok(by_shell)
+}
+
+/// A shell and what it is told.
+fn shell(text: OsString) -> Vec<OsString> {
+    if cfg!(windows) {
+        let shell = std::env::var_os("ComSpec").filter(|shell| !shell.is_empty());
+        return vec![shell.unwrap_or_else(|| "cmd.exe".into()), "/c".into(), text];
+    }
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), text]
 }
 
 /// The answer of a run whose work took too long.
@@ -138,7 +187,7 @@ pub(super) fn too_long(args: &RunArgs) -> Failure {
     failure
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::signal;
 

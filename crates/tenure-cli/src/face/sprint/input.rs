@@ -7,8 +7,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
 use crate::request;
-use rustix::fs::{Access, AtFlags};
-use rustix::io::Errno;
+#[cfg(unix)]
+use rustix::fs::Access;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
@@ -224,6 +224,40 @@ fn root(common: &Common, access: Access) -> Result<(), Failure> {
     }
 }
 
-fn may(folder: &Path, access: Access) -> Result<(), Errno> {
-    rustix::fs::accessat(rustix::fs::CWD, folder, access, AtFlags::EACCESS)
+#[cfg(unix)]
+fn may(folder: &Path, access: Access) -> std::io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, accessat};
+    Ok(accessat(CWD, folder, access, AtFlags::EACCESS)?)
+}
+
+/// What is to be done with a folder.
+#[cfg(windows)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Access(u8);
+
+#[cfg(windows)]
+impl Access {
+    const READ_OK: Self = Self(1);
+    const WRITE_OK: Self = Self(2);
+    const EXEC_OK: Self = Self(4);
+
+    fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+#[cfg(windows)]
+impl std::ops::BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Whether a folder may be looked at. Whether it may be written to, its access list says, which is not
+/// read: the attempt will tell.
+#[cfg(windows)]
+fn may(folder: &Path, _: Access) -> std::io::Result<()> {
+    std::fs::read_dir(folder).map(drop)
 }

@@ -722,3 +722,85 @@ pub(crate) fn command_line(process: BorrowedHandle<'_>) -> Result<(Vec<u8>, usiz
     })?;
     Ok((bytes_of(&words), words.as_ptr() as usize))
 }
+
+/// Events of the console: how often each kind came, and an event that says so. For the whole process, as
+/// the console's handler is.
+#[cfg(feature = "framework")]
+pub(crate) mod console {
+    use super::{done, event, raw};
+    use crate::os::{Errno, borrow};
+    use std::os::windows::io::{BorrowedHandle, OwnedHandle};
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+    use windows_sys::Win32::System::Console::{
+        CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler,
+    };
+    use windows_sys::Win32::System::Threading::{
+        GetCurrentProcess, ResetEvent, SetEvent, TerminateProcess,
+    };
+
+    /// How often Ctrl-C, Ctrl-Break and everything else came since somebody looked.
+    static COUNTS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
+    static CAME: OnceLock<OwnedHandle> = OnceLock::new();
+
+    /// How long the system is kept from ending the process whose window was closed. It does not wait
+    /// longer than about that.
+    const CLOSING: Duration = Duration::from_secs(5);
+
+    unsafe extern "system" fn came(kind: u32) -> i32 {
+        let (index, is_closing) = match kind {
+            CTRL_C_EVENT => (0, false),
+            CTRL_BREAK_EVENT => (1, false),
+            _ => (2, true),
+        };
+        if let Some(count) = COUNTS.get(index) {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        if let Some(came) = CAME.get() {
+            // SAFETY: what the static has is open for good.
+            unsafe { SetEvent(raw(borrow(came))) };
+        }
+        if is_closing {
+            // With the return of this call the process is ended.
+            std::thread::sleep(CLOSING);
+        }
+        1
+    }
+
+    /// The console's events, from now on.
+    pub(crate) struct Events(&'static OwnedHandle);
+
+    /// Receives them. Whatever the system would do with them is not done any more.
+    pub(crate) fn events() -> Result<Events, Errno> {
+        let fresh = event()?;
+        let came_event = CAME.get_or_init(|| fresh);
+        // SAFETY: the handler is a function of this program, and is there to its end.
+        done(unsafe { SetConsoleCtrlHandler(Some(came), 1) })?;
+        Ok(Events(came_event))
+    }
+
+    impl Events {
+        /// What to poll.
+        pub(crate) fn descriptor(&self) -> BorrowedHandle<'_> {
+            borrow(self.0)
+        }
+
+        /// What has come since the last look: Ctrl-C, Ctrl-Break, the end of window or session.
+        pub(crate) fn take(&self) -> [u32; 3] {
+            // SAFETY: the event is open for good. Before the look, so that whatever comes after rings.
+            unsafe { ResetEvent(raw(borrow(self.0))) };
+            COUNTS
+                .each_ref()
+                .map(|count| count.swap(0, Ordering::SeqCst))
+        }
+    }
+
+    /// Ends the process at once, past everything that would be done at its end.
+    pub(crate) fn end_process(code: u8) -> ! {
+        // SAFETY: ends this process, which has asked for it.
+        unsafe { TerminateProcess(GetCurrentProcess(), code.into()) };
+        // Not reached; the type wants an end all the same.
+        std::process::abort()
+    }
+}
