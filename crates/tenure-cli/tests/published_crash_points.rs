@@ -280,9 +280,8 @@ impl Transition {
         match (self.verb, after.as_deref()) {
             // It may not have come to anything.
             _ if !is_changed => {}
-            (Verb::Acquire | Verb::AcquireForcing, Some(_)) if is_ours => {}
+            (Verb::Acquire | Verb::AcquireForcing | Verb::Run, Some(_)) if is_ours => {}
             // A run releases at its end.
-            (Verb::Run, Some(_)) if is_ours => {}
             (Verb::Run | Verb::Release | Verb::Clean, None) => {}
             (Verb::Heartbeat, Some(now)) => crate::ensure!(
                 now.contains(FIRST) && before.is_some_and(|before| before.len() == now.len()),
