@@ -180,10 +180,10 @@ impl<'a> Nesting<'a> {
     }
 
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
-        if let Ok(name) = LockName::new(&*hold.name) {
-            if let Some(store) = self.store(Path::new(&hold.folder)) {
-                let _ = store.note_waiting(&name, hold.token, note);
-            }
+        if let Ok(name) = LockName::new(&*hold.name)
+            && let Some(store) = self.store(Path::new(&hold.folder))
+        {
+            let _ = store.note_waiting(&name, hold.token, note);
         }
     }
 }

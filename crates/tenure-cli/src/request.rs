@@ -19,7 +19,7 @@ pub(crate) enum Location {
     /// A folder on this machine, absolute.
     Folder(PathBuf),
     /// An etcd.
-    #[cfg(feature = "etcd")]
+    #[cfg(all(feature = "etcd", unix))]
     Etcd(tenure::store::etcd::Address),
 }
 
@@ -63,14 +63,15 @@ impl Place {
                 };
                 (found.unwrap_or_else(default_location), Some(config))
             }
-            (None, None, None) => match folder_of_environment() {
-                Some(dir) => (told(dir), None),
-                None => {
+            (None, None, None) => {
+                if let Some(dir) = folder_of_environment() {
+                    (told(dir), None)
+                } else {
                     let config = Config::nearest(&current_folder()?)?;
                     let found = config.as_ref().and_then(location_of_file);
                     (found.unwrap_or_else(default_location), config)
                 }
-            },
+            }
         };
         let location = location?;
         let location = match location {
@@ -78,7 +79,7 @@ impl Place {
                 return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
             }
             Location::Folder(folder) => Location::Folder(absolute(&folder)?),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             servers @ Location::Etcd(_) => servers,
         };
         let config = config.unwrap_or_default();
@@ -116,7 +117,7 @@ impl Place {
     pub(crate) fn variable(&self) -> (&'static str, std::ffi::OsString) {
         let name = match self.location {
             Location::Folder(_) => "TENURE_DIR",
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Location::Etcd(_) => "TENURE_STORE",
         };
         (name, self.folder.clone().into())
@@ -126,7 +127,7 @@ impl Place {
     pub(crate) fn other_variable(&self) -> &'static str {
         match self.location {
             Location::Folder(_) => "TENURE_STORE",
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Location::Etcd(_) => "TENURE_DIR",
         }
     }
@@ -301,7 +302,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 fn name_of(location: &Location) -> PathBuf {
     match location {
         Location::Folder(folder) => folder.clone(),
-        #[cfg(feature = "etcd")]
+        #[cfg(all(feature = "etcd", unix))]
         Location::Etcd(address) => PathBuf::from(address.to_string()),
     }
 }
@@ -346,7 +347,7 @@ fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
     }
 }
 
-#[cfg(feature = "etcd")]
+#[cfg(all(feature = "etcd", unix))]
 fn servers(source: &str, url: &str) -> Result<Location, Failure> {
     let address = tenure::store::etcd::Address::parse(url).map_err(|why| {
         // What it is wrong about may be a password, which is not repeated.
@@ -355,7 +356,7 @@ fn servers(source: &str, url: &str) -> Result<Location, Failure> {
     Ok(Location::Etcd(address))
 }
 
-#[cfg(not(feature = "etcd"))]
+#[cfg(not(all(feature = "etcd", unix)))]
 fn servers(source: &str, _: &str) -> Result<Location, Failure> {
     Err(Failure::bad_arguments(format!(
         "{source}: this binary was built without etcd; build it with `--features etcd`, or write \

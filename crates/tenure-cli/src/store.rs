@@ -3,14 +3,17 @@
 //!
 //! A binary that was built without the feature `etcd` knows files only, and says so.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use tenure::core::{
     Claim, Entry, Force, Host, Left, LockName, Now, Ownership, Policy, Predecessor, Process,
     Released, Renewal, Request, WaitingFor,
 };
 use tenure::profile::Profile;
-#[cfg(feature = "etcd")]
+#[cfg(unix)]
+use tenure::store::Notices;
+#[cfg(all(feature = "etcd", unix))]
 use tenure::store::etcd::{self, EtcdStore};
 use tenure::store::file::{self, FileStore, Sleeper};
 use tenure::store::{
@@ -23,12 +26,12 @@ use crate::request::{Location, Place};
 /// The locks of a call.
 pub(crate) enum Locks {
     Files(FileStore),
-    #[cfg(feature = "etcd")]
+    #[cfg(all(feature = "etcd", unix))]
     Etcd(Box<Remote>),
 }
 
 /// Locks on servers, and the profile by which their answers are given.
-#[cfg(feature = "etcd")]
+#[cfg(all(feature = "etcd", unix))]
 pub(crate) struct Remote {
     store: EtcdStore,
     profile: Box<dyn Profile>,
@@ -37,7 +40,7 @@ pub(crate) struct Remote {
 /// A claim's place in one of them.
 pub(crate) enum Seat {
     File(file::Seat),
-    #[cfg(feature = "etcd")]
+    #[cfg(all(feature = "etcd", unix))]
     Etcd(Box<etcd::Seat>),
 }
 
@@ -45,7 +48,7 @@ impl Seat {
     pub(crate) fn ticket(&self) -> u64 {
         match self {
             Self::File(seat) => seat.ticket(),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(seat) => seat.ticket(),
         }
     }
@@ -53,17 +56,18 @@ impl Seat {
     pub(crate) fn name(&self) -> &LockName {
         match self {
             Self::File(seat) => seat.name(),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(seat) => seat.name(),
         }
     }
 
     /// What a command has to inherit for the lock to outlive its supervisor with it; `None` where
     /// there is no such thing.
+    #[cfg(unix)]
     pub(crate) fn beacon(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::File(seat) => Some(seat.beacon()),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => None,
         }
     }
@@ -71,6 +75,13 @@ impl Seat {
 
 impl Locks {
     /// Opens the locks of a place. Nothing is asked of any server yet.
+    #[cfg_attr(
+        not(all(feature = "etcd", unix)),
+        allow(
+            clippy::unnecessary_wraps,
+            reason = "only what is opened on servers can fail"
+        )
+    )]
     pub(crate) fn open(
         place: &Place,
         profile: Box<dyn Profile>,
@@ -82,7 +93,7 @@ impl Locks {
                 FileStore::with_profile(profile, folder, here, sleeper)
                     .allow_network(place.allow_network),
             )),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Location::Etcd(address) => {
                 let credentials = etcd::Credentials::from_environment()
                     .map_err(|error| Failure::bad_arguments(error.to_string()))?;
@@ -96,7 +107,7 @@ impl Locks {
     pub(crate) fn profile(&self) -> &dyn Profile {
         match self {
             Self::Files(store) => store.profile(),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(remote) => &*remote.profile,
         }
     }
@@ -105,7 +116,7 @@ impl Locks {
     pub(crate) fn publishes(&self) -> bool {
         match self {
             Self::Files(store) => store.profile().record().is_some(),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => false,
         }
     }
@@ -114,27 +125,29 @@ impl Locks {
     pub(crate) fn is_remote(&self) -> bool {
         match self {
             Self::Files(_) => false,
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => true,
         }
     }
 
     /// A descriptor that can be read once something has happened to the claim of a seat.
-    pub(crate) fn news(&self, seat: &Seat) -> Result<OwnedFd, StoreError> {
+    #[cfg(unix)]
+    pub(crate) fn news(&self, seat: &Seat) -> Result<Notices, StoreError> {
         match (self, seat) {
             (Self::Files(store), Seat::File(seat)) => store.news(seat),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             (Self::Etcd(remote), Seat::Etcd(seat)) => remote.store.news(seat),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             _ => Err(self.mismatch(seat)),
         }
     }
 
     /// Whether a renewal of our own ends the news.
+    #[cfg(unix)]
     pub(crate) fn renewals_end_news(&self) -> bool {
         match self {
             Self::Files(store) => store.renewals_end_news(),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => false,
         }
     }
@@ -143,7 +156,7 @@ impl Locks {
     pub(crate) fn leftovers(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
         match self {
             Self::Files(store) => store.leftovers(each),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => Ok(()),
         }
     }
@@ -152,14 +165,14 @@ impl Locks {
     pub(crate) fn warning(&self) -> Result<Option<String>, StoreError> {
         match self {
             Self::Files(store) => store.warning(),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => Ok(None),
         }
     }
 
     /// A seat of another store than the one that is asked: no call mixes two, and if one ever did,
     /// nobody may be told anything about the lock.
-    #[cfg(feature = "etcd")]
+    #[cfg(all(feature = "etcd", unix))]
     fn mismatch(&self, seat: &Seat) -> StoreError {
         StoreError::Unreachable {
             place: self.place(seat.name()),
@@ -174,7 +187,7 @@ macro_rules! of_store {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
             Locks::Files($store) => $call,
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Locks::Etcd(remote) => {
                 let $store = &remote.store;
                 $call
@@ -188,12 +201,12 @@ macro_rules! of_seat {
     ($self:ident, $of:ident, $store:ident, $seat:ident => $call:expr) => {
         match ($self, $of) {
             (Locks::Files($store), Seat::File($seat)) => $call,
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             (Locks::Etcd(remote), Seat::Etcd($seat)) => {
                 let $store = &remote.store;
                 $call
             }
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             _ => Err($self.mismatch($of)),
         }
     };
@@ -226,7 +239,7 @@ impl Store for Locks {
     ) -> Result<Entered<Seat>, StoreError> {
         match self {
             Self::Files(store) => Ok(seated(store.enter(name, request, now)?, Seat::File)),
-            #[cfg(feature = "etcd")]
+            #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(remote) => Ok(seated(remote.store.enter(name, request, now)?, |seat| {
                 Seat::Etcd(Box::new(seat))
             })),

@@ -335,7 +335,7 @@ impl Supervision {
         let Some((last, _)) = ending.steps.last().copied() else {
             return;
         };
-        let latest = (now + (within - within / 8)).saturating_sub(ending.began);
+        let latest = (now + within.mul_f64(0.875)).saturating_sub(ending.began);
         let passed = now.saturating_sub(ending.began);
         if last <= latest {
             return;

@@ -39,11 +39,13 @@
 )]
 
 mod support_crash;
+mod support_matrix;
 
 use crate::support_crash::{
-    Answer, Fault, NAME, OVERLAP, Process, SOON, Site, Started, children_of, eventually, need,
-    was_killed, word,
+    Answer, Fault, NAME, OVERLAP, Process, SOON, Site, Standing, Started, children_of, eventually,
+    need, was_killed, word,
 };
+use crate::support_matrix::{self as matrix, Aftermath};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::process::ExitStatusExt;
@@ -379,6 +381,10 @@ impl Blocker {
             let words = words.iter().map(String::as_str);
             let mut holder = Process::start_with_input(site.tenure(words));
             *seen = (*seen).max(Started::of(holder.line()?)?.token);
+            // It says so before its supervisor has written down who it is.
+            eventually("the name of the command", || {
+                site.check().is_ok_and(|it| it.command_pid.is_some())
+            })?;
             run = Some(holder);
         }
         if behind == Behind::RunAndWaiter {
@@ -448,6 +454,8 @@ struct Point {
     phase: Phase,
     /// As the trace shows it.
     shown: String,
+    /// The step that comes next, this call included, of those that others can notice.
+    step: String,
 }
 
 /// What is done to the process.
@@ -466,7 +474,7 @@ impl Injection {
         let mut strace = Command::new("strace");
         strace.args(["-qq", "-e", "signal=none"]);
         match self {
-            Self::Trace(file) => strace.args(["-e", "signal=SIGCHLD", "-o", word(file)]),
+            Self::Trace(file) => strace.args(["-y", "-e", "signal=SIGCHLD", "-o", word(file)]),
             Self::Kill(point) => strace.args(["-o", "/dev/null"]).args([
                 format!("--trace={}", point.call),
                 format!("--inject={}:signal=KILL:when={}", point.call, point.nth),
@@ -514,7 +522,9 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
     let mut phase = Phase::Early;
     let mut found = Vec::new();
     let mut after_private = false;
+    let mut steps = steps(trace, locks).into_iter();
     for shown in trace.lines() {
+        let step = steps.next().unwrap_or_default();
         if shown.starts_with("--- SIGCHLD") {
             phase = phase.max(Phase::Late);
         }
@@ -538,11 +548,24 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
                 call: call.to_owned(),
                 nth: *nth,
                 phase,
-                shown: shown.chars().take(110).collect(),
+                shown: shown.chars().take(240).collect(),
+                step,
             });
         }
     }
     found
+}
+
+/// For each line of a trace the step that comes next.
+fn steps(trace: &str, locks: &str) -> Vec<String> {
+    let mut next = "end".to_owned();
+    let mut steps: Vec<String> = Vec::new();
+    for shown in trace.lines().rev() {
+        next = matrix::step(shown, locks).unwrap_or(next);
+        steps.push(next.clone());
+    }
+    steps.reverse();
+    steps
 }
 
 /// How one try went.
@@ -554,6 +577,8 @@ struct Outcome {
     at_work: bool,
     /// The process failed, as it should where it was made to.
     failed: bool,
+    /// What was seen then.
+    after: Option<Aftermath>,
 }
 
 impl Transition {
@@ -578,6 +603,7 @@ impl Transition {
         let site = prepared.site.copy();
         let mut seen = prepared.token;
         let mut blocker = Blocker::start(self.behind, &site, &mut seen)?;
+        let known = Known::of(&site);
         let words = self.verb.words(&site);
         let words = words.iter().map(String::as_str);
         let mut struck = Process::start_with_input(site.tenure_under(injection.strace(), words));
@@ -589,10 +615,10 @@ impl Transition {
             blocker.end(&site)?;
         }
         if self.verb.is_run() {
-            self.after_run(&site, struck, injection, blocker, seen)
+            self.after_run(&site, struck, injection, blocker, (seen, &known))
         } else {
             let struck = struck.answer()?;
-            self.after_others(&site, &struck, injection, blocker, seen)
+            self.after_others(&site, &struck, injection, blocker, (seen, &known))
         }
     }
 
@@ -602,7 +628,7 @@ impl Transition {
         mut struck: Process,
         injection: &Injection,
         mut blocker: Blocker,
-        mut seen: u64,
+        (mut seen, known): (u64, &Known),
     ) -> Result<Outcome, Fault> {
         let mut input = struck.take_input();
         if matches!(injection, Injection::Fail(..)) {
@@ -646,6 +672,7 @@ impl Transition {
             failed: answer
                 .as_ref()
                 .is_some_and(|answer| !answer.is(0) && !was_killed(answer.status)),
+            after: Some(known.aftermath(site, at_work, blocker.is_there())?),
         };
         if let Some(answer) = &answer {
             self.judge(answer, injection, started.is_some())?;
@@ -663,17 +690,7 @@ impl Transition {
             }
             next.works(seen)?;
         } else {
-            // On a loaded machine the command may last long enough for the supervisor to look at
-            // the lock in between; the same count of calls then strikes earlier than it was traced,
-            // while the command is still about to end. Nobody helps it to.
-            let mut standing = site.check()?;
-            for _ in 0..200 {
-                if standing.is_free() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-                standing = site.check()?;
-            }
+            let standing = free_soon(site)?;
             crate::ensure!(
                 standing.is_free(),
                 "nobody is at work and the lock is not free: {standing:?}"
@@ -741,7 +758,11 @@ impl Transition {
         let allowed: &[i32] = match (gives_up, point.call.as_str()) {
             (true, _) => &[4, 7, 12],
             // The beacon's copy for the command could not be made.
-            (false, "fcntl") if point.shown.contains("57") => &[7, 12, 126],
+            (false, "fcntl")
+                if point.shown.contains(", 57)") || point.shown.starts_with("fcntl(57") =>
+            {
+                &[7, 12, 126]
+            }
             (false, _) => &[7, 12],
         };
         crate::ensure!(
@@ -764,12 +785,13 @@ impl Transition {
         struck: &Answer,
         injection: &Injection,
         mut blocker: Blocker,
-        mut seen: u64,
+        (mut seen, known): (u64, &Known),
     ) -> Result<Outcome, Fault> {
         let outcome = Outcome {
             struck: was_killed(struck.status),
             at_work: false,
             failed: !struck.is(0) && !was_killed(struck.status),
+            after: Some(known.aftermath(site, false, true)?),
         };
         if outcome.failed {
             crate::ensure!(
@@ -889,6 +911,71 @@ impl Transition {
     }
 }
 
+/// The standing of a lock that nobody works under any more, once its command has really ended. On a
+/// loaded machine it may last long enough for the supervisor to look at the lock in between; the same
+/// count of calls then strikes earlier than it was traced, while the command is still about to end.
+fn free_soon(site: &Site) -> Result<Standing, Fault> {
+    let mut standing = site.check()?;
+    for _ in 0..200 {
+        if standing.is_free() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        standing = site.check()?;
+    }
+    Ok(standing)
+}
+
+/// The tickets that were in the lists before.
+struct Known([std::collections::BTreeSet<u64>; 2]);
+
+impl Known {
+    fn of(site: &Site) -> Self {
+        let tickets = |name| matrix::tickets(&site.locks().join(format!("{name}.tenure")));
+        Self([NAME, SECOND].map(tickets))
+    }
+
+    /// What is on disk now, and who goes on from there. The test goes on to see whether they do.
+    fn aftermath(&self, site: &Site, at_work: bool, others_hold: bool) -> Result<Aftermath, Fault> {
+        let Self([first, second]) = self;
+        let file = |name: &str| site.locks().join(format!("{name}.tenure"));
+        let mut disk = if site.locks().is_dir() {
+            matrix::list(&file(NAME), first)
+        } else {
+            "no folder".to_owned()
+        };
+        if file(SECOND).exists() {
+            disk = format!(
+                "{disk}; of the second lock: {}",
+                matrix::list(&file(SECOND), second)
+            );
+        }
+        if site.files().iter().any(|file| file.starts_with(".floor.")) {
+            disk.push_str("; the floor");
+        }
+        let standing = if at_work || others_hold {
+            site.check()?
+        } else {
+            free_soon(site)?
+        };
+        let then = if at_work {
+            "the command, which keeps the lock; then whoever is next"
+        } else if standing.is_held_by(STRUCK) {
+            "its owner, by asking again or by a release"
+        } else if standing.is_held() {
+            "the holder before, undisturbed"
+        } else if standing.word == "stale" {
+            "whoever is next, past what is dead"
+        } else {
+            "whoever is next"
+        };
+        Ok(Aftermath {
+            disk,
+            then: then.to_owned(),
+        })
+    }
+}
+
 /// The command of a dead supervisor is still at work: nobody gets in, everybody is told why, and
 /// whoever waits gets in once the work has ended.
 fn passes_on_when_work_ends(site: &Site, input: ChildStdin, seen: u64) -> Result<(), Fault> {
@@ -944,9 +1031,13 @@ fn try_all(transition: &Transition, prepared: &Prepared, injections: &[Injection
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
-                while let Some(injection) = injections.get(index.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let at = index.fetch_add(1, Ordering::Relaxed);
+                    let Some(injection) = injections.get(at) else {
+                        break;
+                    };
                     match transition.try_once(prepared, injection) {
-                        Ok(outcome) => outcomes.lock().expect("no panic").push(outcome),
+                        Ok(outcome) => outcomes.lock().expect("no panic").push((at, outcome)),
                         Err(fault) => faults
                             .lock()
                             .expect("no panic")
@@ -956,9 +1047,11 @@ fn try_all(transition: &Transition, prepared: &Prepared, injections: &[Injection
             });
         }
     });
-    let outcomes = outcomes.into_inner().expect("no panic");
+    let mut outcomes = outcomes.into_inner().expect("no panic");
+    outcomes.sort_by_key(|(at, _)| *at);
     let faults = faults.into_inner().expect("no panic");
-    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    let count =
+        |is: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, outcome)| is(outcome)).count();
     let struck = count(|outcome| outcome.struck);
     println!(
         "{what} {}: {} points tried, {struck} killed ({} with the command at work), {} said no, {} \
@@ -989,6 +1082,15 @@ fn try_all(transition: &Transition, prepared: &Prepared, injections: &[Injection
             transition.name,
             injections.len()
         );
+        let seen: Vec<(String, Aftermath)> = outcomes
+            .into_iter()
+            .filter(|(_, outcome)| outcome.struck)
+            .filter_map(|(at, outcome)| match injections.get(at)? {
+                Injection::Kill(point) => Some((point.step.clone(), outcome.after?)),
+                Injection::Trace(_) | Injection::Fail(..) => None,
+            })
+            .collect();
+        matrix::agree(transition.name, &seen);
     }
 }
 
@@ -1020,12 +1122,13 @@ fn fail(transition: &Transition) {
     let found = transition.trace(&prepared).expect("a trace");
     let errors = |call: &str| -> &'static [&'static str] {
         match call {
-            "pwrite64" => &["ENOSPC", "EIO"],
+            "pwrite64" => &["ENOSPC", "EIO", "EINTR"],
             "pread64" => &["EIO", "EINTR"],
             "fcntl" => &["ENOLCK", "EINTR"],
             "open" | "openat" => &["EACCES", "EMFILE"],
             "ppoll" => &["EINTR"],
-            "mkdir" | "mkdirat" | "unlinkat" | "ftruncate" => &["EACCES"],
+            "mkdir" | "mkdirat" => &["EACCES", "ENOSPC"],
+            "unlinkat" | "ftruncate" | "renameat" | "renameat2" => &["EACCES", "EIO"],
             _ => &[],
         }
     };
@@ -1196,6 +1299,8 @@ mod crash_points {
 
     macro_rules! killed {
         ($($test:ident: $transition:ident,)+) => {
+            const NAMES: &[&str] = &[$($transition.name),+];
+
             $(
                 #[test]
                 fn $test() {
@@ -1234,6 +1339,20 @@ mod crash_points {
         clean_of_a_free_lock: CLEAN_FREE,
         clean_of_dead_claims: CLEAN_DEAD,
         clean_after_a_cleaning: CLEAN_AGAIN,
+    }
+
+    #[test]
+    fn the_page_has_these_transitions_and_no_others() {
+        let begins = [
+            "run ",
+            "acquire ",
+            "release",
+            "heartbeat",
+            "clean ",
+            "cancel",
+            "shared ",
+        ];
+        matrix::all_are_tried(&begins, NAMES);
     }
 
     /// The instant that a trace of the program alone does not show: its child exists and is not
@@ -1323,7 +1442,8 @@ mod crash_points {
                 call: "execve".to_owned(),
                 nth: 1,
                 phase: Phase::Middle,
-                shown: trace[end..].trim_start().chars().take(110).collect(),
+                shown: trace[end..].trim_start().chars().take(240).collect(),
+                step: "become the command".to_owned(),
             });
             let mut struck = 0;
             for point in &found {
@@ -1370,7 +1490,7 @@ mod crash_points {
                 );
                 tried += 1;
                 struck += usize::from(by_limit);
-                let standing = site.check().expect("an answer");
+                let standing = free_soon(&site).expect("an answer");
                 assert!(
                     standing.is_free(),
                     "{before:?}, cut off at {limit}: not free: {standing:?}"
@@ -1410,6 +1530,42 @@ mod crash_points {
         failing_release: RELEASE,
         failing_heartbeat: HEARTBEAT,
         failing_clean: CLEAN_DEAD,
+    }
+
+    /// The other transitions, made to fail. They add a minute and are for the long run:
+    /// `TENURE_CRASH_POINTS=long`.
+    macro_rules! made_to_fail_at_length {
+        ($($test:ident: $transition:ident,)+) => {
+            $(
+                #[test]
+                fn $test() {
+                    let wanted = std::env::var_os("TENURE_CRASH_POINTS");
+                    if wanted.is_some_and(|value| value == "long") {
+                        fail(&$transition);
+                    } else {
+                        println!("not tried: set TENURE_CRASH_POINTS=long");
+                    }
+                }
+            )+
+        };
+    }
+
+    made_to_fail_at_length! {
+        long_failing_shared_run: RUN_SHARED,
+        long_failing_run_for_a_slot: RUN_SLOTS,
+        long_failing_run_that_displaces: RUN_DISPLACING,
+        long_failing_run_whose_place_is_kept: RUN_PARKING,
+        long_failing_run_that_takes_two_locks: RUN_SEVERAL,
+        long_failing_cancel: CANCEL,
+        long_failing_run_after_a_cleaning: RUN_CLEANED,
+        long_failing_acquire_on_a_free_lock: ACQUIRE_FREE,
+        long_failing_acquire_after_dead_claims: ACQUIRE_DEAD,
+        long_failing_acquire_behind_a_detached_hold: ACQUIRE_BEHIND_HOLD,
+        long_failing_acquire_by_force: ACQUIRE_FORCING,
+        long_failing_clean_of_a_free_lock: CLEAN_FREE,
+        long_failing_clean_after_a_cleaning: CLEAN_AGAIN,
+        long_failing_run_that_renews: RUN_RENEWING,
+        long_failing_run_in_a_list_that_grows: RUN_AT_LENGTH,
     }
 
     #[test]

@@ -359,6 +359,29 @@ fn a_lock_with_an_owner_ends_with_the_owner() {
 }
 
 #[test]
+fn the_owner_is_the_nearest_ancestor_that_lasts_and_its_descendants_may_release() {
+    let scene = Scene::new();
+    let tenure = env!("CARGO_BIN_EXE_tenure");
+    let output = Command::new("cmd")
+        .args(["/d", "/c", tenure, "acquire", "a"])
+        .env("TENURE_DIR", scene.locks())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let owner = format!("owner PID {}", std::process::id());
+    assert!(
+        said.contains(&owner),
+        "the shell of one line is passed over: {said}"
+    );
+    let check = scene.check("a");
+    assert_eq!(check["data"]["mine"], true, "{check}");
+    scene.answers(0, &["release", "a"]);
+    let check = scene.check("a");
+    assert_eq!(check["data"]["standing"], "free", "{check}");
+}
+
+#[test]
 fn a_waiter_behind_an_owner_is_woken_by_its_end() {
     let scene = Scene::new();
     let mut owner = Command::new("cmd")

@@ -92,6 +92,13 @@ impl Heartbeats {
     }
 
     /// When the holder has to be told, whatever is under way; `None` once it has been.
+    #[cfg_attr(
+        windows,
+        allow(
+            dead_code,
+            reason = "only stores on servers are asked by another thread"
+        )
+    )]
     pub(crate) fn end_time(&self) -> Option<Duration> {
         self.end().filter(|_| !self.told && !self.stopped)
     }

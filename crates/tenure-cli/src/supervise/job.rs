@@ -15,6 +15,7 @@ use super::heartbeats::Heartbeats;
 use super::{Action, Before, End, Event, OnLost, Supervision, Terms, Verdict};
 use crate::render::say;
 use crate::signals::{self, Job, Signals, numbers};
+use crate::store::{Locks, Seat};
 use std::os::windows::io::{AsHandle, AsRawHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
 use tenure::core::{Process, Renewal};
 use tenure::process::start_time;
-use tenure::store::file::{FileStore, Seat, poll_readable};
+use tenure::store::file::poll_readable;
 use tenure::store::{Store, StoreError};
 
 /// How often the locks are looked at.
@@ -40,7 +41,7 @@ const KILLED: u32 = 137;
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {
-    pub(crate) store: &'a FileStore,
+    pub(crate) store: &'a Locks,
     pub(crate) seat: &'a Seat,
     /// Told when several renewals in a row have failed: how many, and how the last one did.
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
@@ -325,17 +326,17 @@ impl Running<'_> {
         if failed.is_event {
             (held.on_heartbeat_failed)(failed.consecutive, error);
         }
-        if !failed.runs_out {
+        let Some(left) = failed.runs_out else {
             driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
             return None;
-        }
+        };
         driver.tell_of_loss(&format!(
             "the heartbeat has failed until the lease was about to run out, so the lock can no \
              longer be relied on ({error}); {}",
             self.what_follows()
         ));
         self.course.holds.get_mut(index)?.lost = true;
-        self.handle(Event::Lost)
+        self.handle(Event::Lost { within: Some(left) })
     }
 
     /// What a lost lock leads to, in words.
@@ -361,7 +362,7 @@ impl Running<'_> {
         };
         let message = format!("{what} is lost; {}", self.what_follows());
         self.driver.tell_of_loss(&message);
-        self.handle(Event::Lost)
+        self.handle(Event::Lost { within: None })
     }
 
     fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {

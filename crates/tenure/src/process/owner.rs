@@ -81,9 +81,16 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         if pid == 1 && is_init(&arguments) {
             break;
         }
+        // A shell of which nothing more can be seen counts as one too: a lock that lives too long can be
+        // released, one that is dead on arrival excludes nobody.
+        let lasts_on_windows = || {
+            let is_hidden = arguments.is_empty() && is_shell_of_windows(&name_of(pid));
+            !is_hidden && !is_one_shot_of_windows(&arguments)
+        };
         let lasts = !is_one_shot_shell(&arguments)
             && !is_wrapper(&arguments)
-            && !is_subshell(&arguments, &stat);
+            && !is_subshell(&arguments, &stat)
+            && (!cfg!(windows) || lasts_on_windows());
         if lasts {
             return Ok(chosen(pid, &stat));
         }
@@ -127,9 +134,14 @@ fn chosen(pid: u32, stat: &Stat) -> Chosen {
 }
 
 fn base_name(argument: &str) -> &str {
+    let separators: &[char] = if cfg!(windows) { &['/', '\\'] } else { &['/'] };
+    let name = argument.rsplit(separators).next().unwrap_or(argument);
     // A login shell calls itself `-bash`.
-    let name = argument.rsplit('/').next().unwrap_or(argument);
-    name.strip_prefix('-').unwrap_or(name)
+    let name = name.strip_prefix('-').unwrap_or(name);
+    match name.split_at_checked(name.len().saturating_sub(4)) {
+        Some((stem, ending)) if cfg!(windows) && ending.eq_ignore_ascii_case(".exe") => stem,
+        _ => name,
+    }
 }
 
 fn is_init(arguments: &[String]) -> bool {
@@ -191,9 +203,69 @@ fn is_one_shot_shell(arguments: &[String]) -> bool {
     false
 }
 
+fn is_shell_of_windows(program: &str) -> bool {
+    let name = base_name(program).to_ascii_lowercase();
+    ["cmd", "powershell", "pwsh"].contains(&name.as_str()) || SHELLS.contains(&name.as_str())
+}
+
+/// The same for the shells of Windows: `cmd /c …`, `powershell -Command …`, in any of their spellings.
+fn is_one_shot_of_windows(arguments: &[String]) -> bool {
+    let Some((first, rest)) = arguments.split_first() else {
+        return false;
+    };
+    let mut rest = rest.iter().map(|word| word.to_ascii_lowercase());
+    match base_name(first).to_ascii_lowercase().as_str() {
+        // `/k` stays after its line; whatever stands behind either is the line.
+        "cmd" => rest
+            .find(|word| ["/c", "/r", "/k"].iter().any(|flag| word.starts_with(flag)))
+            .is_some_and(|word| !word.starts_with("/k")),
+        // Each flag may be cut short. A script lasts, and so does a shell that is told to stay.
+        "powershell" | "pwsh" => {
+            let words: Vec<String> = rest.collect();
+            let is_any = |flags: &[&str]| {
+                let is = |word: &String| {
+                    let typed = word.strip_prefix(['-', '/']).unwrap_or_default();
+                    !typed.is_empty() && flags.iter().any(|flag| flag.starts_with(typed))
+                };
+                words.iter().any(is)
+            };
+            is_any(&["command", "encodedcommand", "ec"]) && !is_any(&["noexit"])
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_shot_shells_of_windows_are_told_from_scripts_and_sessions() {
+        let one_shot = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            is_one_shot_of_windows(&words)
+        };
+        for line in [
+            "cmd /c x",
+            "cmd /D /S /C x",
+            "powershell -Command x",
+            "pwsh -NoProfile -c x",
+            "powershell -enc x",
+        ] {
+            assert!(one_shot(line), "{line} lives for one line");
+        }
+        for line in [
+            "cmd",
+            "cmd /k x /c",
+            "cmd /d",
+            "powershell",
+            "powershell -NoExit -Command x",
+            "pwsh -File x.ps1",
+            "python -c x",
+        ] {
+            assert!(!one_shot(line), "{line} lasts");
+        }
+    }
 
     fn one_shot(line: &str) -> bool {
         is_one_shot_shell(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())

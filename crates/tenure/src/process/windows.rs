@@ -234,7 +234,7 @@ pub(super) fn parent_of_self() -> u32 {
     stat(std::process::id()).map_or(0, |stat| stat.parent)
 }
 
-/// What a process was started with, its own name first; that alone where the rest cannot be seen.
+/// What a process was started with, its own name first; nothing where that cannot be seen.
 pub(super) fn arguments(pid: u32) -> Vec<String> {
     let line = opened(pid).and_then(|process| raw::command_line(borrow(&process)));
     let line = line.map(|(bytes, address)| {
@@ -246,7 +246,7 @@ pub(super) fn arguments(pid: u32) -> Vec<String> {
     });
     match line {
         Ok(line) if !line.trim().is_empty() => split(&line),
-        _ => vec![name_of(pid)],
+        _ => Vec::new(),
     }
 }
 

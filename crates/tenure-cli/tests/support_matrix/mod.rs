@@ -1,0 +1,373 @@
+//! What the crash points find, as the page `docs/crash-matrix.md` says it: for each step that others
+//! can notice, what is on disk if the program dies there, and who goes on.
+//!
+//! Each test of a transition has its section and compares it with what it has just seen;
+//! `scripts/crash-matrix` has them written anew.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Set to a folder by `scripts/crash-matrix`, which makes the page of the sections in it.
+const WRITE: &str = "TENURE_CRASH_MATRIX";
+
+/// Between what was seen at different calls of one row.
+const OR: &str = ", *or* ";
+
+/// What was seen after one kill.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Aftermath {
+    pub(crate) disk: String,
+    pub(crate) then: String,
+}
+
+/// The step that a line of a trace (`strace -y`) is, if others can notice it: a change of a file or
+/// folder below `place`, a kernel lock, a new process.
+pub(crate) fn step(shown: &str, place: &str) -> Option<String> {
+    let (call, rest) = shown.split_once('(')?;
+    if matches!(call, "clone" | "clone3" | "fork" | "vfork") {
+        return Some("start the command".to_owned());
+    }
+    if !shown.contains(place) {
+        return None;
+    }
+    let quoted: Vec<&str> = rest.split('"').skip(1).step_by(2).map(last).collect();
+    let quoted = |index: usize| quoted.get(index).copied().unwrap_or_default();
+    // The path behind the first descriptor.
+    let file = rest
+        .split_once('<')
+        .and_then(|(_, rest)| rest.split_once('>'));
+    let file = file.map_or("", |(path, _)| last(path));
+    match call {
+        "mkdir" | "mkdirat" => Some(format!("make the folder {}", folder(quoted(0)))),
+        "open" | "openat" if rest.contains("O_CREAT") => {
+            Some(format!("open or make {}", name(quoted(0))))
+        }
+        "pwrite64" | "write" => Some(format!("write {}", name(file))),
+        "ftruncate" => Some(format!("cut {}", name(file))),
+        "utimensat" => Some(format!("touch {}", name(file))),
+        "unlinkat" | "unlink" => Some(format!("remove {}", name(quoted(0)))),
+        "renameat" | "renameat2" | "rename" => {
+            let verb = if rest.contains("RENAME_EXCHANGE") {
+                "exchange"
+            } else {
+                "rename"
+            };
+            Some(format!("{verb} {} → {}", name(quoted(0)), name(quoted(1))))
+        }
+        "fcntl" => lock(rest),
+        _ => None,
+    }
+}
+
+/// A change of a kernel lock. The bytes are those of `store/file/bytes.rs`.
+fn lock(rest: &str) -> Option<String> {
+    const GUARD: u64 = 1 << 60;
+    const TURNS: u64 = GUARD + (1 << 54);
+    let start = rest.split_once("l_start=")?.1;
+    let digits: String = start.chars().take_while(char::is_ascii_digit).collect();
+    let byte: u64 = digits.parse().ok()?;
+    let waits = rest.contains("F_OFD_SETLKW");
+    if !waits && !rest.contains("F_OFD_SETLK") {
+        return None;
+    }
+    let which = match byte {
+        GUARD => "guard",
+        ..TURNS => "beacon",
+        _ => "turn",
+    };
+    Some(if rest.contains("F_UNLCK") {
+        format!("unlock the {which}")
+    } else if rest.contains("F_RDLCK") {
+        format!("sleep on a {which}")
+    } else {
+        format!("lock the {which}")
+    })
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn name(file: &str) -> String {
+    format!("`{}`", dated(file))
+}
+
+fn folder(name: &str) -> String {
+    format!("`{}/`", dated(name))
+}
+
+/// A day is the same as any other.
+fn dated(name: &str) -> &str {
+    let is_day = name.len() == 10 && name.bytes().filter(|byte| *byte == b'-').count() == 2;
+    if is_day { "DATE" } else { name }
+}
+
+/// The tickets in a coordination file.
+pub(crate) fn tickets(file: &Path) -> BTreeSet<u64> {
+    claims(file)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|claim| claim["ticket"].as_u64())
+        .collect()
+}
+
+/// A coordination file in words. `known` are the tickets of those who were there before.
+pub(crate) fn list(file: &Path, known: &BTreeSet<u64>) -> String {
+    match std::fs::metadata(file) {
+        Err(_) => return "no file".to_owned(),
+        Ok(meta) if meta.len() == 0 => return "an empty file".to_owned(),
+        Ok(_) => {}
+    }
+    let Some(claims) = claims(file) else {
+        return "a file that cannot be read".to_owned();
+    };
+    let (mut before, mut ours) = (Vec::new(), Vec::new());
+    for claim in &claims {
+        let is_known = claim["ticket"]
+            .as_u64()
+            .is_some_and(|it| known.contains(&it));
+        let state = match (claim["token"].is_u64(), claim["away"].is_object()) {
+            (true, _) if claim["command_pid"].is_u64() => "holds, its command named",
+            (true, _) => "holds",
+            (false, true) => "is away, its place kept",
+            (false, false) => "waits",
+        };
+        let asked = if claim["cancel"].is_object() {
+            " and is asked to stop"
+        } else {
+            ""
+        };
+        let who = if is_known { &mut before } else { &mut ours };
+        who.push(format!("{state}{asked}"));
+    }
+    let mut words = Vec::new();
+    for (whose, who) in [("the one before", before), ("ours", ours)] {
+        for state in who {
+            words.push(format!("{whose} {state}"));
+        }
+    }
+    if words.is_empty() {
+        "a list with nobody in it".to_owned()
+    } else {
+        words.join("; ")
+    }
+}
+
+/// The claims of the slot that counts.
+fn claims(file: &Path) -> Option<Vec<Value>> {
+    let bytes = std::fs::read(file).ok()?;
+    let mut best: Option<(u64, &[u8])> = None;
+    for pair in 0..8 {
+        for second in 0..2 {
+            let size = 2048 << pair;
+            let start = 4096 * ((1 << pair) - 1) + second * size;
+            let slot = bytes
+                .get(start..bytes.len().min(start + size))
+                .unwrap_or_default();
+            let Some((sequence, body)) = slot_of(slot) else {
+                continue;
+            };
+            if best.is_none_or(|(other, _)| other < sequence) {
+                best = Some((sequence, body));
+            }
+        }
+    }
+    let text = std::str::from_utf8(best?.1).ok()?;
+    let lines = text.lines().skip(1).map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().ok()
+}
+
+fn slot_of(slot: &[u8]) -> Option<(u64, &[u8])> {
+    let end = slot.iter().position(|byte| *byte == b'\n')?;
+    let frame = std::str::from_utf8(slot.get(..end)?).ok()?;
+    let mut words = frame.strip_prefix("tenure 1 ")?.split(' ');
+    let sequence = words.next()?.parse().ok()?;
+    let length: usize = words.next()?.parse().ok()?;
+    Some((sequence, slot.get(end + 1..)?.get(..length)?))
+}
+
+/// Compares what was seen after kills, in the order of the trace and each with the step that it came
+/// before, with the section of the page.
+pub(crate) fn agree(name: &str, seen: &[(String, Aftermath)]) {
+    let section = section(name, seen);
+    if let Some(folder) = std::env::var_os(WRITE) {
+        let file = name.replace(' ', "-");
+        std::fs::write(PathBuf::from(folder).join(file), section).expect("a section");
+        return;
+    }
+    let page = page();
+    let committed = committed(&page, name).unwrap_or_default();
+    let in_place = !["run", "behind"].iter().any(|word| name.contains(word));
+    let differences = differences(&rows(committed), seen, in_place);
+    assert!(
+        differences.is_empty(),
+        "docs/crash-matrix.md no longer says what happens to {name:?}; look at the difference, and \
+         have the page written by scripts/crash-matrix if it is right.\n{}\nfound:\n{section}\non \
+         the page:\n{committed}",
+        differences.join("\n")
+    );
+}
+
+fn page() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/crash-matrix.md");
+    std::fs::read_to_string(page).expect("docs/crash-matrix.md")
+}
+
+/// A row of the page: its steps, what may be on disk, who may go on.
+type Row<'a> = [BTreeSet<&'a str>; 3];
+
+fn rows(section: &str) -> Vec<Row<'_>> {
+    let lines = section.lines().skip_while(|line| !line.starts_with("|---"));
+    lines
+        .skip(1)
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
+            let mut cell = |separator| Some(cells.next()?.split(separator).collect());
+            Some([cell(" · ")?, cell(OR)?, cell(OR)?])
+        })
+        .collect()
+}
+
+/// What the page and a run do not agree on: steps, states and successors that only one of them knows,
+/// and, where `in_place`, a state that is not seen at its own step.
+///
+/// A process that waits, is woken or interrupted makes a call more or less than it did under the
+/// trace, and is then struck a call earlier or later than was meant. So of those the page is not held
+/// to which step a state belongs to, and its rows join what was seen.
+fn differences(rows: &[Row<'_>], seen: &[(String, Aftermath)], in_place: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let on_page = |column: usize, what: &str| rows.iter().any(|row| row[column].contains(what));
+    for (step, after) in seen {
+        for (column, what) in [(0, step), (1, &after.disk), (2, &after.then)] {
+            if !on_page(column, what) {
+                found.push(format!("not on the page: {what}"));
+            }
+        }
+    }
+    for [steps, disk, _] in rows {
+        for step in steps {
+            let mut at_step = seen.iter().filter(|(at, _)| at == step).peekable();
+            if at_step.peek().is_none() {
+                found.push(format!("not seen: {step}"));
+            } else if in_place && !at_step.any(|(_, after)| disk.contains(after.disk.as_str())) {
+                found.push(format!("not seen before {step}: {disk:?}"));
+            }
+        }
+        // Of a row that joins several, each is a matter of timing.
+        for state in disk.iter().filter(|_| disk.len() == 1) {
+            if !seen.iter().any(|(_, after)| after.disk == *state) {
+                found.push(format!("not seen: {state}"));
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The section of a name on the page.
+fn committed<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    let title = format!("### {name}\n");
+    let start = page.find(&title)?;
+    let rest = page.get(start..)?;
+    let end = rest.get(1..)?.find("\n## ").into_iter();
+    let end = end.chain(rest.get(1..)?.find("\n### ")).min();
+    Some(
+        rest.get(..end.map_or(rest.len(), |end| end + 1))?
+            .trim_end(),
+    )
+}
+
+fn section(name: &str, seen: &[(String, Aftermath)]) -> String {
+    // Kills between two steps show the same as the one at the second.
+    let mut steps: Vec<(&str, BTreeSet<&Aftermath>)> = Vec::new();
+    for (step, aftermath) in seen {
+        match steps.last_mut() {
+            Some((last, found)) if last == step => {
+                found.insert(aftermath);
+            }
+            _ => steps.push((step, BTreeSet::from([aftermath]))),
+        }
+    }
+    let mut rows: Vec<(Vec<&str>, BTreeSet<&Aftermath>)> = Vec::new();
+    for (step, found) in steps {
+        match rows.last_mut() {
+            Some((steps, same)) if *same == found => steps.push(step),
+            _ => rows.push((vec![step], found)),
+        }
+    }
+    let mut text = format!(
+        "### {name}\n\n| killed before it could | what is on disk | who goes on |\n|---|---|---|\n"
+    );
+    for (steps, found) in rows {
+        let all = |of: fn(&Aftermath) -> &str| -> String {
+            let all: BTreeSet<&str> = found.iter().map(|found| of(found)).collect();
+            all.into_iter().collect::<Vec<_>>().join(OR)
+        };
+        let disk = all(|found| &found.disk);
+        let then = all(|found| &found.then);
+        let _ = writeln!(text, "| {} | {disk} | {then} |", steps.join(" · "));
+    }
+    text
+}
+
+/// Every section whose title begins so is that of a transition which is tried.
+pub(crate) fn all_are_tried(begins: &[&str], names: &[&str]) {
+    if std::env::var_os(WRITE).is_some() {
+        return;
+    }
+    let page = page();
+    for title in page.lines().filter_map(|line| line.strip_prefix("### ")) {
+        let is_mine = begins.iter().any(|begin| title.starts_with(begin));
+        assert!(
+            !is_mine || names.contains(&title),
+            "the page has a section {title:?}, and nothing of that name is tried"
+        );
+    }
+    for name in names {
+        assert!(
+            committed(&page, name).is_some(),
+            "{name:?} is not on the page"
+        );
+    }
+}
+
+mod crash_points {
+    use super::*;
+
+    /// The page can be wrong in each of these ways, and is told so.
+    #[test]
+    fn a_page_that_says_something_else_is_noticed() {
+        let seen = |step: &str, disk: &str| {
+            let after = Aftermath {
+                disk: disk.to_owned(),
+                then: "whoever is next".to_owned(),
+            };
+            (step.to_owned(), after)
+        };
+        let run = [seen("write `a`", "no file"), seen("end", "ours holds")];
+        let section = section("x", &run);
+        assert_eq!(differences(&rows(&section), &run, true), [""; 0]);
+        let wrong = [
+            section.replace("no file", "an empty file"),
+            section.replace("write `a`", "write `b`"),
+            section.replace("whoever is next", "nobody"),
+            section.lines().take(5).collect::<Vec<_>>().join("\n"),
+            format!("{section}| cut `a` | no file | whoever is next |\n"),
+        ];
+        for page in wrong {
+            assert_ne!(differences(&rows(&page), &run, false), [""; 0], "{page}");
+        }
+        let swapped = section
+            .replace("ours holds", "SWAP")
+            .replace("no file", "ours holds")
+            .replace("SWAP", "no file");
+        assert_ne!(
+            differences(&rows(&swapped), &run, true),
+            [""; 0],
+            "{swapped}"
+        );
+    }
+}
