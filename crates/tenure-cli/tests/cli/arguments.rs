@@ -231,7 +231,7 @@ fn calls_that_make_no_sense_are_refused_with_one_sentence() {
         &["run", "x", "--dir", "a", "--store", "file:b", "--", "true"],
         &["run", "x", "--store", "b", "--", "true"],
         &["run", "x", "--store", "file:", "--", "true"],
-        &["run", "x", "--store", "etcd://localhost/x", "--", "true"],
+        &["run", "x", "--store", "etcd://user:password@localhost/x", "--", "true"],
         &["run", "x", "--dir", "", "--", "true"],
         &["run", "x", "--profile", "sprinter", "--", "true"],
         &["run", "x", "--config", "no-such-file.toml", "--", "true"],
