@@ -103,7 +103,7 @@ pub(crate) struct Common {
     /// The folder that holds the locks
     #[arg(long, value_name = "DIR", help_heading = "Global")]
     pub(crate) dir: Option<PathBuf>,
-    /// The same as a URL: file:DIR
+    /// The same as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
     #[arg(
         long,
         value_name = "URL",

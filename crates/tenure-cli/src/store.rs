@@ -64,6 +64,10 @@ impl Seat {
     /// What a command has to inherit for the lock to outlive its supervisor with it; `None` where
     /// there is no such thing.
     #[cfg(unix)]
+    #[cfg_attr(
+        not(feature = "etcd"),
+        allow(clippy::unnecessary_wraps, reason = "only a lock on servers has none")
+    )]
     pub(crate) fn beacon(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::File(seat) => Some(seat.beacon()),
