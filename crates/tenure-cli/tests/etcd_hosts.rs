@@ -219,6 +219,7 @@ fn a_host_that_is_cut_off_ends_its_work_before_the_other_begins() {
 /// Both hosts loop; a folder that only one can make is the witness.
 #[test]
 fn two_hosts_that_contend_never_work_at_once() {
+    const ROUNDS: usize = 8;
     let Some(site) = Site::start("loop") else {
         return;
     };
@@ -227,7 +228,6 @@ fn two_hosts_that_contend_never_work_at_once() {
         "mkdir {folder}/busy || echo overlap >> {folder}/wrong
          echo $TENURE_TOKEN >> {folder}/tokens; sleep 0.02; rmdir {folder}/busy"
     );
-    const ROUNDS: usize = 8;
     std::thread::scope(|scope| {
         for host in [0, 1, 0, 1] {
             let (site, work) = (&site, &work);

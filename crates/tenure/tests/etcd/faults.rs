@@ -153,7 +153,10 @@ impl Worker<'_> {
         if kind < 3 {
             // Cut off while it works: it may rely on the lease, and no longer.
             self.proxy.weather(Weather::Parted);
-            std::thread::sleep(self.ttl.mul_f64(1.0 + self.dice.below(10) as f64 / 10.0));
+            std::thread::sleep(
+                self.ttl
+                    + self.ttl.mul_f32(0.1) * u32::try_from(self.dice.below(10)).expect("small"),
+            );
             self.proxy.weather(Weather::Fair);
             let asked = instant();
             match self.answer("renewing", self.store.renew(&seat, &now())) {
@@ -317,6 +320,10 @@ fn with<T>(proxy: &Proxy, fault: Fault, lost: &Lost<'_>, call: impl FnOnce() -> 
 /// Each verb is told what it did, although the answer of its one write never came; or does it after
 /// all, if etcd never got it.
 #[test]
+#[allow(
+    clippy::too_many_lines,
+    reason = "one verb after the other, each on what the ones before have left"
+)]
 fn a_lost_answer_is_found_out() {
     let server = Server::start();
     for (round, fault) in [Fault::CutAfter, Fault::CutBefore].into_iter().enumerate() {
@@ -555,7 +562,8 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
 /// is what a grant is told.
 fn certain_from(claim: &Claim) -> Instant {
     let age_ms = now().boot_ms - claim.lease.renewed.boot_ms;
-    instant() - Duration::from_millis(age_ms + 1)
+    let then = instant().checked_sub(Duration::from_millis(age_ms + 1));
+    then.expect("a clock that began before this test")
 }
 
 /// The lease that tells of a holder's life may have been renewed long before the grant. The holder is

@@ -263,31 +263,28 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
                 barrier.wait();
                 let mut waiting = Some((seat, behind, ticket));
                 for round in 0..rounds {
-                    let (seat, ticket) = match waiting.take() {
-                        Some((seat, behind, ticket)) => {
-                            wait(&store, &seat, behind, Duration::from_secs(300));
-                            (seat, ticket)
-                        }
-                        None => {
-                            let request = request(&format!("w{who}-{round}"), ttl);
-                            let entered = store.enter(name, request, &now()).expect("an answer");
-                            let seat = entered.seat.expect("a seat");
-                            let ticket = seat.ticket();
-                            let mut behind = match entered.entering {
-                                Entering::Queued { behind, .. } => Some(behind),
-                                _ => None,
-                            };
-                            while let Some(before) = behind.take() {
-                                let end = Some(instant() + Duration::from_secs(300));
-                                store.sleep(&seat, &before, &now(), end).expect("a sleep");
-                                *looks.lock().expect("no panic") += 1;
-                                let looked = store.advance(&seat, &now()).expect("an answer");
-                                if let Advance::Behind(before) = looked.advance {
-                                    behind = Some(before);
-                                }
+                    let (seat, ticket) = if let Some((seat, behind, ticket)) = waiting.take() {
+                        wait(&store, &seat, behind, Duration::from_secs(300));
+                        (seat, ticket)
+                    } else {
+                        let request = request(&format!("w{who}-{round}"), ttl);
+                        let entered = store.enter(name, request, &now()).expect("an answer");
+                        let seat = entered.seat.expect("a seat");
+                        let ticket = seat.ticket();
+                        let mut behind = match entered.entering {
+                            Entering::Queued { behind, .. } => Some(behind),
+                            _ => None,
+                        };
+                        while let Some(before) = behind.take() {
+                            let end = Some(instant() + Duration::from_secs(300));
+                            store.sleep(&seat, &before, &now(), end).expect("a sleep");
+                            *looks.lock().expect("no panic") += 1;
+                            let looked = store.advance(&seat, &now()).expect("an answer");
+                            if let Advance::Behind(before) = looked.advance {
+                                behind = Some(before);
                             }
-                            (seat, ticket)
                         }
+                        (seat, ticket)
                     };
                     grants.lock().expect("no panic").push((instant(), ticket));
                     store.leave(&seat, &now()).expect("an answer");

@@ -701,7 +701,11 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     assert_eq!(claims(&two, &name).len(), 1_502);
     let mut names = Vec::new();
     two.names(&mut |name| names.push(name)).expect("an answer");
-    assert_eq!(names, [name.clone()], "a lock of many pages is one lock");
+    assert_eq!(
+        names.len(),
+        1,
+        "a lock of many pages is one lock: {names:?}"
+    );
     let mut at_once = request("at-once", LONG);
     at_once.patience = Patience::AtOnce;
     let entered = two.enter(&name, at_once, &now()).expect("an answer");
