@@ -12,11 +12,13 @@
 //! that gets an error, and the burial goes on behind its back until it is answered, or until the
 //! lease has run out without which the attempt is refused anyway.
 
+use super::change::{Commit, Scope, settle, settle_events};
 use super::keys::end_of;
 use super::link::{Fault, Pause};
 use super::list::{Guard, Light, List, Row, number};
+use super::seat::Seat;
 use super::session::Session;
-use super::{Commit, EtcdStore, NOBODY, OVERTAKEN_AT_ONCE, Scope, Seat, settle, settle_events};
+use super::{EtcdStore, NOBODY, OVERTAKEN_AT_ONCE};
 use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
 use etcd_client::{
