@@ -94,6 +94,39 @@ fn a_run_whose_supervisor_is_dead_is_an_orphan_while_anything_of_it_lives() {
     assert_eq!(judged(evidence(out, alive, DEAD)), gone);
 }
 
+/// Where no beacon is asked for, a living command makes an orphan all the same.
+#[test]
+fn an_orphan_is_one_in_every_format() {
+    let run = hold(Kind::Kernel);
+    let found = evidence(Beacon::Out, DEAD, Liveness::Alive);
+    assert_eq!(
+        judge(&Policy::SPRINT, &run, &found, &at(0)),
+        Standing::Held(Life::Orphaned)
+    );
+}
+
+/// It will go, and gives up its place now.
+#[test]
+fn who_waits_and_is_asked_to_leave_stands_in_nobody_s_way() {
+    let mut entry = Entry::default();
+    for id in ["a", "b"] {
+        enter(
+            &mut entry,
+            &Policy::NATIVE,
+            queued(id, Kind::Kernel),
+            &at(0),
+        );
+    }
+    let holder = entry.claims.first().expect("a claim").ticket;
+    entry.leave(holder, &at(0));
+    entry.claims.first_mut().expect("a claim").cancel = Some(Cancel {
+        by: "x".to_owned(),
+        at: Stamp::default(),
+    });
+    let (standing, claim) = entry.standing(&Policy::NATIVE, &at(0), lit);
+    assert_eq!((standing, claim), (Standing::Free, None));
+}
+
 #[test]
 fn a_command_that_cannot_be_seen_counts_for_as_long_as_the_lease() {
     let run = hold(Kind::Kernel);

@@ -427,7 +427,7 @@ fn an_audit_of_very_many_lines_is_read_within_bounds() {
     // The smallest file has 14 MB; whoever kept it would not fit beside the program itself.
     let mut reading = scene.program("prlimit");
     reading.args([
-        "--as=20000000",
+        "--data=12000000",
         "tenure",
         "audit",
         "needle",
