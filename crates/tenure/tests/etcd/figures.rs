@@ -4,7 +4,7 @@
 
 use super::server::Server;
 use super::{caller, claims, line_up, name, now, request, take, until, wait};
-use etcd_client::Client;
+use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -119,6 +119,9 @@ fn uncontended(server: &Server) -> f64 {
     let clock = SystemClock::new(wish.holder.host.boot_id.as_deref());
     let mut puts = Vec::new();
     let mut gets = Vec::new();
+    let (mut bare_locks, mut bares) = (vec![], vec![]);
+    let granted = runtime.block_on(client.lease_grant(600, None));
+    let lease = granted.expect("a lease").id();
     let (mut locked, mut unlocked, mut both, mut guards) = (vec![], vec![], vec![], vec![]);
     for round in 0..ROUNDS + 50 {
         let began = instant();
@@ -130,6 +133,11 @@ fn uncontended(server: &Server) -> f64 {
             .block_on(client.get("/figures/put", None))
             .expect("a get");
         let get = since(began);
+        let began = instant();
+        runtime.block_on(bare_lock(&mut client, lease, &value));
+        let bare_lock = since(began);
+        runtime.block_on(bare_unlock(&mut client));
+        let bare = since(began);
         let began = instant();
         let entered = store.enter(&name, wish.clone(), &clock.now());
         let seat = entered.expect("an answer").seat.expect("a free lock");
@@ -144,6 +152,8 @@ fn uncontended(server: &Server) -> f64 {
         if round >= 50 {
             puts.push(put);
             gets.push(get);
+            bare_locks.push(bare_lock);
+            bares.push(bare);
             locked.push(lock);
             unlocked.push(whole.saturating_sub(lock));
             both.push(whole);
@@ -156,11 +166,41 @@ fn uncontended(server: &Server) -> f64 {
     println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
     puts.row("one put of 400 bytes", unit);
     Times::of(&gets).row("one get", unit);
+    Times::of(&bare_locks).row("the transaction of a lock, bare client", unit);
+    Times::of(&bares).row("those of a lock and an unlock, bare client", unit);
     Times::of(&locked).row("lock", unit);
     Times::of(&unlocked).row("unlock", unit);
     Times::of(&both).row("lock and unlock, store", unit);
     Times::of(&guards).row("lock and unlock, guard", unit);
     unit
+}
+
+/// What a lock writes, and on what condition, without the rest of it.
+async fn bare_lock(client: &mut Client, lease: i64, value: &[u8]) {
+    let alone = Compare::create_revision("/figures/bare/claims/", CompareOp::Equal, 0);
+    let leased = PutOptions::new().with_lease(lease);
+    let txn = Txn::new()
+        .when([alone.with_range("/figures/bare/claims0")])
+        .and_then([
+            TxnOp::put("/figures/bare/claims/1", value, None),
+            TxnOp::put("/figures/bare/lives/1", "", Some(leased)),
+            TxnOp::get("/figures/bare/header", None),
+        ]);
+    assert!(client.txn(txn).await.expect("an answer").succeeded());
+}
+
+/// The same of an unlock.
+async fn bare_unlock(client: &mut Client) {
+    let txn = Txn::new().and_then([
+        TxnOp::delete("/figures/bare/claims/1", None),
+        TxnOp::delete("/figures/bare/lives/1", None),
+        TxnOp::put(
+            "/figures/bare/header",
+            "the number of holds and so on",
+            None,
+        ),
+    ]);
+    client.txn(txn).await.expect("an answer");
 }
 
 /// Two who take turns, each with a connection of its own; from before the release to after the grant.
