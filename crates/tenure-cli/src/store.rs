@@ -24,6 +24,10 @@ use crate::failure::Failure;
 use crate::request::{Location, Place};
 
 /// The locks of a call.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there are one or two of it in a process, and the local path pays for no box"
+)]
 pub(crate) enum Locks {
     Files(FileStore),
     #[cfg(all(feature = "etcd", unix))]

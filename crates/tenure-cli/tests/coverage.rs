@@ -245,3 +245,62 @@ fn a_broken_table_is_noticed() {
         "another function's mark is not its own"
     );
 }
+
+/// What production code may not contain, for it ends the process where an error should be answered.
+const ENDS_THE_PROCESS: [&str; 6] = [
+    ".unwrap()",
+    ".expect(",
+    "panic!(",
+    "unreachable!(",
+    "todo!(",
+    "unimplemented!(",
+];
+
+/// The lines of production code that contain such a call: none of comments, none of tests, which stand
+/// at the end of a file.
+fn ending_the_process(text: &str) -> Vec<(usize, &str)> {
+    let production = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let lines = production.lines().enumerate();
+    lines
+        .map(|(index, line)| (index + 1, line.trim()))
+        .filter(|(_, line)| !line.starts_with("//"))
+        .filter(|(_, line)| ENDS_THE_PROCESS.iter().any(|call| line.contains(call)))
+        .collect()
+}
+
+/// RES-24. The lints say so as well; this says that no file has switched them off.
+#[test]
+fn nothing_that_ships_unwraps_expects_or_panics() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders: Vec<_> = ["tenure-core", "tenure", "tenure-cli"]
+        .map(|name| crates.join(name).join("src"))
+        .into();
+    let (mut files, mut found) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            // Declared as a module of the tests.
+            if path.extension().is_none_or(|kind| kind != "rs")
+                || path.ends_with("profile/fixture.rs")
+            {
+                continue;
+            }
+            files += 1;
+            let text = std::fs::read_to_string(&path).expect("a file");
+            let lines = ending_the_process(&text).into_iter();
+            found.extend(lines.map(|(line, said)| format!("{}:{line}: {said}", path.display())));
+        }
+    }
+    assert!(files > 100, "only {files} files were looked at");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_call_that_ends_the_process_is_seen_in_code_and_nowhere_else() {
+    let text = "/// x.unwrap()\nfn f() {\n    x.expect(\"y\");\n}\n\n#[cfg(test)]\nmod tests {\n    panic!();\n}\n";
+    assert_eq!(ending_the_process(text), [(3, "x.expect(\"y\");")]);
+}

@@ -1,11 +1,11 @@
 //! The resume profile on the command line: one process resumes a session or job at a time.
 
-use crate::support::{Answer, Scene, Started, eventually, send};
+use crate::support::{Answer, Gate, Scene, Started, eventually, send};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 struct Storage {
@@ -307,4 +307,66 @@ fn a_heartbeat_does_not_keep_what_a_dead_process_left_behind() {
         "{}",
         lost.said()
     );
+}
+
+/// RES-29: the page for its users says what locks and when, what the error is, what to do about a stuck
+/// lock, how to migrate and how to go back; and the error that it shows is the one that they get.
+#[test]
+fn the_page_for_users_answers_their_questions_with_the_real_error() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/systems/resume.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let section = |title: &str| {
+        let begins = page.find(&format!("\n## {title}\n"));
+        let rest = begins.and_then(|at| page.get(at + 4 + title.len()..));
+        let rest = rest.unwrap_or_else(|| panic!("the page has no section {title:?}"));
+        rest.split("\n## ")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    for (title, says) in [
+        ("What locks, and when", "acquire_lock(id)"),
+        ("The error", "InProgress"),
+        ("A stuck lock", "resume_locks/<id>.lock"),
+        ("Migration", "Nothing to do"),
+        ("Rollback", "resume_locks/"),
+    ] {
+        assert!(
+            section(title).contains(says),
+            "{title}: {says:?} is not in it"
+        );
+    }
+
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "session-42");
+    let holder = scene.hold_with("session-42", ["--profile", "resume"], &gate, "");
+    let refused = scene.run(["--profile", "resume", "run", "session-42", "--", "true"]);
+    let said = refused.expect(4, "it is resumed already").stderr();
+    // Names, numbers and times are whoever's they are; the words between them are not.
+    let words = |text: &str| {
+        let kept = text.split_whitespace().filter(|word| {
+            word.bytes()
+                .all(|byte| byte.is_ascii_alphabetic() || b"-.:,()".contains(&byte))
+        });
+        kept.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let shown = section("The error");
+    let shown = shown
+        .split("```")
+        .nth(1)
+        .expect("the error, as it is shown");
+    let shown = shown.strip_prefix("text").unwrap_or(shown);
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy().into_owned();
+    let without_host = |line: &str| line.replace(&host, " ").replace("build-7", " ");
+    for line in shown.lines().filter(|line| !line.is_empty()) {
+        let wanted = words(&without_host(line).replace("session-42", " "));
+        let found = said
+            .lines()
+            .any(|said| words(&without_host(said).replace("session-42", " ")).ends_with(&wanted));
+        assert!(found, "the page shows {line:?}, and this came:\n{said}");
+    }
+    gate.open();
+    holder.finish().expect(0, "the holder");
 }
