@@ -42,7 +42,7 @@ use tenure::clock::instant;
 const SAMPLE: usize = 20;
 
 /// Of the failures, one in so many is tried, unless [`is_long`].
-const FAIL_SAMPLE: usize = 5;
+const FAIL_SAMPLE: usize = 10;
 
 /// Whether everything is tried: `TENURE_CRASH_POINTS=long`.
 fn is_long() -> bool {
