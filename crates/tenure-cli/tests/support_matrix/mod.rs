@@ -261,7 +261,11 @@ fn differences(rows: &[Row<'_>], seen: &[(String, Aftermath)], in_place: bool) -
     let single = rows.iter().filter(|[_, disk, _]| disk.len() == 1);
     let single: BTreeSet<&str> = single.flat_map(|[_, disk, _]| disk).copied().collect();
     let is_seen = |state: &&&str| seen.iter().any(|(_, after)| after.disk == ***state);
-    let missing: Vec<&str> = single.iter().filter(|state| !is_seen(state)).copied().collect();
+    let missing: Vec<&str> = single
+        .iter()
+        .filter(|state| !is_seen(state))
+        .copied()
+        .collect();
     if in_place || missing.len() * 3 > single.len() {
         let missing = missing.iter();
         found.extend(missing.map(|state| format!("not seen: {state}")));
