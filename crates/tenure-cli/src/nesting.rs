@@ -139,14 +139,20 @@ impl<'a> Nesting<'a> {
 
     fn read(&self, folder: &Path, name: &str) -> Option<Reading> {
         let name = LockName::new(name).ok()?;
-        self.store(folder)?.read(&name).ok()
+        self.with_store(folder, |store| store.read(&name).ok())?
     }
 
-    /// The locks of a place that a note or a hold names.
-    fn store(&self, folder: &Path) -> Option<Locks> {
+    /// Asks the locks of a place that a note or a hold names. Servers that this call talks to already
+    /// are not connected to once more for every look.
+    fn with_store<T>(&self, folder: &Path, ask: impl FnOnce(&Locks) -> T) -> Option<T> {
+        let own = &self.session.store;
+        if own.is_remote() && folder == self.session.place.folder {
+            return Some(ask(own));
+        }
         let here = self.session.identity.host.clone();
         let place = Place::noted(folder, self.session.place.allow_network)?;
-        Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()
+        let store = Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()?;
+        Some(ask(&store))
     }
 
     /// Writes down in every hold what is waited for, unless somebody else's wait stands there. A
@@ -180,10 +186,10 @@ impl<'a> Nesting<'a> {
     }
 
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
-        if let Ok(name) = LockName::new(&*hold.name)
-            && let Some(store) = self.store(Path::new(&hold.folder))
-        {
-            let _ = store.note_waiting(&name, hold.token, note);
+        if let Ok(name) = LockName::new(&*hold.name) {
+            let _ = self.with_store(Path::new(&hold.folder), |store| {
+                store.note_waiting(&name, hold.token, note)
+            });
         }
     }
 }

@@ -331,15 +331,12 @@ fn default_location() -> Result<Location, Failure> {
 /// The place that a URL names.
 fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
     match url.split_once(':') {
-        Some(("file", rest)) => {
-            let path = rest.strip_prefix("//").unwrap_or(rest);
-            if path.is_empty() {
-                return Err(Failure::bad_arguments(format!(
-                    "{source} {url}: no folder is named; write file:DIR"
-                )));
-            }
-            Ok(Location::Folder(PathBuf::from(path)))
-        }
+        Some(("file", _)) => match config::folder_of_url(url) {
+            Some(folder) => Ok(Location::Folder(folder)),
+            None => Err(Failure::bad_arguments(format!(
+                "{source} {url}: no folder is named; write file:DIR"
+            ))),
+        },
         Some(("etcd" | "etcds", _)) => servers(source, url),
         _ => Err(Failure::bad_arguments(format!(
             "{source} {url}: write file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX"

@@ -25,8 +25,9 @@
 #[cfg(unix)]
 mod cell;
 #[cfg_attr(windows, path = "supervise/job.rs")]
-pub(crate) mod driver;
+mod driver;
 pub(crate) mod heartbeats;
+pub(crate) mod locks;
 #[cfg(unix)]
 mod remote;
 #[cfg(unix)]

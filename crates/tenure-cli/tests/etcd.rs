@@ -15,6 +15,7 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use server::Server;
+use std::process::Stdio;
 use std::time::Duration;
 use support::{BOUND, Gate, Scene, Started, answer, eventually, is_alive, timed};
 use tenure::clock::instant;
@@ -61,13 +62,22 @@ impl Site {
     fn hold(&self, name: &str, gate: &Gate, flags: &[&str], prelude: &str) -> Started {
         let script = gate.script(prelude);
         let words = [&["run", name], flags, &["--", "sh", "-c", &script]].concat();
-        let mut command = self.scene.tenure(self.words(&words));
-        command
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped());
-        let started = Started::new(&mut command);
+        let started = self.start(&words);
         gate.entered();
         started
+    }
+
+    fn until_one_waits(&self, name: &str) {
+        eventually("it waits", || {
+            let queue = self.check(name)["queue"].as_array().map(Vec::len);
+            queue == Some(1)
+        });
+    }
+
+    /// Starts a call, and does not wait for its end.
+    fn start(&self, words: &[&str]) -> Started {
+        let mut command = self.scene.tenure(self.words(words));
+        Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
 }
 
@@ -87,18 +97,8 @@ fn a_run_has_the_lock_to_itself_and_tells_its_command_where_it_is() {
         "where it is: {refused}"
     );
     assert_eq!(site.standing("deploy"), "held");
-    let waiter = site.words(&["run", "deploy", "--wait", "20s", "--", "true"]);
-    let waiter = Started::new(
-        site.scene
-            .tenure(waiter)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped()),
-    );
-    eventually("it waits", || {
-        site.check("deploy")["queue"]
-            .as_array()
-            .is_some_and(|queue| queue.len() == 1)
-    });
+    let waiter = site.start(&["run", "deploy", "--wait", "20s", "--", "true"]);
+    site.until_one_waits("deploy");
     let first = site.check("deploy")["holder"]["token"].as_u64();
 
     gate.open();
@@ -305,18 +305,8 @@ fn a_holder_outlasts_an_etcd_that_comes_back_in_time() {
     let site = Site::on(&server);
     let gate = Gate::new(&site.scene, "work");
     let holder = site.hold("work", &gate, &["--ttl", "15s"], "");
-    let waiter = site.words(&["run", "work", "--wait", "60s", "--", "true"]);
-    let waiter = Started::new(
-        site.scene
-            .tenure(waiter)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped()),
-    );
-    eventually("it waits", || {
-        site.check("work")["queue"]
-            .as_array()
-            .is_some_and(|queue| queue.len() == 1)
-    });
+    let waiter = site.start(&["run", "work", "--wait", "60s", "--", "true"]);
+    site.until_one_waits("work");
     let token = site.check("work")["holder"]["token"].as_u64();
     server.kill();
     std::thread::sleep(Duration::from_secs(1));
@@ -426,13 +416,7 @@ fn lists_cleans_and_waits() {
     site.run(&["clean"]).expect(0, "a cleaning");
     let listed = site.run(&["list"]).expect(0, "a list").stdout();
     assert!(!listed.contains("a ") && listed.contains("c "), "{listed}");
-    let waiter = site.words(&["wait", "c", "--wait", "30s"]);
-    let waiter = Started::new(
-        site.scene
-            .tenure(waiter)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped()),
-    );
+    let waiter = site.start(&["wait", "c", "--wait", "30s"]);
     gate.open();
     holder.finish().expect(0, "the holder");
     waiter.finish().expect(0, "it is free");

@@ -200,6 +200,14 @@ fn fits(pattern: &str, name: &str) -> bool {
     })
 }
 
+/// The folder that the URL of a store names, `file:DIR` or `file://DIR`; `None` if it names another
+/// kind of store, or no folder.
+pub fn folder_of_url(url: &str) -> Option<PathBuf> {
+    let rest = url.strip_prefix("file:")?;
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    (!path.is_empty()).then(|| PathBuf::from(path))
+}
+
 /// The folder that is used when nothing else was said.
 ///
 /// # Errors

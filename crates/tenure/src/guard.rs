@@ -669,15 +669,9 @@ pub(crate) fn default_place() -> Result<PathBuf, OpenError> {
 
 /// The folder that the URL of a store names.
 fn folder_of(url: &str) -> Result<PathBuf, OpenError> {
-    let path = url
-        .strip_prefix("file://")
-        .or_else(|| url.strip_prefix("file:"));
-    match path.filter(|path| !path.is_empty()) {
-        Some(path) => Ok(path.into()),
-        None => Err(OpenError::Elsewhere {
-            url: url.to_owned(),
-        }),
-    }
+    config::folder_of_url(url).ok_or_else(|| OpenError::Elsewhere {
+        url: url.to_owned(),
+    })
 }
 
 fn named(name: &str) -> Result<LockName, AcquireError> {

@@ -1,7 +1,7 @@
 //! How the work under a lock ended, as an audit tells it.
 
 use crate::args::{ReleaseArgs, RunArgs};
-use crate::supervise::driver::SpawnError;
+use crate::supervise::locks::SpawnError;
 use crate::supervise::{End, Verdict};
 use serde_json::{Map, Value};
 use tenure::audit::Ending;

@@ -15,14 +15,13 @@
 //! spawn and that write, nothing speaks for the command: the next caller gets in while it runs.
 //! That span is some 100 µs; whoever cannot accept it leaves the beacon to the command.
 
-use super::heartbeats::Heartbeats;
+use super::locks::{Course, Driver, Held, SpawnError, lease_clock};
 use super::remote::{Answer, Asker, Question};
 use super::rest::Rest;
 use super::terminal::Placement;
-use super::{Action, Before, End, Event, OnLost, Supervision, Terms, Verdict};
+use super::{Action, End, Event, Supervision, Verdict};
 use crate::render::say;
-use crate::signals::{self, Signals};
-use crate::store::{Locks, Seat};
+use crate::signals;
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, kill_process_group, waitid,
@@ -31,9 +30,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tenure::clock::{Clock, instant};
-use tenure::core::{Process, Renewal};
-use tenure::process::start_time;
+use tenure::clock::instant;
+use tenure::core::Renewal;
 use tenure::store::file::poll_readable;
 use tenure::store::{Store, StoreError};
 
@@ -59,91 +57,12 @@ const UNSURE_LOOK: Duration = Duration::from_millis(100);
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
-/// A lock under which a command runs.
-pub(crate) struct Held<'a> {
-    pub(crate) store: &'a Locks,
-    pub(crate) seat: &'a Seat,
-    /// Told when several renewals in a row have failed: how many, and how the last one did.
-    pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
-}
-
-/// What a supervised run needs.
-pub(crate) struct Driver<'a> {
-    /// The locks, in the order in which they were taken; none for a command that runs without one.
-    pub(crate) held: Vec<Held<'a>>,
-    pub(crate) clock: &'a dyn Clock,
-    pub(crate) signals: Signals,
-    pub(crate) terms: Terms,
-    /// The command does not inherit what keeps the lock held.
-    pub(crate) close: bool,
-    pub(crate) quiet: bool,
-}
-
-/// What outlasts one command: a rollback goes on from where the command has left off.
-pub(crate) struct Course {
-    /// One for each lock, in the order in which they were taken.
-    holds: Vec<HoldCourse>,
-    /// What was asked of the command; `None` until it has ended.
-    asked: Option<Before>,
-    /// What is left of all that was run; `None` until something is.
-    rest: Option<Rest>,
-}
-
-struct HoldCourse {
-    heartbeats: Heartbeats,
-    /// When a renewal was begun that is not answered yet, by the clock of leases.
-    asking: Option<Duration>,
-    /// The lock is not to be relied on any more.
-    lost: bool,
-}
-
-impl Course {
-    /// `heartbeats` are those of the driver's locks, in the same order.
-    pub(crate) fn new(heartbeats: impl IntoIterator<Item = Heartbeats>) -> Self {
-        let lost = false;
-        let holds = heartbeats.into_iter();
-        Self {
-            holds: holds
-                .map(|heartbeats| HoldCourse {
-                    heartbeats,
-                    asking: None,
-                    lost,
-                })
-                .collect(),
-            asked: None,
-            rest: None,
-        }
-    }
-
-    /// The renewals, to go on with under another course.
-    pub(crate) fn into_heartbeats(self) -> impl Iterator<Item = Heartbeats> {
-        self.holds.into_iter().map(|hold| hold.heartbeats)
-    }
-
-    /// Whether any of the locks is not to be relied on any more.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.holds.iter().any(|hold| hold.lost)
-    }
-}
-
-/// The clock by which leases run out, as a distance from its beginning.
-pub(crate) fn lease_clock(clock: &dyn Clock) -> Duration {
-    Duration::from_millis(clock.now().boot_ms)
-}
-
-/// Why a command did not start.
-#[derive(Debug)]
-pub(crate) enum SpawnError {
-    /// The system does not start it.
-    Command(std::io::Error),
-    /// What keeps the lock held for as long as it lives could not be handed to it.
-    Beacon(std::io::Error),
-}
-
 struct Running<'a> {
     driver: &'a Driver<'a>,
     /// Asks the stores that may take as long as a network does.
     asker: Option<Asker>,
+    /// For each lock, when a renewal was begun that is not answered yet, by the clock of leases.
+    asking: Vec<Option<Duration>>,
     course: &'a mut Course,
     pid: Pid,
     placement: Placement,
@@ -209,14 +128,20 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        let named = self.name_command(number, asker.as_ref());
+        let named = self.name_command(number, |index, held, process| {
+            match asker.as_ref().filter(|_| held.store.is_remote()) {
+                Some(asker) => {
+                    asker.ask(index, Question::Name(process));
+                    Ok(true)
+                }
+                None => signals::unstopped(|| held.store.name_command(held.seat, process)),
+            }
+        });
         let supervision = Supervision::new(self.terms);
-        for hold in &mut course.holds {
-            hold.asking = None;
-        }
         let mut running = Running {
             driver: self,
             asker,
+            asking: vec![None; self.held.len()],
             pid,
             supervision: match course.asked {
                 Some(before) => supervision.after(before),
@@ -237,7 +162,7 @@ impl Driver<'_> {
             Ok(Some(lost)) => running.lose(lost),
             // The beacon speaks for the command; the next renewal tries again.
             Err(error) => {
-                self.tell(&format!("the command could not be recorded: {error}"));
+                self.tell_unnamed(&error);
                 None
             }
         };
@@ -264,46 +189,6 @@ impl Driver<'_> {
         }
         Ok(())
     }
-
-    /// Writes down which process the command is. Answers with the first lock that is lost.
-    fn name_command(&self, pid: u32, asker: Option<&Asker>) -> Result<Option<usize>, StoreError> {
-        if self.held.is_empty() {
-            return Ok(None);
-        }
-        let started = start_time(pid);
-        for (index, held) in self.held.iter().enumerate() {
-            let process = Process { pid, started };
-            if let Some(asker) = asker.filter(|_| held.store.is_remote()) {
-                asker.ask(index, Question::Name(process));
-                continue;
-            }
-            if !signals::unstopped(|| held.store.name_command(held.seat, process))? {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
-    }
-
-    /// A command that is ended says so by its exit code; one that goes on has only this.
-    fn tell_of_loss(&self, message: &str) {
-        match self.terms.on_lost {
-            OnLost::Terminate => self.tell(message),
-            OnLost::Warn => say(message),
-        }
-    }
-
-    fn tell(&self, message: &str) {
-        if !self.quiet {
-            say(message);
-        }
-    }
-}
-
-/// Who has asked the holder of a lock to stop.
-pub(crate) fn who_asks(held: &Held<'_>) -> Option<String> {
-    let reading = held.store.read(held.seat.name()).ok()?;
-    let claim = reading.entry()?.claim(held.seat.ticket())?;
-    claim.cancel.as_ref().map(|cancel| cancel.by.clone())
 }
 
 impl Running<'_> {
@@ -331,8 +216,8 @@ impl Running<'_> {
         let now = instant();
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
-        let beats = self.course.holds.iter();
-        let beats = beats.filter_map(|hold| match hold.asking {
+        let beats = self.course.holds.iter().zip(&self.asking);
+        let beats = beats.filter_map(|(hold, asking)| match asking {
             // The answer wakes us; what does not wait for it is the end of the lease.
             Some(_) => hold.heartbeats.end_time(),
             None => hold.heartbeats.next_time(),
@@ -392,13 +277,17 @@ impl Running<'_> {
         }
         for index in 0..self.course.holds.len() {
             let now = lease_clock(self.driver.clock);
-            let Some(hold) = self.course.holds.get(index) else {
+            let (Some(hold), Some(asking)) = (self.course.holds.get(index), self.asking.get(index))
+            else {
                 continue;
             };
-            let verdict = match hold.asking {
+            let verdict = match asking {
                 None if hold.heartbeats.is_due(now) => self.begin_to_renew(index),
                 Some(_) if hold.heartbeats.end_time().is_some_and(|end| now >= end) => {
-                    self.on_failed_renewal(index, "no answer yet")
+                    let (driver, ending) = (self.driver, self.supervision.is_ending());
+                    let failed =
+                        (self.course).on_failed_renewal(driver, index, "no answer yet", ending);
+                    self.follow(failed)
                 }
                 None | Some(_) => None,
             };
@@ -446,7 +335,7 @@ impl Running<'_> {
     fn look_at_locks(&mut self) -> Option<Verdict> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
-            if let Some(asker) = self.asker.as_ref().filter(|_| held.store.is_remote()) {
+            if let Some(asker) = self.asker_for(held) {
                 asker.ask(index, Question::Verify);
                 continue;
             }
@@ -462,16 +351,21 @@ impl Running<'_> {
         None
     }
 
+    /// Whoever asks about a lock whose answers may take as long as a network does.
+    fn asker_for(&self, held: &Held<'_>) -> Option<&Asker> {
+        self.asker.as_ref().filter(|_| held.store.is_remote())
+    }
+
     /// Renews, or has somebody renew whose answer is heard later.
     fn begin_to_renew(&mut self, index: usize) -> Option<Verdict> {
         let held = self.driver.held.get(index)?;
-        let Some(asker) = self.asker.as_ref().filter(|_| held.store.is_remote()) else {
+        let now = self.driver.clock.now();
+        let began = Duration::from_millis(now.boot_ms);
+        let Some(asker) = self.asker_for(held) else {
             return self.renew(index);
         };
-        let now = self.driver.clock.now();
-        let hold = self.course.holds.get_mut(index)?;
-        hold.asking = Some(Duration::from_millis(now.boot_ms));
         asker.ask(index, Question::Renew(now));
+        *self.asking.get_mut(index)? = Some(began);
         None
     }
 
@@ -481,8 +375,7 @@ impl Running<'_> {
             Answer::Named(Ok(false)) => self.lose(index),
             // The next renewal says whether the lock is still there.
             Answer::Named(Err(error)) => {
-                let said = format!("the command could not be recorded: {error}");
-                self.driver.tell(&said);
+                self.driver.tell_unnamed(&error);
                 None
             }
             Answer::Verified(Ok(renewal)) => self.on_renewal(index, renewal),
@@ -491,7 +384,7 @@ impl Running<'_> {
                 None
             }
             Answer::Renewed(renewal) => {
-                let began = self.course.holds.get_mut(index)?.asking.take()?;
+                let began = self.asking.get_mut(index)?.take()?;
                 self.on_renewed(index, began, renewal)
             }
         }
@@ -512,99 +405,25 @@ impl Running<'_> {
         at: Duration,
         renewal: Result<Renewal, StoreError>,
     ) -> Option<Verdict> {
-        let driver = self.driver;
-        match renewal {
-            Ok(renewal) => {
-                let hold = self.course.holds.get_mut(index)?;
-                if let Renewal::Renewed { .. } = renewal {
-                    hold.heartbeats.succeeded(at);
-                    if std::mem::take(&mut hold.lost) {
-                        driver.tell("the heartbeat works again; nobody has taken the lock");
-                    }
-                }
-                self.on_renewal(index, renewal)
-            }
-            Err(error) => self.on_failed_renewal(index, &error.to_string()),
-        }
-    }
-
-    /// A failure by itself proves nothing about the lock; that its lease runs out does.
-    fn on_failed_renewal(&mut self, index: usize, error: &str) -> Option<Verdict> {
-        let driver = self.driver;
-        let held = driver.held.get(index)?;
-        let now = lease_clock(driver.clock);
-        let failed = self.course.holds.get_mut(index)?.heartbeats.failed(now);
-        if failed.is_event {
-            (held.on_heartbeat_failed)(failed.consecutive, error);
-        }
-        let Some(left) = failed.runs_out else {
-            // Over a network it is tried again so soon that once is enough to be told.
-            if !self.supervision.is_ending() && (!held.store.is_remote() || failed.consecutive == 1)
-            {
-                driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
-            }
-            return None;
-        };
-        driver.tell_of_loss(&format!(
-            "the heartbeat has failed until the lease was about to run out, so the lock can no \
-             longer be relied on ({error}); {}",
-            self.what_follows()
-        ));
-        self.course.holds.get_mut(index)?.lost = true;
-        self.handle(Event::Lost { within: Some(left) })
-    }
-
-    /// What a lost lock leads to, in words.
-    fn what_follows(&self) -> &'static str {
-        match self.driver.terms.on_lost {
-            _ if self.supervision.is_ending() => "the command is being ended",
-            OnLost::Terminate => "ending the command",
-            OnLost::Warn => "the command goes on without it",
-        }
-    }
-
-    /// A lock is proven not to be ours.
-    fn lose(&mut self, index: usize) -> Option<Verdict> {
-        let hold = self.course.holds.get_mut(index)?;
-        hold.heartbeats.stop();
-        if std::mem::replace(&mut hold.lost, true) {
-            return None;
-        }
-        let what = match self.driver.held.as_slice() {
-            [_] => "the lock".to_owned(),
-            several => several
-                .get(index)
-                .map_or_else(String::new, |held| format!("the lock {}", held.seat.name())),
-        };
-        let message = format!("{what} is lost; {}", self.what_follows());
-        self.driver.tell_of_loss(&message);
-        self.handle(Event::Lost { within: None })
+        let (driver, ending) = (self.driver, self.supervision.is_ending());
+        let event = self.course.on_renewed(driver, index, at, renewal, ending);
+        self.follow(event)
     }
 
     fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
-        if self.supervision.is_ending() {
-            if renewal == Renewal::Lost {
-                self.course.holds.get_mut(index)?.lost = true;
-            }
-            return None;
-        }
-        match renewal {
-            Renewal::Renewed {
-                cancel_requested: false,
-                ..
-            } => None,
-            // A rollback is finished first.
-            Renewal::Renewed { .. } if self.course.asked.is_some() => None,
-            Renewal::Renewed { .. } => {
-                let by = self.driver.held.get(index).and_then(who_asks);
-                let by = by.unwrap_or_else(|| "unknown".to_owned());
-                self.driver.tell(&format!(
-                    "request {by} asks for the lock; ending the command"
-                ));
-                self.handle(Event::CancelRequested { by })
-            }
-            Renewal::Lost => self.lose(index),
-        }
+        let (driver, ending) = (self.driver, self.supervision.is_ending());
+        let event = self.course.on_renewal(driver, index, renewal, ending);
+        self.follow(event)
+    }
+
+    fn lose(&mut self, index: usize) -> Option<Verdict> {
+        let event = (self.course).lose(self.driver, index, self.supervision.is_ending());
+        self.follow(event)
+    }
+
+    /// Carries out what was found of a lock, if anything follows from it.
+    fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
+        self.handle(event?)
     }
 
     fn next_signal(&mut self) -> Option<Event> {

@@ -92,13 +92,6 @@ impl Heartbeats {
     }
 
     /// When the holder has to be told, whatever is under way; `None` once it has been.
-    #[cfg_attr(
-        windows,
-        allow(
-            dead_code,
-            reason = "only stores on servers are asked by another thread"
-        )
-    )]
     pub(crate) fn end_time(&self) -> Option<Duration> {
         self.end().filter(|_| !self.told && !self.stopped)
     }
@@ -108,7 +101,7 @@ impl Heartbeats {
         if self.stopped {
             return None;
         }
-        let end = self.end().filter(|_| !self.told);
+        let end = self.end_time();
         Some(end.map_or(self.next, |end| end.min(self.next)))
     }
 

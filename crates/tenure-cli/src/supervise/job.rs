@@ -11,20 +11,18 @@
 //! Death before the command was put into its job leaves a process that never ran. The claim names the
 //! command, so the lock counts as held until the command itself is gone.
 
-use super::heartbeats::Heartbeats;
-use super::{Action, Before, End, Event, OnLost, Supervision, Terms, Verdict};
+use super::locks::{Course, Driver, SpawnError, lease_clock};
+use super::{Action, End, Event, Supervision, Verdict};
 use crate::render::say;
-use crate::signals::{self, Job, Signals, numbers};
-use crate::store::{Locks, Seat};
+use crate::signals::{self, Job, numbers};
 use std::os::windows::io::{AsHandle, AsRawHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use tenure::clock::{Clock, instant};
-use tenure::core::{Process, Renewal};
-use tenure::process::start_time;
+use tenure::clock::instant;
+use tenure::core::Renewal;
+use tenure::store::Store;
 use tenure::store::file::poll_readable;
-use tenure::store::{Store, StoreError};
 
 /// How often the locks are looked at.
 const LOCKS_LOOK: Duration = Duration::from_millis(100);
@@ -38,74 +36,6 @@ const NEW_GROUP_SUSPENDED: u32 = 0x0000_0200 | 0x0000_0004;
 
 /// The exit code of what is ended by force: that of a process that SIGKILL has ended.
 const KILLED: u32 = 137;
-
-/// A lock under which a command runs.
-pub(crate) struct Held<'a> {
-    pub(crate) store: &'a Locks,
-    pub(crate) seat: &'a Seat,
-    /// Told when several renewals in a row have failed: how many, and how the last one did.
-    pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
-}
-
-/// What a supervised run needs.
-pub(crate) struct Driver<'a> {
-    /// The locks, in the order in which they were taken; none for a command that runs without one.
-    pub(crate) held: Vec<Held<'a>>,
-    pub(crate) clock: &'a dyn Clock,
-    pub(crate) signals: Signals,
-    pub(crate) terms: Terms,
-    /// Nothing that keeps a lock held is inherited here in any case.
-    #[allow(dead_code, reason = "one surface with the driver of Unix")]
-    pub(crate) close: bool,
-    pub(crate) quiet: bool,
-}
-
-/// What outlasts one command: a rollback goes on from where the command has left off.
-pub(crate) struct Course {
-    /// One for each lock, in the order in which they were taken.
-    holds: Vec<HoldCourse>,
-    /// What was asked of the command; `None` until it has ended.
-    asked: Option<Before>,
-}
-
-struct HoldCourse {
-    heartbeats: Heartbeats,
-    /// The lock is not to be relied on any more.
-    lost: bool,
-}
-
-impl Course {
-    /// `heartbeats` are those of the driver's locks, in the same order.
-    pub(crate) fn new(heartbeats: impl IntoIterator<Item = Heartbeats>) -> Self {
-        let holds = heartbeats.into_iter().map(|heartbeats| HoldCourse {
-            heartbeats,
-            lost: false,
-        });
-        Self {
-            holds: holds.collect(),
-            asked: None,
-        }
-    }
-
-    /// Whether any of the locks is not to be relied on any more.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.holds.iter().any(|hold| hold.lost)
-    }
-}
-
-/// The clock by which leases run out, as a distance from its beginning.
-pub(crate) fn lease_clock(clock: &dyn Clock) -> Duration {
-    Duration::from_millis(clock.now().boot_ms)
-}
-
-/// Why a command did not start.
-#[derive(Debug)]
-pub(crate) enum SpawnError {
-    /// The system does not start it.
-    Command(std::io::Error),
-    /// It could not be put where it ends with its supervisor, and was ended before it ran.
-    Beacon(std::io::Error),
-}
 
 struct Running<'a> {
     driver: &'a Driver<'a>,
@@ -141,7 +71,9 @@ impl Driver<'_> {
             return Err(SpawnError::Beacon(error));
         }
         let began = instant();
-        let named = self.name_command(child.id());
+        let named = self.name_command(child.id(), |_, held, process| {
+            held.store.name_command(held.seat, process)
+        });
         let supervision = Supervision::new(self.terms);
         let mut running = Running {
             driver: self,
@@ -161,7 +93,7 @@ impl Driver<'_> {
             Ok(Some(lost)) => running.lose(lost),
             // The beacon speaks for the command; the next renewal tries again.
             Err(error) => {
-                self.tell(&format!("the command could not be recorded: {error}"));
+                self.tell_unnamed(&error);
                 None
             }
         };
@@ -178,39 +110,6 @@ impl Driver<'_> {
         }
         Ok(verdict)
     }
-
-    /// Writes down which process the command is. Answers with the first lock that is lost.
-    fn name_command(&self, pid: u32) -> Result<Option<usize>, StoreError> {
-        let started = start_time(pid);
-        for (index, held) in self.held.iter().enumerate() {
-            let process = Process { pid, started };
-            if !held.store.name_command(held.seat, process)? {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
-    }
-
-    /// A command that is ended says so by its exit code; one that goes on has only this.
-    fn tell_of_loss(&self, message: &str) {
-        match self.terms.on_lost {
-            OnLost::Terminate => self.tell(message),
-            OnLost::Warn => say(message),
-        }
-    }
-
-    fn tell(&self, message: &str) {
-        if !self.quiet {
-            say(message);
-        }
-    }
-}
-
-/// Who has asked the holder of a lock to stop.
-pub(crate) fn who_asks(held: &Held<'_>) -> Option<String> {
-    let reading = held.store.read(held.seat.name()).ok()?;
-    let claim = reading.entry()?.claim(held.seat.ticket())?;
-    claim.cancel.as_ref().map(|cancel| cancel.by.clone())
 }
 
 impl Running<'_> {
@@ -298,97 +197,29 @@ impl Running<'_> {
     }
 
     fn renew(&mut self, index: usize) -> Option<Verdict> {
-        let driver = self.driver;
+        let (driver, ending) = (self.driver, self.supervision.is_ending());
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
-        match held.store.renew(held.seat, &now) {
-            Ok(renewal) => {
-                let hold = self.course.holds.get_mut(index)?;
-                if let Renewal::Renewed { .. } = renewal {
-                    hold.heartbeats
-                        .succeeded(Duration::from_millis(now.boot_ms));
-                    if std::mem::take(&mut hold.lost) {
-                        driver.tell("the heartbeat works again; nobody has taken the lock");
-                    }
-                }
-                self.on_renewal(index, renewal)
-            }
-            Err(error) => self.on_failed_renewal(index, &error.to_string()),
-        }
-    }
-
-    /// A failure by itself proves nothing about the lock; that its lease runs out does.
-    fn on_failed_renewal(&mut self, index: usize, error: &str) -> Option<Verdict> {
-        let driver = self.driver;
-        let held = driver.held.get(index)?;
-        let now = lease_clock(driver.clock);
-        let failed = self.course.holds.get_mut(index)?.heartbeats.failed(now);
-        if failed.is_event {
-            (held.on_heartbeat_failed)(failed.consecutive, error);
-        }
-        let Some(left) = failed.runs_out else {
-            driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
-            return None;
-        };
-        driver.tell_of_loss(&format!(
-            "the heartbeat has failed until the lease was about to run out, so the lock can no \
-             longer be relied on ({error}); {}",
-            self.what_follows()
-        ));
-        self.course.holds.get_mut(index)?.lost = true;
-        self.handle(Event::Lost { within: Some(left) })
-    }
-
-    /// What a lost lock leads to, in words.
-    fn what_follows(&self) -> &'static str {
-        match self.driver.terms.on_lost {
-            _ if self.supervision.is_ending() => "the command is being ended",
-            OnLost::Terminate => "ending the command",
-            OnLost::Warn => "the command goes on without it",
-        }
-    }
-
-    /// A lock is proven not to be ours.
-    fn lose(&mut self, index: usize) -> Option<Verdict> {
-        let hold = self.course.holds.get_mut(index)?;
-        hold.heartbeats.stop();
-        if std::mem::replace(&mut hold.lost, true) {
-            return None;
-        }
-        let name = self.driver.held.get(index).map(|held| held.seat.name());
-        let what = match (self.driver.held.len(), name) {
-            (2.., Some(name)) => format!("the lock {name}"),
-            _ => "the lock".to_owned(),
-        };
-        let message = format!("{what} is lost; {}", self.what_follows());
-        self.driver.tell_of_loss(&message);
-        self.handle(Event::Lost { within: None })
+        let began = Duration::from_millis(now.boot_ms);
+        let renewal = held.store.renew(held.seat, &now);
+        let event = (self.course).on_renewed(driver, index, began, renewal, ending);
+        self.follow(event)
     }
 
     fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
-        if self.supervision.is_ending() {
-            if renewal == Renewal::Lost {
-                self.course.holds.get_mut(index)?.lost = true;
-            }
-            return None;
-        }
-        match renewal {
-            Renewal::Renewed {
-                cancel_requested: false,
-                ..
-            } => None,
-            // A rollback is finished first.
-            Renewal::Renewed { .. } if self.course.asked.is_some() => None,
-            Renewal::Renewed { .. } => {
-                let by = self.driver.held.get(index).and_then(who_asks);
-                let by = by.unwrap_or_else(|| "unknown".to_owned());
-                self.driver.tell(&format!(
-                    "request {by} asks for the lock; ending the command"
-                ));
-                self.handle(Event::CancelRequested { by })
-            }
-            Renewal::Lost => self.lose(index),
-        }
+        let (driver, ending) = (self.driver, self.supervision.is_ending());
+        let event = self.course.on_renewal(driver, index, renewal, ending);
+        self.follow(event)
+    }
+
+    fn lose(&mut self, index: usize) -> Option<Verdict> {
+        let event = (self.course).lose(self.driver, index, self.supervision.is_ending());
+        self.follow(event)
+    }
+
+    /// Carries out what was found of a lock, if anything follows from it.
+    fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
+        self.handle(event?)
     }
 
     fn next_signal(&self) -> Option<Event> {

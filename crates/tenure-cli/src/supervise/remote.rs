@@ -6,7 +6,7 @@
 //!
 //! What the answers lead to is `driver`'s business.
 
-use super::driver::Held;
+use super::locks::Held;
 use crate::store::{Locks, Seat};
 use rustix::pipe::PipeFlags;
 use std::io;

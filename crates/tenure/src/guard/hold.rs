@@ -447,6 +447,11 @@ impl Hold {
         wakers.push(waker.clone());
     }
 
+    /// After how long without a renewal others may have it although it is held.
+    pub(super) fn lapses(&self) -> Option<Duration> {
+        self.lapses_ms.map(Duration::from_millis)
+    }
+
     /// Renews the lease. `None` once it was released.
     pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
         let now = self.shared.clock.now();

@@ -252,10 +252,7 @@ impl Keeper {
         };
         let every = (kept.ttl() / 3).max(BEAT_MIN);
         let now = shared.clock.instant();
-        let lapses = match shared.watching {
-            Watching::Files | Watching::Looks(_) => shared.backing.lapses(kept.ttl()),
-            Watching::Always(_) => None,
-        };
+        let lapses = kept.lapses();
         // Between half of the interval and all of it: each hold has a moment of its own.
         let share = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let first = every / 2 + every.mul_f64(f64::from(share as u32) / f64::from(1_u32 << 25));

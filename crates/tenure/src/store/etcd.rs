@@ -50,11 +50,11 @@ use super::{
     Wake,
 };
 use crate::clock::{Clock, SystemClock, instant};
-use change::{Commit, Scope, is_full, read_range};
+use change::{Commit, Scope, read_range};
 use enter::Entrance;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use keys::{Keys, end_of};
-use link::{Fault, Link, Pause};
+use link::{Fault, Link, Pause, is_full};
 use list::Guard;
 use seat::SeatState;
 use session::Sessions;

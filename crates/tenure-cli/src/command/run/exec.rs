@@ -15,7 +15,7 @@ use crate::failure::Failure;
 #[cfg(unix)]
 use crate::signals;
 use crate::signals::Signals;
-use crate::supervise::driver::SpawnError;
+use crate::supervise::locks::SpawnError;
 use std::process::Command;
 use tenure::core::{Claim, Event, Holder, Takeover};
 use tenure::store::Store;

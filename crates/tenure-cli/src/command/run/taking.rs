@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
 use crate::store::Seat;
-use crate::supervise::driver::{self, Held};
 use crate::supervise::heartbeats::Heartbeats;
+use crate::supervise::locks::{self, Held};
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, instant};
 use tenure::core::{Claim, LockName, Renewal, Request, RequestId};
@@ -72,7 +72,7 @@ impl Hold<'_> {
 
     /// Whether somebody asks for it.
     fn wanted_back(&self) -> Option<WantedBack> {
-        let by = driver::who_asks(&self.held(&|_, _| {}))?;
+        let by = locks::who_asks(&self.held(&|_, _| {}))?;
         let name = self.name().clone();
         Some(WantedBack { name, by })
     }

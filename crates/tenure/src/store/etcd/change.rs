@@ -3,14 +3,14 @@
 //! What a step decides is up to the call; what a change is conditional on, to `list`.
 
 use super::keys::{Keys, end_of};
-use super::link::{Endpoints, Fault, Pause};
+use super::link::{Endpoints, Fault, Pause, read_by, revision_of};
 use super::list::{self, Guard, Light, List, number};
 use super::seat::Seat;
 use super::session::{self, Session};
 use super::{EtcdStore, OVERTAKEN_AT_ONCE};
 use crate::clock::Clock;
 use crate::store::StoreError;
-use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Claim, Entry, Event, Evidence, Force, Kind, LockName, Refusal};
@@ -108,12 +108,7 @@ impl EtcdStore {
         self.shared.link.block("writing the lock", async move {
             let answer = endpoints.once(|mut client: Client| async move { client.txn(txn).await });
             match answer.await {
-                Ok(answer) if answer.succeeded() => {
-                    let header = answer.header();
-                    Ok(Commit::Done(
-                        header.map_or(0, etcd_client::ResponseHeader::revision),
-                    ))
-                }
+                Ok(answer) if answer.succeeded() => Ok(Commit::Done(revision_of(answer.header()))),
                 Ok(_) => Ok(Commit::Overtaken),
                 Err(Fault::Unsure(why)) => Ok(Commit::Unsure(why)),
                 Err(Fault::LeaseGone) => Ok(Commit::LeaseGone),
@@ -384,11 +379,6 @@ impl EtcdStore {
     }
 }
 
-/// Whether etcd takes no more writes for want of room.
-pub(super) fn is_full(error: &StoreError) -> bool {
-    matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
-}
-
 /// Puts the numbers that etcd has given out into a list that was written at `revision`: in place of
 /// those that the core drew for want of them.
 pub(super) fn settle(before: &List, after: &mut Entry, revision: i64) {
@@ -457,8 +447,7 @@ pub(super) async fn read_range(
             answer => answer?,
         };
         if revision == 0 {
-            let header = answer.header();
-            revision = header.map_or(0, etcd_client::ResponseHeader::revision);
+            revision = revision_of(answer.header());
         }
         let more = answer.more();
         found.extend(answer.take_kvs());
@@ -484,15 +473,7 @@ pub(super) async fn read_keys(
             async move { client.txn(txn).await }
         })
         .await?;
-    let header = answer.header();
-    let revision = header.map_or(0, etcd_client::ResponseHeader::revision);
-    let mut found = Vec::new();
-    for response in answer.op_responses() {
-        if let TxnOpResponse::Get(mut get) = response {
-            found.extend(get.take_kvs());
-        }
-    }
-    Ok((revision, found))
+    Ok((revision_of(answer.header()), read_by(&answer).0))
 }
 
 /// How many lives are asked for one by one.
@@ -512,20 +493,20 @@ pub(super) async fn read_upto(
     let claims = keys.claims(name);
     let upto = i64::try_from(ticket).unwrap_or(i64::MAX);
     let options = GetOptions::new().with_max_create_revision(upto);
-    let (revision, mut found) = read_range(endpoints, &claims, options, end).await?;
-    let seen = List::of(keys, name, revision, &found);
-    let lives = seen.rows.iter();
+    let (revision, found) = read_range(endpoints, &claims, options, end).await?;
+    let mut list = List::of(keys, name, revision, &found);
+    let lives = list.rows.iter();
     let mut wanted: Vec<String> = lives
         .map(|row| keys.life(name, &row.written.life))
         .collect();
     if wanted.len() > LIVES_MAX {
         let lives = keys.lives(name);
-        let (_, more) = read_range(endpoints, &lives, GetOptions::new(), end).await?;
-        found.extend(more);
+        let (_, found) = read_range(endpoints, &lives, GetOptions::new(), end).await?;
+        list.add(keys, name, &found);
         wanted.clear();
     }
     wanted.push(keys.header(name));
-    let (_, more) = read_keys(endpoints, &wanted, end).await?;
-    found.extend(more);
-    Ok(List::of(keys, name, revision, &found))
+    let (_, found) = read_keys(endpoints, &wanted, end).await?;
+    list.add(keys, name, &found);
+    Ok(list)
 }

@@ -14,16 +14,14 @@
 
 use super::change::{Commit, Scope, settle, settle_events};
 use super::keys::end_of;
-use super::link::{Fault, Pause};
+use super::link::{Fault, Pause, read_by, revision_of};
 use super::list::{Guard, Light, List, Row, number};
 use super::seat::Seat;
 use super::session::Session;
 use super::{EtcdStore, NOBODY, OVERTAKEN_AT_ONCE};
 use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
-use etcd_client::{
-    Client, Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
-};
+use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -314,14 +312,9 @@ impl<'a> Entrance<'a> {
     }
 
     fn seat(&self, ticket: u64, id: String, was_away: bool, list: &List, revision: i64) -> Seat {
-        let seat = self.store.seat(
-            self.name,
-            ticket,
-            id,
-            self.id.clone(),
-            &self.request,
-            was_away,
-        );
+        let shared = &self.store.shared;
+        let own = (ticket, id, self.id.clone());
+        let seat = Seat::new(shared, self.name, &self.request, own, was_away);
         let keys = &self.store.shared.keys;
         seat.remember(list, keys);
         let own = (
@@ -386,7 +379,7 @@ impl<'a> Entrance<'a> {
             let list = list.unwrap_or_default();
             let ticket = Some(made.ticket);
             let before = (&list, None);
-            let revision = revision_of(&answer);
+            let revision = revision_of(answer.header());
             let entered = self.entered(entering, entry, events, ticket, before, revision);
             return Ok(Tried::Entered(Box::new(entered)));
         }
@@ -452,17 +445,17 @@ impl<'a> Entrance<'a> {
 
     /// The list that a transaction has read; `None` if it is longer than a page.
     fn listed(&self, answer: &TxnResponse) -> Option<List> {
-        let mut found = Vec::new();
-        for response in answer.op_responses() {
-            if let TxnOpResponse::Get(mut get) = response {
-                if get.more() {
-                    return None;
-                }
-                found.extend(get.take_kvs());
-            }
+        let (found, is_whole) = read_by(answer);
+        if !is_whole {
+            return None;
         }
         let shared = &self.store.shared;
-        let mut list = List::of(&shared.keys, self.name, revision_of(answer), &found);
+        let mut list = List::of(
+            &shared.keys,
+            self.name,
+            revision_of(answer.header()),
+            &found,
+        );
         list.trust_leases(&shared.here, self.now);
         Some(list)
     }
@@ -595,9 +588,4 @@ impl<'a> Entrance<'a> {
         entered.events.extend(advanced.events);
         Ok(entered)
     }
-}
-
-fn revision_of(answer: &TxnResponse) -> i64 {
-    let header = answer.header();
-    header.map_or(0, etcd_client::ResponseHeader::revision)
 }

@@ -15,7 +15,10 @@
 use super::address::{Address, Credentials};
 use crate::clock::instant;
 use crate::store::StoreError;
-use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, Identity, KeyValue, ResponseHeader, TlsOptions,
+    TxnOpResponse, TxnResponse,
+};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -103,6 +106,28 @@ pub(super) fn classify(error: &Error) -> Fault {
         3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Fault::Refused(said),
         _ => Fault::Unsure(said),
     }
+}
+
+/// The revision of a store that an answer tells of.
+pub(super) fn revision_of(header: Option<&ResponseHeader>) -> i64 {
+    header.map_or(0, ResponseHeader::revision)
+}
+
+/// What a transaction has read, and whether that is all that there was to read.
+pub(super) fn read_by(answer: &TxnResponse) -> (Vec<KeyValue>, bool) {
+    let (mut found, mut is_whole) = (Vec::new(), true);
+    for response in answer.op_responses() {
+        if let TxnOpResponse::Get(mut get) = response {
+            is_whole &= !get.more();
+            found.extend(get.take_kvs());
+        }
+    }
+    (found, is_whole)
+}
+
+/// Whether etcd takes no more writes for want of room.
+pub(super) fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
 }
 
 impl Endpoints {

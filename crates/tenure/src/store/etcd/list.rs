@@ -111,38 +111,42 @@ impl List {
     /// Puts a list together from keys that were read at `revision`: the header, the claims, the
     /// lives.
     pub(super) fn of(keys: &Keys, name: &LockName, revision: i64, found: &[KeyValue]) -> Self {
-        let (claims, lives) = (keys.claims(name), keys.lives(name));
-        let header = keys.header(name);
         let mut list = Self {
             revision,
             ..Self::default()
         };
+        list.add(keys, name, found);
+        list
+    }
+
+    /// Adds what was read of it besides.
+    pub(super) fn add(&mut self, keys: &Keys, name: &LockName, found: &[KeyValue]) {
+        let (claims, lives) = (keys.claims(name), keys.lives(name));
+        let header = keys.header(name);
         let mut alive = BTreeMap::new();
         for pair in found {
             let key = String::from_utf8_lossy(pair.key());
             if let Some(id) = key.strip_prefix(&lives) {
                 alive.insert(id.to_owned(), pair.lease());
             } else if let Some(id) = key.strip_prefix(&claims) {
-                list.take(id, pair);
+                self.take(id, pair);
             } else if key == header {
-                list.header_modified = pair.mod_revision();
+                self.header_modified = pair.mod_revision();
                 // It is statistics; what cannot be read is begun anew.
-                list.entry.history = value::decode_header(pair.value()).unwrap_or_default();
+                self.entry.history = value::decode_header(pair.value()).unwrap_or_default();
             }
         }
-        list.rows.sort_by_key(|row| row.written.claim.ticket);
-        for row in &mut list.rows {
-            row.lease = alive.get(&row.written.life).copied().unwrap_or(0);
+        self.rows.sort_by_key(|row| row.written.claim.ticket);
+        for row in &mut self.rows {
+            if let Some(lease) = alive.get(&row.written.life) {
+                row.lease = *lease;
+            }
         }
-        if list.header_modified != 0 || !list.rows.is_empty() {
-            list.entry.last = number(revision);
+        if self.header_modified != 0 || !self.rows.is_empty() {
+            self.entry.last = number(self.revision);
         }
-        list.entry.claims = list
-            .rows
-            .iter()
-            .map(|row| row.written.claim.clone())
-            .collect();
-        list
+        let claims = self.rows.iter().map(|row| row.written.claim.clone());
+        self.entry.claims = claims.collect();
     }
 
     fn take(&mut self, id: &str, pair: &KeyValue) {

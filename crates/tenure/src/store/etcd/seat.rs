@@ -58,6 +58,29 @@ pub(super) struct SeatState {
 }
 
 impl Seat {
+    /// The place of a claim that this request made, or came back to.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        name: &LockName,
+        request: &Request,
+        (ticket, id, life): (u64, String, String),
+        was_away: bool,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            name: name.clone(),
+            ticket,
+            id,
+            life,
+            ttl_ms: request.ttl_ms,
+            kind: request.kind,
+            was_away,
+            state: Mutex::default(),
+            settled: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
+        }
+    }
+
     /// The ticket of the claim.
     pub fn ticket(&self) -> u64 {
         self.ticket
@@ -86,9 +109,7 @@ impl Seat {
         let own = own.filter(|row| row.written.claim.token.is_none());
         state.waiting = own.map(|row| (row.written.claim.clone(), row.modified));
     }
-}
 
-impl Seat {
     /// Notes that it holds now.
     pub(super) fn note_grant(&self, claim: &Claim, list: &List) {
         if self.kind == Kind::Detached {
@@ -172,31 +193,4 @@ fn keys_of(list: &List, keys: &Keys, name: &LockName) -> BTreeMap<u64, (String, 
         (row.written.claim.ticket, (claim, life))
     })
     .collect()
-}
-
-impl EtcdStore {
-    /// What a new seat is told of the list, and its life.
-    pub(super) fn seat(
-        &self,
-        name: &LockName,
-        ticket: u64,
-        id: String,
-        life: String,
-        request: &Request,
-        was_away: bool,
-    ) -> Seat {
-        Seat {
-            shared: Arc::clone(&self.shared),
-            name: name.clone(),
-            ticket,
-            id,
-            life,
-            ttl_ms: request.ttl_ms,
-            kind: request.kind,
-            was_away,
-            state: Mutex::default(),
-            settled: AtomicBool::new(false),
-            doubtful: AtomicBool::new(false),
-        }
-    }
 }

@@ -198,8 +198,7 @@ pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Re
 
 /// Keeps a lease alive until nobody needs it, or it is gone.
 ///
-/// One stream carries all renewals; when it breaks, or an answer is late, the next one goes over a
-/// stream of its own, and to another endpoint. How long the lease still runs for certain is the
+/// A renewal that fails, or whose answer is late, is tried again, and at another endpoint. How long the lease still runs for certain is the
 /// holders' own affair: they count from when they began a renewal that succeeded.
 async fn keep(
     endpoints: Arc<Endpoints>,

@@ -2,11 +2,12 @@
 
 use super::change::{Scope, settle_events};
 use super::keys::end_of;
+use super::link::{read_by, revision_of};
 use super::list::{Guard, List, number};
 use super::seat::Seat;
 use super::{EtcdStore, value};
 use crate::store::{Advanced, StoreError};
-use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -151,14 +152,8 @@ impl EtcdStore {
         let Some(answer) = answer.filter(etcd_client::TxnResponse::succeeded) else {
             return Ok(None);
         };
-        let revision = answer.header();
-        let revision = revision.map_or(0, etcd_client::ResponseHeader::revision);
-        let mut found = Vec::new();
-        for response in answer.op_responses() {
-            if let TxnOpResponse::Get(mut get) = response {
-                found.extend(get.take_kvs());
-            }
-        }
+        let revision = revision_of(answer.header());
+        let (found, _) = read_by(&answer);
         let list = List::of(keys, &seat.name, revision, &found);
         entry.history = list.entry.history;
         entry.last = number(revision);

@@ -4,7 +4,7 @@
 //! missed in between, and it begins there again after each broken stream. A revision that was
 //! compacted away meanwhile counts as news: the caller looks again.
 
-use super::link::{Endpoints, Link, Pause};
+use super::link::{Endpoints, Link, Pause, revision_of};
 use crate::store::StoreError;
 use etcd_client::{Client, Error, WatchFilterType, WatchOptions, WatchStream};
 use rustix::pipe::PipeFlags;
@@ -152,9 +152,7 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                 }
                 // A watch that begins in the past gets its first news from a loop of etcd that comes by
                 // every 100 ms. One more, which begins now, hears of what comes next at once.
-                let revision = answer
-                    .header()
-                    .map_or(0, etcd_client::ResponseHeader::revision);
+                let revision = revision_of(answer.header());
                 let is_past = keys.iter().any(|key| key.from <= revision);
                 if answer.created() && is_past && !is_doubled {
                     is_doubled = true;

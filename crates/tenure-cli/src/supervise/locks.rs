@@ -1,0 +1,271 @@
+//! The locks under which a command runs: what a renewal or a look says of them, and what follows.
+//!
+//! Every driver asks here. When to renew, and on what to sleep meanwhile, is the driver's business; what
+//! an event leads to, the supervision's.
+
+use super::heartbeats::Heartbeats;
+#[cfg(unix)]
+use super::rest::Rest;
+use super::{Before, Event, OnLost, Terms};
+use crate::render::say;
+use crate::signals::Signals;
+use crate::store::{Locks, Seat};
+use std::time::Duration;
+use tenure::clock::Clock;
+use tenure::core::{Process, Renewal};
+use tenure::process::start_time;
+use tenure::store::{Store, StoreError};
+
+/// A lock under which a command runs.
+pub(crate) struct Held<'a> {
+    pub(crate) store: &'a Locks,
+    pub(crate) seat: &'a Seat,
+    /// Told when several renewals in a row have failed: how many, and how the last one did.
+    pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
+}
+
+/// What a supervised run needs.
+pub(crate) struct Driver<'a> {
+    /// The locks, in the order in which they were taken; none for a command that runs without one.
+    pub(crate) held: Vec<Held<'a>>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) signals: Signals,
+    pub(crate) terms: Terms,
+    /// The command does not inherit what keeps the lock held.
+    #[cfg_attr(
+        windows,
+        allow(
+            dead_code,
+            reason = "nothing that keeps a lock held is inherited there"
+        )
+    )]
+    pub(crate) close: bool,
+    pub(crate) quiet: bool,
+}
+
+/// What outlasts one command: a rollback goes on from where the command has left off.
+pub(crate) struct Course {
+    /// One for each lock, in the order in which they were taken.
+    pub(super) holds: Vec<HoldCourse>,
+    /// What was asked of the command; `None` until it has ended.
+    pub(super) asked: Option<Before>,
+    /// What is left of all that was run; `None` until something is.
+    #[cfg(unix)]
+    pub(super) rest: Option<Rest>,
+}
+
+/// The course of one hold.
+pub(super) struct HoldCourse {
+    pub(super) heartbeats: Heartbeats,
+    /// The lock is not to be relied on any more.
+    lost: bool,
+}
+
+/// Why a command did not start.
+#[derive(Debug)]
+pub(crate) enum SpawnError {
+    /// The system does not start it.
+    Command(std::io::Error),
+    /// What ties the lock to its life could not be arranged, and it has not run.
+    Beacon(std::io::Error),
+}
+
+/// The clock by which leases run out, as a distance from its beginning.
+pub(crate) fn lease_clock(clock: &dyn Clock) -> Duration {
+    Duration::from_millis(clock.now().boot_ms)
+}
+
+/// Who has asked the holder of a lock to stop.
+pub(crate) fn who_asks(held: &Held<'_>) -> Option<String> {
+    let reading = held.store.read(held.seat.name()).ok()?;
+    let claim = reading.entry()?.claim(held.seat.ticket())?;
+    claim.cancel.as_ref().map(|cancel| cancel.by.clone())
+}
+
+impl Driver<'_> {
+    /// Has it written down which process the command is. Answers with the first lock that is lost.
+    pub(super) fn name_command(
+        &self,
+        pid: u32,
+        mut name: impl FnMut(usize, &Held<'_>, Process) -> Result<bool, StoreError>,
+    ) -> Result<Option<usize>, StoreError> {
+        if self.held.is_empty() {
+            return Ok(None);
+        }
+        let started = start_time(pid);
+        for (index, held) in self.held.iter().enumerate() {
+            if !name(index, held, Process { pid, started })? {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A command that is ended says so by its exit code; one that goes on has only this.
+    fn tell_of_loss(&self, message: &str) {
+        match self.terms.on_lost {
+            OnLost::Terminate => self.tell(message),
+            OnLost::Warn => say(message),
+        }
+    }
+
+    pub(super) fn tell(&self, message: &str) {
+        if !self.quiet {
+            say(message);
+        }
+    }
+
+    /// The command could not be written down; that is no loss, and the next renewal says more.
+    pub(super) fn tell_unnamed(&self, error: &StoreError) {
+        self.tell(&format!("the command could not be recorded: {error}"));
+    }
+
+    /// What a lost lock leads to, in words.
+    fn what_follows(&self, is_ending: bool) -> &'static str {
+        match self.terms.on_lost {
+            _ if is_ending => "the command is being ended",
+            OnLost::Terminate => "ending the command",
+            OnLost::Warn => "the command goes on without it",
+        }
+    }
+}
+
+impl Course {
+    /// `heartbeats` are those of the driver's locks, in the same order.
+    pub(crate) fn new(heartbeats: impl IntoIterator<Item = Heartbeats>) -> Self {
+        let holds = heartbeats.into_iter().map(|heartbeats| HoldCourse {
+            heartbeats,
+            lost: false,
+        });
+        Self {
+            holds: holds.collect(),
+            asked: None,
+            #[cfg(unix)]
+            rest: None,
+        }
+    }
+
+    /// The renewals, to go on with under another course.
+    #[cfg(unix)]
+    pub(crate) fn into_heartbeats(self) -> impl Iterator<Item = Heartbeats> {
+        self.holds.into_iter().map(|hold| hold.heartbeats)
+    }
+
+    /// Whether any of the locks is not to be relied on any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.holds.iter().any(|hold| hold.lost)
+    }
+
+    /// What follows from a renewal that was begun `at` this time of the clock of leases. Here and below,
+    /// `is_ending` says that an end of the command is under way.
+    pub(super) fn on_renewed(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        at: Duration,
+        renewal: Result<Renewal, StoreError>,
+        is_ending: bool,
+    ) -> Option<Event> {
+        match renewal {
+            Ok(renewal) => {
+                let hold = self.holds.get_mut(index)?;
+                if let Renewal::Renewed { .. } = renewal {
+                    hold.heartbeats.succeeded(at);
+                    if std::mem::take(&mut hold.lost) {
+                        driver.tell("the heartbeat works again; nobody has taken the lock");
+                    }
+                }
+                self.on_renewal(driver, index, renewal, is_ending)
+            }
+            Err(error) => self.on_failed_renewal(driver, index, &error.to_string(), is_ending),
+        }
+    }
+
+    /// A failure by itself proves nothing about the lock; that its lease runs out does.
+    pub(super) fn on_failed_renewal(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        error: &str,
+        is_ending: bool,
+    ) -> Option<Event> {
+        let held = driver.held.get(index)?;
+        let hold = self.holds.get_mut(index)?;
+        let failed = hold.heartbeats.failed(lease_clock(driver.clock));
+        if failed.is_event {
+            (held.on_heartbeat_failed)(failed.consecutive, error);
+        }
+        let Some(left) = failed.runs_out else {
+            // Over a network it is tried again so soon that once is enough to be told.
+            if !is_ending && (!held.store.is_remote() || failed.consecutive == 1) {
+                driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
+            }
+            return None;
+        };
+        hold.lost = true;
+        driver.tell_of_loss(&format!(
+            "the heartbeat has failed until the lease was about to run out, so the lock can no \
+             longer be relied on ({error}); {}",
+            driver.what_follows(is_ending)
+        ));
+        Some(Event::Lost { within: Some(left) })
+    }
+
+    /// A lock is proven not to be ours.
+    pub(super) fn lose(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        is_ending: bool,
+    ) -> Option<Event> {
+        let hold = self.holds.get_mut(index)?;
+        hold.heartbeats.stop();
+        if std::mem::replace(&mut hold.lost, true) {
+            return None;
+        }
+        let what = match driver.held.as_slice() {
+            [_] => "the lock".to_owned(),
+            several => several
+                .get(index)
+                .map_or_else(String::new, |held| format!("the lock {}", held.seat.name())),
+        };
+        driver.tell_of_loss(&format!(
+            "{what} is lost; {}",
+            driver.what_follows(is_ending)
+        ));
+        Some(Event::Lost { within: None })
+    }
+
+    /// What follows from how a lock was found.
+    pub(super) fn on_renewal(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        renewal: Renewal,
+        is_ending: bool,
+    ) -> Option<Event> {
+        if is_ending {
+            if renewal == Renewal::Lost {
+                self.holds.get_mut(index)?.lost = true;
+            }
+            return None;
+        }
+        match renewal {
+            Renewal::Renewed {
+                cancel_requested: false,
+                ..
+            } => None,
+            // A rollback is finished first.
+            Renewal::Renewed { .. } if self.asked.is_some() => None,
+            Renewal::Renewed { .. } => {
+                let by = driver.held.get(index).and_then(who_asks);
+                let by = by.unwrap_or_else(|| "unknown".to_owned());
+                driver.tell(&format!(
+                    "request {by} asks for the lock; ending the command"
+                ));
+                Some(Event::CancelRequested { by })
+            }
+            Renewal::Lost => self.lose(driver, index, is_ending),
+        }
+    }
+}
