@@ -31,7 +31,9 @@
 
 mod address;
 mod change;
+mod driver;
 mod enter;
+mod ids;
 mod keys;
 mod link;
 mod list;
@@ -53,6 +55,7 @@ use crate::clock::{Clock, SystemClock, instant};
 use change::{Commit, Scope, read_range};
 use enter::Entrance;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use ids::Ids;
 use keys::{Keys, end_of};
 use link::{Fault, Link, Pause, is_full};
 use list::Guard;
@@ -60,7 +63,7 @@ use seat::SeatState;
 use session::Sessions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Force, Forced, History, Host, Kind, Left, LockName, Now, Ownership, Policy,
@@ -106,8 +109,7 @@ struct Shared {
     clock: SystemClock,
     sleeper: Box<dyn Sleeper>,
     patience: Duration,
-    /// How many claims were made.
-    made: AtomicU64,
+    ids: Ids,
 }
 
 impl Drop for Shared {
@@ -160,7 +162,7 @@ impl EtcdStore {
                 here,
                 sleeper,
                 patience: PATIENCE,
-                made: AtomicU64::new(1),
+                ids: Ids::default(),
             }),
         })
     }
@@ -176,7 +178,7 @@ impl EtcdStore {
     }
 
     /// A descriptor that can be read each time that somebody has touched the claim of a seat, or its
-    /// life has ended. Read what is in it.
+    /// life has ended, for as long as the seat is there. Read what is in it.
     ///
     /// # Errors
     /// - [`StoreError::Io`] if the system gives no more descriptors.
@@ -187,7 +189,9 @@ impl EtcdStore {
             watch::Watched::changes(keys.claim(&seat.name, &seat.id), from),
             watch::Watched::end(keys.life(&seat.name, &seat.life), from),
         ];
-        watch::lasting(&self.shared.link, watched)
+        let (reads, task) = watch::lasting(&self.shared.link, watched)?;
+        seat.state().watches.extend(task);
+        Ok(reads)
     }
 
     /// When a call that begins now gives up. After etcd has been out of reach for as long as that
@@ -761,6 +765,7 @@ impl EtcdStore {
         let committed = self.commit(Txn::new().when(compares).and_then(operations))?;
         if let Commit::Done(_) = committed {
             seat.settled.store(true, Ordering::SeqCst);
+            seat.give_back_id();
         }
         Ok((left, committed))
     }

@@ -6,8 +6,6 @@ use super::server::Server;
 use super::{caller, claims, line_up, name, now, request, take, until, wait};
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -58,23 +56,6 @@ impl Times {
     }
 }
 
-/// What a server says of itself: counters by name.
-fn metrics(server: &Server) -> BTreeMap<String, f64> {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server");
-    stream
-        .write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")
-        .expect("a question");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let (name, value) = line.rsplit_once(' ')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        })
-        .collect()
-}
-
 /// How many requests of a method were answered between two looks.
 fn handled(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, method: &str) -> f64 {
     let of = |seen: &BTreeMap<String, f64>| -> f64 {
@@ -96,14 +77,18 @@ fn counted(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, name: 
 #[ignore = "a measurement: scripts/bench-etcd"]
 fn figures() {
     let server = Server::on_disk();
-    let put = uncontended(&server);
+    let put = uncontended(&server, "");
     hand_over(&server, put);
     etcdctl(&server);
     crowd(&server, 100, 5);
+    many_holds(&server);
+    drop(server);
+    let slower = Server::on_slower_disk(Duration::from_millis(2));
+    uncontended(&slower, ", each write of the disk 2 ms longer");
 }
 
 /// One put, and a lock with its release, in turns; answers with the median of the put.
-fn uncontended(server: &Server) -> f64 {
+fn uncontended(server: &Server, on: &str) -> f64 {
     const ROUNDS: u32 = 500;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -162,7 +147,7 @@ fn uncontended(server: &Server) -> f64 {
     }
     let puts = Times::of(&puts);
     let unit = puts.median();
-    println!("\nUncontended, {ROUNDS} rounds in turns, in ms:\n");
+    println!("\nUncontended, {ROUNDS} rounds in turns{on}, in ms:\n");
     println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
     puts.row("one put of 400 bytes", unit);
     Times::of(&gets).row("one get", unit);
@@ -201,6 +186,44 @@ async fn bare_unlock(client: &mut Client) {
         ),
     ]);
     client.txn(txn).await.expect("an answer");
+}
+
+/// What a lock costs after many holds of it, none of which etcd has compacted away: by one program
+/// that lives on, and by one that is started anew for each.
+fn many_holds(server: &Server) {
+    const HOLDS: u32 = 5_000;
+    const MEASURED: u32 = 500;
+    println!("\nThe median of a lock in ms, after so many holds of the same lock:\n");
+    println!("| | {MEASURED} | {HOLDS} |\n|---|--:|--:|");
+    for (what, is_anew) in [("by one program", false), ("by a new program each", true)] {
+        let name = name(if is_anew { "anew" } else { "again" });
+        let mut store = caller(&server.address("holds"));
+        let (mut first, mut last) = (vec![], vec![]);
+        let wish = request("one", TTL);
+        let clock = SystemClock::new(wish.holder.host.boot_id.as_deref());
+        for hold in 0..HOLDS {
+            if is_anew {
+                store = caller(&server.address("holds"));
+                // The connection and the lease are not what is asked about.
+                let other = super::name("other");
+                let (seat, _) = take(&store, &other, "one", TTL);
+                store.leave(&seat, &clock.now()).expect("an answer");
+            }
+            let began = instant();
+            let entered = store.enter(&name, wish.clone(), &clock.now());
+            let took = since(began);
+            let seat = entered.expect("an answer").seat.expect("a free lock");
+            store.leave(&seat, &clock.now()).expect("an answer");
+            if hold < MEASURED {
+                first.push(took);
+            }
+            if hold >= HOLDS - MEASURED {
+                last.push(took);
+            }
+        }
+        let (first, last) = (Times::of(&first).median(), Times::of(&last).median());
+        println!("| {what} | {first:.2} | {last:.2} |");
+    }
 }
 
 /// Two who take turns, each with a connection of its own; from before the release to after the grant.
@@ -335,14 +358,14 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
         until("all wait", Duration::from_secs(60), || {
             claims(&gate, &name).len() == waiters + 1
         });
-        before = metrics(server);
+        before = server.metrics();
         let began = instant();
         gate.leave(&seat, &now()).expect("an answer");
         until("all have had their turns", Duration::from_secs(300), || {
             grants.lock().expect("no panic").len() == waiters * rounds
         });
         took = since(began);
-        after = metrics(server);
+        after = server.metrics();
     });
     let mut grants = grants.into_inner().expect("no panic");
     grants.sort();

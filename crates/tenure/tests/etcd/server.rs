@@ -1,5 +1,7 @@
 //! etcd servers on loopback, started by the test that needs them and ended with it.
 
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,6 +16,8 @@ pub(crate) struct Server {
     port: u16,
     peer: u16,
     tls: Vec<String>,
+    /// How much longer each of its syncs takes than the disk's own.
+    delay: Duration,
 }
 
 /// Keys and certificates of an authority, a server and a client; and of strangers.
@@ -113,15 +117,20 @@ impl Server {
 
     /// The same with its data on a disk, as a real one has it: for figures.
     pub(crate) fn on_disk() -> Self {
-        Self::made(None, || tempfile::tempdir().expect("a folder"))
+        Self::on_slower_disk(Duration::ZERO)
+    }
+
+    /// The same on a disk that takes this much longer to write for certain.
+    pub(crate) fn on_slower_disk(delay: Duration) -> Self {
+        Self::made(None, || tempfile::tempdir().expect("a folder"), delay)
     }
 
     /// The same, which talks to nobody but those whom the authority vouches for.
     pub(crate) fn with(tls: Option<&Tls>) -> Self {
-        Self::made(tls, folder)
+        Self::made(tls, folder, Duration::ZERO)
     }
 
-    fn made(tls: Option<&Tls>, folder: impl Fn() -> tempfile::TempDir) -> Self {
+    fn made(tls: Option<&Tls>, folder: impl Fn() -> tempfile::TempDir, delay: Duration) -> Self {
         let tls = tls.map_or_else(Vec::new, |tls| {
             vec![
                 tls.path("ca.crt"),
@@ -133,7 +142,7 @@ impl Server {
         for _ in 0..5 {
             let folder = folder();
             let (port, peer) = (free_port(), free_port());
-            let child = spawn(&folder, port, peer, &tls);
+            let child = spawn(&folder, port, peer, &tls, delay);
             let tls = tls.clone();
             let mut server = Self {
                 child,
@@ -141,6 +150,7 @@ impl Server {
                 port,
                 peer,
                 tls,
+                delay,
             };
             if server.is_up() {
                 return server;
@@ -157,7 +167,7 @@ impl Server {
 
     /// Starts it again with what it has on disk.
     pub(crate) fn again(&mut self) {
-        self.child = spawn(&self.folder, self.port, self.peer, &self.tls);
+        self.child = spawn(&self.folder, self.port, self.peer, &self.tls, self.delay);
         assert!(self.is_up(), "etcd does not start again");
     }
 
@@ -199,6 +209,23 @@ impl Server {
         command
     }
 
+    /// What the server says of itself: counters by name.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("the server");
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")
+            .expect("a question");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines
+            .filter_map(|line| {
+                let (name, value) = line.rsplit_once(' ')?;
+                Some((name.to_owned(), value.parse().ok()?))
+            })
+            .collect()
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -225,11 +252,28 @@ pub(crate) fn address(endpoints: &str, prefix: &str) -> Address {
     Address::parse(&format!("etcd://{endpoints}/{prefix}")).expect("an address")
 }
 
-fn spawn(folder: &tempfile::TempDir, port: u16, peer: u16, tls: &[String]) -> Child {
+fn spawn(
+    folder: &tempfile::TempDir,
+    port: u16,
+    peer: u16,
+    tls: &[String],
+    delay: Duration,
+) -> Child {
     let scheme = if tls.is_empty() { "http" } else { "https" };
     let client = format!("{scheme}://127.0.0.1:{port}");
     let peer = format!("http://127.0.0.1:{peer}");
-    let mut command = Command::new(program());
+    let mut command = if delay.is_zero() {
+        Command::new(program())
+    } else {
+        // Behind the child (`-D`), so that the child is etcd, and stopped by no other call than that.
+        let mut strace = Command::new("strace");
+        let slower = format!("inject=fdatasync:delay_exit={}", delay.as_micros());
+        strace
+            .args(["-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null"])
+            .args(["-e", "trace=fdatasync", "-e", &slower])
+            .arg(program());
+        strace
+    };
     if let [authority, certificate, key] = tls {
         command
             .args(["--client-cert-auth", "--trusted-ca-file", authority])

@@ -4,7 +4,7 @@
 use super::proxy::{Proxy, Weather};
 use super::server::{self, Server, Tls};
 use super::{caller, caller_as, claims, line_up, name, now, request, take, until, wait};
-use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
@@ -961,4 +961,86 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             wait(&store, &waiter, behind, PATIENCE);
         }
     }
+}
+
+/// etcd walks over the deleted keys of a range until they are compacted away, so whoever locks again
+/// and again is to leave few of them.
+#[test]
+fn holds_one_after_the_other_are_made_of_the_same_keys() {
+    const HOLDS: usize = 20;
+    let server = Server::start();
+    let store = caller(&server.address("again"));
+    let name = name("again");
+    let mut tokens = Vec::new();
+    for _ in 0..HOLDS {
+        let (seat, token) = take(&store, &name, "one", LONG);
+        tokens.push(token);
+        let left = store.leave(&seat, &now()).expect("an answer");
+        assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    // Two at once are two.
+    let (held, _) = take(&store, &name, "one", LONG);
+    let (waiting, _) = line_up(&store, &name, "two", LONG);
+    assert_eq!(claims(&store, &name).len(), 2);
+    drop((held, waiting));
+
+    let made = on(&server, async |mut client| {
+        let options = WatchOptions::new().with_prefix().with_start_revision(1);
+        let filtered = options.with_filters([WatchFilterType::NoDelete]);
+        let watched = client.watch("/again/locks/again/claims/", Some(filtered));
+        let mut stream = watched.await.expect("a watch");
+        let mut made = Vec::new();
+        while made.len() < HOLDS + 2 {
+            let answer = stream.message().await.expect("news").expect("more news");
+            let keys = answer.events().iter().filter_map(|event| event.kv());
+            made.extend(keys.map(|pair| pair.key().to_vec()));
+        }
+        made
+    });
+    let mut different = made;
+    different.sort();
+    different.dedup();
+    assert_eq!(different.len(), 2, "of {} claims", HOLDS + 2);
+}
+
+/// What a guard watches is its own affair, and ends with it.
+#[test]
+fn a_guard_that_has_gone_watches_nothing() {
+    const HOLDS: u32 = 5;
+    let server = Server::start();
+    let locks = LockManager::with_store(caller(&server.address("watched")));
+    let watchers = || server.metrics()["etcd_debugging_mvcc_watcher_total"];
+    for round in 1..=HOLDS {
+        let guard = locks.acquire("watched").expect("a free lock");
+        until("it is watched", PATIENCE, || watchers() >= 1.0);
+        assert!(watchers() <= 4.0, "{} after {round} holds", watchers());
+        drop(guard);
+    }
+    until("nothing is watched any more", PATIENCE, || watchers() < 0.5);
+}
+
+/// A guard is blocking, and is used and dropped in async code all the same.
+#[test]
+fn a_guard_in_async_code_is_got_and_dropped() {
+    let server = Server::start();
+    let address = server.address("async");
+    let locks = LockManager::with_store(caller(&address));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        for _ in 0..3 {
+            let guard = locks.acquire("async").expect("a free lock");
+            assert_eq!(guard.state(), GuardState::Held);
+            drop(guard);
+            let guard = locks
+                .acquire_async("async", &Options::new())
+                .await
+                .expect("a free lock");
+            guard.release().expect("an answer");
+        }
+    });
+    assert!(claims(&caller(&address), &name("async")).is_empty());
 }

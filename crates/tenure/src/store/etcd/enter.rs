@@ -23,7 +23,6 @@ use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
 use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Claim, Entering, Entry, Event, Force, Kind, LockName, Now, Patience, Queueing,
@@ -45,7 +44,7 @@ pub(super) struct Entrance<'a> {
     now: &'a Now,
     end: Instant,
     session: Arc<Session>,
-    /// The name of this attempt: of its life, and of the claim if that is a new one.
+    /// The name of this attempt: of its life, and of the claim if that is a new one (`ids`).
     id: String,
     /// The lease of a detached hold.
     pulse: Option<i64>,
@@ -90,14 +89,13 @@ impl<'a> Entrance<'a> {
             pulse: None,
             swept: Vec::new(),
         };
-        entrance.begin_anew();
+        entrance.id = store.shared.ids.take(entrance.session.lease);
         Ok(entrance)
     }
 
     /// Gives the next attempt a name that no other one has.
     fn begin_anew(&mut self) {
-        let number = self.store.shared.made.fetch_add(1, Ordering::Relaxed);
-        self.id = format!("{:x}-{number:x}", self.session.lease);
+        self.id = self.store.shared.ids.fresh(self.session.lease);
     }
 
     /// Tries until it is known what became of the claim.

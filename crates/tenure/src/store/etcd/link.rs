@@ -1,18 +1,19 @@
-//! The connection: a thread that talks to etcd, and requests whose time is bounded.
+//! The connection: requests to etcd whose time is bounded.
 //!
-//! A store's callers are blocking; what etcd's client library needs is a runtime. It runs on one
-//! thread of its own, which is started with the first call and ends with the last clone of the
-//! store, and does three more things there: it keeps leases alive (`session`), watches keys for
-//! whoever sleeps (`watch`), and clears away what a request left behind whose answer never came.
+//! A store's callers are blocking; what etcd's client library needs is a runtime. Who turns it, and on
+//! which thread, is `driver`'s affair; it is started with the first store and ends with its last
+//! clone. Beside requests, leases are kept alive on it (`session`), keys are watched for whoever
+//! sleeps (`watch`), and what a request left behind whose answer never came is cleared away.
 //!
 //! One endpoint is asked at a time. When it fails, or does not answer in time, the next one is: a
 //! member that is cut off from the others still accepts connections, and would be asked again and
 //! again by a balancer.
 //!
-//! In a forked child there is no such thread. Whatever is asked there fails at once, and dropping a
-//! seat there does nothing.
+//! In a forked child there is no thread that turns it. Whatever is asked there fails at once, and
+//! dropping a seat there does nothing.
 
 use super::address::{Address, Credentials};
+use super::driver::{Driver, Sleeping};
 use crate::clock::instant;
 use crate::store::StoreError;
 use etcd_client::{
@@ -20,11 +21,9 @@ use etcd_client::{
     TxnOpResponse, TxnResponse,
 };
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::pause_ms;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 /// How long one request may take before its answer counts as lost: a put on a loaded disk takes
 /// some 100 ms, an election one to two seconds.
@@ -73,15 +72,11 @@ struct Current {
     failing: Option<Instant>,
 }
 
-/// The thread, as its callers see it.
+/// The connection, as its callers see it.
 pub(super) struct Link {
-    handle: Handle,
+    driver: Driver,
     endpoints: Arc<Endpoints>,
     place: String,
-    /// The process that has the thread.
-    process: u32,
-    /// Dropping it ends the thread.
-    _end: oneshot::Sender<()>,
 }
 
 /// Says what failed without the request's own words around it.
@@ -257,7 +252,7 @@ fn random() -> u32 {
 }
 
 impl Link {
-    /// Starts the thread. Nothing is asked of any server yet.
+    /// Prepares it. Nothing is asked of any server yet.
     pub(super) fn start(address: &Address, credentials: &Credentials) -> Result<Self, StoreError> {
         let place = address.to_string();
         let refused = |why: String| StoreError::Unreachable {
@@ -297,26 +292,10 @@ impl Link {
                 failing: None,
             }),
         });
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| refused(error.to_string()))?;
-        let handle = runtime.handle().clone();
-        let (end, ended) = oneshot::channel::<()>();
-        std::thread::Builder::new()
-            .name("tenure-etcd".to_owned())
-            .spawn(move || {
-                // Ends when the sender is dropped; what is under way then is given up.
-                let _ = runtime.block_on(ended);
-                runtime.shutdown_background();
-            })
-            .map_err(|error| refused(error.to_string()))?;
         Ok(Self {
-            handle,
+            driver: Driver::start().map_err(|error| refused(error.to_string()))?,
             endpoints,
             place,
-            process: std::process::id(),
-            _end: end,
         })
     }
 
@@ -329,12 +308,12 @@ impl Link {
         &self.endpoints
     }
 
-    /// Whether the thread is this process's own.
+    /// Whether it is this process's own.
     pub(super) fn is_ours(&self) -> bool {
-        std::process::id() == self.process
+        self.driver.is_ours()
     }
 
-    /// Has something done on the thread and waits for it. It has to end by itself.
+    /// Has something done and waits for it. It has to end by itself.
     pub(super) fn block<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -349,27 +328,26 @@ impl Link {
                 ),
             ));
         }
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let task = self.handle.spawn(async move {
-            let _ = sender.send(work.await);
-        });
-        let answer = receiver.recv().unwrap_or_else(|_| {
+        let answer = self.driver.block(work).unwrap_or_else(|| {
             Err(Fault::Unsure(
                 "the connection's thread has ended".to_owned(),
             ))
         });
-        drop(task);
         answer.map_err(|fault| self.fault(doing, &fault))
     }
 
-    /// Has something done on the thread and does not wait for it.
+    /// Has something done and does not wait for it.
     pub(super) fn spawn(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Option<tokio::task::AbortHandle> {
         // A runtime that nobody drives keeps what it is given for ever.
-        self.is_ours()
-            .then(|| self.handle.spawn(work).abort_handle())
+        self.is_ours().then(|| self.driver.spawn(work))
+    }
+
+    /// Notes that somebody sleeps until a watch has news.
+    pub(super) fn sleeping(&self) -> Arc<Sleeping> {
+        self.driver.sleeping()
     }
 
     pub(super) fn fault(&self, doing: &'static str, fault: &Fault) -> StoreError {

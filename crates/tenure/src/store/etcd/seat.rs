@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use tenure_core::{Claim, History, Kind, LockName, Request};
+use tokio::task::AbortHandle;
 
 /// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
 /// run out with its lease then, unless the lease was kept alive all the time.
@@ -55,6 +56,8 @@ pub(super) struct SeatState {
     pub(super) waiting: Option<(Claim, i64)>,
     /// A sleep was ended by something that happened, and nobody has looked since.
     pub(super) woken: bool,
+    /// What watches its keys for whoever holds.
+    pub(super) watches: Vec<AbortHandle>,
 }
 
 impl Seat {
@@ -137,6 +140,14 @@ impl Seat {
         }
     }
 
+    /// Its id may be the next claim's: the removal of its keys was answered, and so was all that may
+    /// have written them without a condition on what stood there.
+    pub(super) fn give_back_id(&self) {
+        if self.id == self.life && !self.doubtful.load(Ordering::SeqCst) {
+            self.shared.ids.give_back(&self.id);
+        }
+    }
+
     pub(super) fn own(&self) -> Scope {
         Scope::One {
             id: self.id.clone(),
@@ -156,6 +167,10 @@ impl std::fmt::Debug for Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if self.shared.link.is_ours() {
+            let watches = std::mem::take(&mut self.state().watches);
+            watches.iter().for_each(AbortHandle::abort);
+        }
         if self.settled.load(Ordering::SeqCst) {
             return;
         }

@@ -4,6 +4,7 @@
 //! missed in between, and it begins there again after each broken stream. A revision that was
 //! compacted away meanwhile counts as news: the caller looks again.
 
+use super::driver::Sleeping;
 use super::link::{Endpoints, Link, Pause, revision_of};
 use crate::store::StoreError;
 use etcd_client::{Client, Error, WatchFilterType, WatchOptions, WatchStream};
@@ -69,6 +70,8 @@ impl Watched {
 pub(super) struct News {
     reads: OwnedFd,
     task: Option<AbortHandle>,
+    /// Until there are some, or nobody waits for them.
+    _sleeping: Arc<Sleeping>,
 }
 
 impl News {
@@ -76,11 +79,18 @@ impl News {
     pub(super) fn of(link: &Link, keys: Vec<Watched>) -> Result<Self, StoreError> {
         let (reads, writes) = pipe(link)?;
         let endpoints = Arc::clone(link.endpoints());
+        let sleeping = link.sleeping();
+        let sleeper = Arc::clone(&sleeping);
         let task = link.spawn(async move {
             let _ = first(&endpoints, &keys).await;
+            sleeper.wakes();
             ring(&writes);
         });
-        Ok(Self { reads, task })
+        Ok(Self {
+            reads,
+            task,
+            _sleeping: sleeping,
+        })
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
@@ -96,14 +106,17 @@ impl Drop for News {
     }
 }
 
-/// A descriptor that can be read each time that something has happened to one of the keys. It ends
-/// with the connection.
-pub(super) fn lasting(link: &Link, mut keys: Vec<Watched>) -> Result<OwnedFd, StoreError> {
+/// A descriptor that can be read each time that something has happened to one of the keys, and the
+/// task that writes to it.
+pub(super) fn lasting(
+    link: &Link,
+    mut keys: Vec<Watched>,
+) -> Result<(OwnedFd, Option<AbortHandle>), StoreError> {
     let (reads, writes) = pipe(link)?;
     // Kept open on this side too, so that nobody is sent SIGPIPE after the other one is closed.
     let kept = reads.try_clone().map_err(|error| failed(link, error))?;
     let endpoints = Arc::clone(link.endpoints());
-    link.spawn(async move {
+    let task = link.spawn(async move {
         loop {
             let from = first(&endpoints, &keys).await;
             for key in &mut keys {
@@ -113,7 +126,7 @@ pub(super) fn lasting(link: &Link, mut keys: Vec<Watched>) -> Result<OwnedFd, St
             let _ = &kept;
         }
     });
-    Ok(reads)
+    Ok((reads, task))
 }
 
 fn pipe(link: &Link) -> Result<(OwnedFd, OwnedFd), StoreError> {
