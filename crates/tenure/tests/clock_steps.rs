@@ -16,7 +16,7 @@ use std::path::Path;
 use tenure::clock::{Clock, SystemClock};
 use tenure::core::{
     Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
-    Standing, Terms,
+    StaleReason, Standing, Terms,
 };
 use tenure::process::Identity;
 use tenure::profile::{self, Settings};
@@ -196,6 +196,66 @@ fn a_clock_that_is_set_forward_makes_no_hold_of_ours_older() {
             .store
             .leave(&third, &scene.at(3_000, 0))
             .expect("a release");
+    }
+}
+
+/// Where only its age ends a hold, a clock that was set back must not make it younger.
+#[test]
+fn a_clock_that_is_set_back_keeps_no_hold_of_ours_for_longer() {
+    let minute_ms = 60_000;
+    for (profile, limit_ms, back_us) in [
+        ("sprint", 24 * 60 * minute_ms, hours(-30)),
+        ("session", 10 * minute_ms, hours(-30)),
+        // Further back than its ttl that format has the rule below.
+        ("fleet", 15 * minute_ms, hours(-1) / 12),
+    ] {
+        let scene = Scene::new(profile);
+        let (first, before) = scene.hold("first-1", &scene.at(0, 0));
+        let renewed_ms = if profile == "sprint" {
+            0
+        } else {
+            let at = scene.at(minute_ms, back_us / 2);
+            scene.store.renew(&first, &at).expect("a renewal");
+            minute_ms
+        };
+        let young = scene.at(renewed_ms + limit_ms - 2_000, back_us);
+        assert!(
+            matches!(scene.standing(&young), Standing::Held(_)),
+            "{profile}: {:?}",
+            scene.standing(&young)
+        );
+        let old = scene.at(renewed_ms + limit_ms + 2_000, back_us);
+        assert_eq!(
+            scene.standing(&old),
+            Standing::Stale(StaleReason::Aged),
+            "{profile}"
+        );
+        if profile == "session" {
+            let (_, after) = scene.hold("second-1", &old);
+            assert!(after > before, "{profile}: {after} is not above {before}");
+        }
+    }
+}
+
+/// The record of a session has room for one time; when the hold began stands in the list.
+#[test]
+fn a_renewal_by_a_clock_that_was_set_back_moves_no_beginning() {
+    for profile in PROFILES {
+        let scene = Scene::new(profile);
+        let (first, _) = scene.hold("first-1", &scene.at(0, 0));
+        let back = scene.at(1_000, hours(-1) / 12);
+        scene.store.renew(&first, &back).expect("a renewal");
+        let reading = scene.store.read(&scene.name).expect("a reading");
+        let Content::Whole { entry, .. } = &reading.content else {
+            panic!("{profile}: not readable");
+        };
+        let claim = entry.granted().next().expect("a holder");
+        let boot = claim.holder.host.boot_id.as_deref();
+        let age = claim
+            .since
+            .map(|since| since.age_ms(boot, &scene.at(2_000, hours(-1) / 12)));
+        assert_eq!(age, Some(2_000), "{profile}");
+        assert_eq!(claim.holder.fact("future"), None, "{profile}");
     }
 }
 

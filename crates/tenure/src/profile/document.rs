@@ -111,8 +111,11 @@ pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
 }
 
 /// The fact that a record's time lies in the future.
+pub(crate) const FUTURE: &str = "future";
+
+/// The same, as a record says it.
 pub(super) fn future() -> (String, String) {
-    ("future".to_owned(), "true".to_owned())
+    (FUTURE.to_owned(), "true".to_owned())
 }
 
 /// When the claim was granted: nothing else is published.

@@ -123,20 +123,27 @@ impl Record for Session {
     }
 
     /// `acquiredAt` is both the grant and the last renewal; one in the future is taken for now,
-    /// and the fact `future` says so. The process is never asked about, and so has no host
-    /// unless the record is ours.
+    /// and the fact `future` says so. Of a record of ours it stays as it is, for by it the list knows
+    /// the instant again, and has its boot clock; where it does not, the age is 0 either way. The
+    /// process is never asked about, and so has no host unless the record is ours.
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;
+        let own = document::own(object.remove("tenure"));
         document::whole(&object, "issueNumber")?;
         let run_id = document::string(&object, RUN)?;
         let acquired_ms = document::time(&object, "acquiredAt")?;
         let pid = document::pid(&object, "pid")?;
         let now_ms = now.stamp().wall_ms;
+        let is_ours = own.as_ref().is_some_and(|own| own.token.is_some());
         let mut claim = own::foreign(
             run_id,
             (pid != 0).then_some(pid),
             Host::default(),
-            acquired_ms.min(now_ms),
+            if is_ours {
+                acquired_ms
+            } else {
+                acquired_ms.min(now_ms)
+            },
         );
         claim.lease.ttl_ms = self.policy().detached_ttl_ms;
         let facts = &mut claim.holder.facts;
@@ -144,7 +151,7 @@ impl Record for Session {
         if acquired_ms > now_ms {
             facts.push(document::future());
         }
-        if let Some(own) = document::own(object.remove("tenure")) {
+        if let Some(own) = own {
             own.apply(&mut claim);
         }
         Ok(claim)
@@ -213,6 +220,16 @@ mod tests {
         let read = read(&FOREIGN.replace("2026", "2126")).expect("a date all the same");
         assert_eq!(read.lease.renewed.wall_ms, AT_MS + 5_000, "now");
         assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS + 5_000));
+        assert_eq!(read.holder.fact("future"), Some("true"));
+    }
+
+    #[test]
+    fn a_time_of_ours_in_the_future_is_kept_for_the_list_to_know_it_again() {
+        let mut ahead = claim(&[("runId", "1")]);
+        ahead.lease.renewed.wall_ms += 3_600_000;
+        let text = written(&ahead, None).expect("a record");
+        let read = read(&text).expect("a record of ours");
+        assert_eq!(read.lease.renewed.wall_ms, AT_MS + 3_600_000);
         assert_eq!(read.holder.fact("future"), Some("true"));
     }
 

@@ -22,6 +22,7 @@ use super::publication::{Change, Publication, Published};
 use super::record::{self, ReadError, Snapshot};
 use super::{FileStore, list, release, somebody_is_lit};
 use crate::profile::Record;
+use crate::profile::document::FUTURE;
 use crate::store::StoreError;
 use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Stamp};
 
@@ -458,6 +459,10 @@ fn merged(held: Claim, shown: Claim) -> Claim {
         (_, shown) => shown,
     };
     let renewed = same_instant(held.lease.renewed, shown.lease.renewed);
+    // By a clock that was set back since: what the boot clock knows the age of lies in no future.
+    let is_known = renewed == held.lease.renewed
+        || (held.since.zip(shown.since))
+            .is_some_and(|(held, shown)| same_instant(held, shown) == held);
     let mut lease = held.lease;
     lease.renewed = renewed;
     // 0 stands for a format without a ttl.
@@ -466,7 +471,9 @@ fn merged(held: Claim, shown: Claim) -> Claim {
     }
     let mut holder = held.holder;
     holder.process = process;
-    for (key, value) in shown.holder.facts {
+    holder.facts.retain(|(key, _)| key != FUTURE);
+    let facts = shown.holder.facts.into_iter();
+    for (key, value) in facts.filter(|(key, _)| !(is_known && key == FUTURE)) {
         match holder.facts.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => *known = value,
             None => holder.facts.push((key, value)),
@@ -490,9 +497,10 @@ fn merged(held: Claim, shown: Claim) -> Claim {
 }
 
 /// Whether the record's only time is that of the last renewal, so that the list alone knows when
-/// the hold began.
+/// the hold began: also where the clock was set back in between, if that renewal was ours.
 fn held_is_first(held: Stamp, shown: Stamp, lease: &tenure_core::Lease) -> bool {
-    lease.renewals > 0 && shown.wall_ms == lease.renewed.wall_ms && held.wall_ms < shown.wall_ms
+    let is_later = held.wall_ms < shown.wall_ms || lease.renewed.boot_ms != Stamp::OTHER_BOOT;
+    lease.renewals > 0 && shown.wall_ms == lease.renewed.wall_ms && is_later
 }
 
 /// The instant of a record: our own, exactly, if it is the same but for what the format cuts off.
