@@ -220,7 +220,7 @@ impl Surface {
                 command: &self.command,
                 schema_version: "1",
                 duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-                timestamp: jiff::Timestamp::now().to_string(),
+                timestamp: tenure::clock::timestamp(),
             },
         };
         let text = match self.output {

@@ -50,6 +50,13 @@ pub fn instant() -> Instant {
     Instant::now()
 }
 
+/// The wall clock as an answer tells it: RFC 3339 in UTC.
+pub fn timestamp() -> String {
+    let micros = i64::try_from(SystemClock::new(None).now().wall_us).ok();
+    let at = micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+    at.unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
 #[cfg(target_os = "linux")]
 fn read() -> (u64, u64) {
     use rustix::time::{ClockId, clock_gettime};

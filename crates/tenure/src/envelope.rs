@@ -389,7 +389,7 @@ impl Meta {
             command,
             schema_version: SCHEMA_VERSION,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            timestamp: jiff::Timestamp::now().to_string(),
+            timestamp: crate::clock::timestamp(),
         }
     }
 }

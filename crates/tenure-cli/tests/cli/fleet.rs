@@ -1,5 +1,9 @@
 //! The fleet profile, lock/v1, as scripts meet it: every rule of the contract is a test here or,
 //! where it is about the record alone, beside the format.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the dates in its records are of the machine's own clock"
+)]
 
 use crate::support::{
     Answer, Gate, Held, Scene, Started, answer, eventually, is_alive, throughout, timed,
@@ -96,7 +100,6 @@ fn plant(scene: &Scene, name: &str, bytes: &str, written_ago: u64) {
     let path = file(scene, name);
     fs::write(&path, bytes).expect("a record");
     let opened = fs::File::options().write(true).open(&path).expect("a file");
-    #[allow(clippy::disallowed_methods, reason = "a file's own clock")]
     let at = SystemTime::now() - Duration::from_secs(written_ago);
     opened.set_modified(at).expect("another time");
 }
