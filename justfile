@@ -14,7 +14,7 @@ bench *args:
 
 # Everything at once, at random, under a witness: `just torture --long`, `just torture --seed 7`.
 torture *args:
-    cargo test -p tenure-cli --locked --test torture -- {{args}}
+    cargo test -p tenure-cli --features testing-clock --locked --test torture -- {{args}}
 
 # The decoders, with whatever comes to mind: `just fuzz 600 slots`.
 fuzz *args:

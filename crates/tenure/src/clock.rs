@@ -2,9 +2,21 @@
 //!
 //! Everything else is handed an instant. Records carry the wall clock for people and for other
 //! machines, and the boot clock (which never steps and counts sleep) for ages on this boot.
+//!
+//! A build for tests can be told that its wall clock was set: the feature `testing-clock`.
+
+#[cfg(feature = "testing-clock")]
+#[doc(hidden)]
+pub mod stepped;
 
 use std::time::Instant;
 use tenure_core::Now;
+
+// Who can set the clock of a program by a variable can make other programs' locks look old to it.
+#[cfg(all(feature = "testing-clock", not(debug_assertions)))]
+compile_error!(
+    "the feature `testing-clock` is for tests; a build that is released must not have it"
+);
 
 /// A source of instants.
 pub trait Clock {
@@ -33,7 +45,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Now {
         let (wall_us, boot_ms) = read();
         Now {
-            wall_us,
+            wall_us: as_set(wall_us),
             boot_ms,
             boot_id: self.boot_id.clone(),
         }
@@ -55,6 +67,21 @@ pub fn timestamp() -> String {
     let micros = i64::try_from(SystemClock::new(None).now().wall_us).ok();
     let at = micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
     at.unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
+/// The time at which the kernel says that a file was written, by the clock that records are compared
+/// with.
+pub(crate) fn written_ms(real_ms: u64) -> u64 {
+    #[cfg(feature = "testing-clock")]
+    let real_ms = stepped::written_ms(real_ms);
+    real_ms
+}
+
+/// The wall clock, in microseconds, by which a test says it was set; the machine's own otherwise.
+fn as_set(real_us: u64) -> u64 {
+    #[cfg(feature = "testing-clock")]
+    let real_us = stepped::wall_us(real_us);
+    real_us
 }
 
 #[cfg(target_os = "linux")]
@@ -85,7 +112,7 @@ fn read() -> (u64, u64) {
     (wall, wall / 1_000)
 }
 
-/// The wall clock, in microseconds since 1970.
+/// The machine's own wall clock, in microseconds since 1970.
 #[cfg(not(target_os = "linux"))]
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
 pub(crate) fn wall_us() -> u64 {

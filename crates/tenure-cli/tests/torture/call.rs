@@ -5,6 +5,7 @@ use crate::hand::{Daemon, Plan, Role};
 use crate::random::Random;
 use crate::witness::{Mode, Resource};
 use crate::world::World;
+use std::time::Duration;
 
 /// The profile that a call is made in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +118,9 @@ pub(crate) enum OwnedEnd {
 
 /// The names of the native locks that are held exclusively at the end, to see whether they can be.
 pub(crate) const NATIVE: [&str; 8] = ["A", "S", "O", "F", "g", "C", "D", "E"];
+
+/// How long a fleet's record is good for without a heartbeat: the `--ttl` below.
+pub(crate) const FLEET_TTL: Duration = Duration::from_secs(5);
 
 /// A wait that is long enough for everybody.
 const LONG: (&str, u64) = ("30s", 30_000);
@@ -475,7 +479,11 @@ impl Draw<'_> {
                 ],
             ),
         };
-        let plan = self.plan(&[(kind.split(' ').next().unwrap_or(kind), Mode::Exclusive)]);
+        let mut plan = self.plan(&[(kind.split(' ').next().unwrap_or(kind), Mode::Exclusive)]);
+        if self.random.one_in(3) {
+            // Long enough for the clock to be set meanwhile.
+            plan.pause_ms += self.random.between(0, 200);
+        }
         let place = self.world.place(profile);
         let mut words: Vec<&str> = vec![lock];
         words.extend(place.iter().map(String::as_str));

@@ -1,9 +1,9 @@
 //! Everything at once, at random: processes that run, acquire, release, renew, force, cancel and
-//! clean, native and in every profile, while they are killed, stopped and signalled; and a witness
-//! that knows nothing of the locks.
+//! clean, native and in every profile, while they are killed, stopped and signalled and the wall clock
+//! is set back and forth; and a witness that knows nothing of the locks.
 //!
 //! ```text
-//! cargo test -p tenure-cli --test torture -- --seconds 600 --seed 7
+//! cargo test -p tenure-cli --features testing-clock --test torture -- --seconds 600 --seed 7
 //! ```
 //!
 //! `--seconds` is 15 unless it is given, `--long` is 600; without `--seed` one is drawn and printed;
@@ -20,10 +20,11 @@
 //! # What is no violation
 //! What the documents allow: an overridden `acquire` (it has to learn of it at its next heartbeat),
 //! and, where a supervisor was killed, processes that had closed all that they inherited. With
-//! `--close` a supervisor is killed only after it has recorded its command.
+//! `--close` a supervisor is killed only after it has recorded its command. And while the clock stands
+//! behind what it was by more than a fleet record's ttl, such a record may be refused as one from the
+//! future (`worker`, `future`).
 //!
-//! Left out: steps of the clock. Only the whole machine's can be stepped. And Windows: killing, stopping
-//! and signalling are done as Unix does it.
+//! Left out: Windows. Killing, stopping and signalling are done as Unix does it.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -32,6 +33,8 @@
 
 #[cfg(unix)]
 mod call;
+#[cfg(unix)]
+mod clock;
 #[cfg(unix)]
 mod detached;
 #[cfg(unix)]
@@ -102,12 +105,17 @@ fn torture(options: Options) -> Result<bool, String> {
     if !detached::is_witnessed(&world) {
         return Err("the witness does not see two who work at once".to_owned());
     }
+    if !clock::is_taken(&world) {
+        return Err("the binary does not take the clock that it is given".to_owned());
+    }
     let until = tenure::clock::instant() + Duration::from_secs(options.seconds);
     std::thread::scope(|scope| {
         for number in 0..options.workers {
             let world = &world;
             scope.spawn(move || worker::work(world, number, until));
         }
+        let mut random = random::Random::new(options.seed, options.workers);
+        clock::steps(&world, &mut random, until);
     });
     Ok(verdict::pass(world, options.seconds))
 }

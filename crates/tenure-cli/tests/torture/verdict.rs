@@ -6,6 +6,7 @@ use crate::worker::since_ns;
 use crate::world::{World, locked};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 use tenure::clock::instant;
@@ -70,6 +71,15 @@ fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
     }
     line("stopped and continued", of("stopped").to_string());
     line("signalled", of("signalled").to_string());
+    let set = ["clock: set forward", "clock: set back"].map(of);
+    line(
+        "the clock set forward / back",
+        format!("{} / {}", set[0], set[1]),
+    );
+    line(
+        "refused as a record from the future",
+        of("clock: refused as from the future").to_string(),
+    );
     line("began to work under a lock", read.begun.to_string());
     line("two at once", read.overlaps.to_string());
     line("tokens that did not rise", read.token_faults.to_string());
@@ -98,6 +108,9 @@ fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
             "kills": kills,
             "stops": of("stopped"),
             "signals": of("signalled"),
+            "clock_forward": set[0],
+            "clock_back": set[1],
+            "from_the_future": of("clock: refused as from the future"),
             "overlaps": read.overlaps,
             "token_faults": read.token_faults,
             "survivors": read.survivors,
@@ -168,7 +181,16 @@ fn answer(world: &World, command: &mut Command, what: &str) -> String {
 }
 
 /// Every lock can be had again, and afterwards nothing is left of any.
+///
+/// First by a clock that stands before all that was done: our own holds age by the boot clock, so
+/// those who are dead are found to be. A fleet's record from its future is refused by that format's
+/// rule, so that lock has to be had once the clock is right again.
 fn stuck(world: &World) {
+    set(world, world.clock.set_after_all());
+    for profile in [Profile::Session, Profile::Fleet] {
+        dies(world, profile);
+    }
+    set(world, world.clock.set_before_all());
     for name in NATIVE {
         let words = ["run", name, "-w", "5s", "--", "true"];
         let _ = answer(
@@ -177,38 +199,65 @@ fn stuck(world: &World) {
             &format!("{name} is not to be had"),
         );
     }
-    for profile in PROFILES {
-        let (lock, more): (_, &[&str]) = match profile {
-            Profile::Native => continue,
-            Profile::Sprint => ("sprint", &["--epic-spec", "x", "--force"]),
-            Profile::Resume => ("job-1", &[]),
-            Profile::Session => ("42", &[]),
-            Profile::Fleet => (
-                "app-prod",
-                &[
-                    "--intent-name",
-                    "x",
-                    "--intent-version",
-                    "1",
-                    "--force-lock",
-                ],
-            ),
-        };
-        let place = world.place(profile);
-        let place: Vec<&str> = place.iter().map(String::as_str).collect();
-        let words = [
-            &["run", lock],
-            &place[..],
-            more,
-            &["-w", "10s", "--", "true"],
-        ]
-        .concat();
-        let _ = answer(
-            world,
-            &mut world.tenure(&words),
-            &format!("{profile:?} is not to be had"),
-        );
+    for profile in [Profile::Sprint, Profile::Resume, Profile::Session] {
+        is_to_be_had(world, profile);
     }
+    set(world, world.clock.set_after_all());
+    is_to_be_had(world, Profile::Fleet);
+    flock_and_clean(world);
+}
+
+fn set(world: &World, result: std::io::Result<()>) {
+    if let Err(error) = result {
+        world.violation(format!("the clock cannot be set: {error}"));
+    }
+}
+
+/// A run of a lock of a profile.
+fn run_of(world: &World, profile: Profile, command: &[&str]) -> Command {
+    let (lock, more): (_, &[&str]) = match profile {
+        Profile::Native => ("A", &[]),
+        Profile::Sprint => ("sprint", &["--epic-spec", "x", "--force"]),
+        Profile::Resume => ("job-1", &[]),
+        Profile::Session => ("42", &[]),
+        Profile::Fleet => (
+            "app-prod",
+            &[
+                "--intent-name",
+                "x",
+                "--intent-version",
+                "1",
+                "--ttl",
+                "5s",
+                "--force-lock",
+            ],
+        ),
+    };
+    let place = world.place(profile);
+    let place: Vec<&str> = place.iter().map(String::as_str).collect();
+    let words = [&["run", lock], &place[..], more, &["-w", "10s", "--"]].concat();
+    let mut run = world.tenure(&words);
+    run.args(command);
+    run
+}
+
+fn is_to_be_had(world: &World, profile: Profile) {
+    let mut run = run_of(world, profile, &["true"]);
+    let _ = answer(world, &mut run, &format!("{profile:?} is not to be had"));
+}
+
+/// Leaves a record whose holder is dead, supervisor and command.
+fn dies(world: &World, profile: Profile) {
+    let command = ["sh", "-c", "kill -KILL $PPID $$"];
+    let answer = run_of(world, profile, &command).output();
+    let signal = answer.as_ref().ok().and_then(|out| out.status.signal());
+    if signal != Some(9) {
+        world.count("stuck");
+        world.violation(format!("STUCK: {profile:?} is not to be had: {answer:?}"));
+    }
+}
+
+fn flock_and_clean(world: &World) {
     let file = world.path("locked-file");
     let mut flock = world.program("flock");
     flock.arg("-w").arg("5").arg(file).arg("true");

@@ -1,6 +1,7 @@
 //! The folder in which all of it happens, how `tenure` is called there, and what is counted.
 
 use crate::call::Profile;
+use crate::clock::{self, Clock};
 use crate::journal::Journal;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,6 +20,7 @@ pub(crate) struct World {
     pub(crate) root: TempDir,
     pub(crate) seed: u64,
     pub(crate) journal: Journal,
+    pub(crate) clock: Clock,
     pub(crate) violations: Mutex<Vec<String>>,
     counts: Mutex<BTreeMap<String, u64>>,
     answers: Mutex<Answers>,
@@ -42,6 +44,7 @@ impl World {
         }
         Ok(Self {
             journal: Journal::open(root.path())?,
+            clock: Clock::new(root.path())?,
             root,
             seed,
             violations: Mutex::default(),
@@ -65,6 +68,7 @@ impl World {
         }
         command
             .env("TENURE_DIR", self.path("locks"))
+            .env(tenure::clock::stepped::STEPS, self.path(clock::FILE))
             .current_dir(self.root.path())
             .stdin(Stdio::null())
             .process_group(0);

@@ -388,6 +388,6 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         is_too_long: filled > RECORD_BYTES_MAX,
         bytes,
         inode: facts.inode(),
-        modified_ms: facts.modified_ms(),
+        modified_ms: crate::clock::written_ms(facts.modified_ms()),
     }))
 }

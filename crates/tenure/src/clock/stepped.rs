@@ -1,0 +1,86 @@
+//! A wall clock that a test sets: the feature `testing-clock`, which no build without debug assertions
+//! takes.
+//!
+//! The file that [`STEPS`] names has one line for each time that the clock was set,
+//! `REAL_US OFFSET_US`: from that instant of the machine's own wall clock on, all who are given the same
+//! file read it so many microseconds ahead, or behind where the number is negative. A step is a line
+//! more, appended in one write. All that the kernel writes down by itself, the times of files, is read as
+//! the clock of that moment would have written it.
+//!
+//! The boot clock is nobody's to set, and no test sets it.
+
+use std::time::Duration;
+
+/// The environment variable that names the file. Without it nothing is set.
+pub const STEPS: &str = "TENURE_TESTING_CLOCK";
+
+/// The kernel takes the times of files from a coarser clock, so near a step nobody can tell which of
+/// the two offsets a file was written under.
+const COARSE: Duration = Duration::from_millis(20);
+
+fn steps() -> Option<String> {
+    std::fs::read_to_string(std::env::var_os(STEPS)?).ok()
+}
+
+/// The whole lines, the last one first: since when, and by how much.
+fn backwards(text: &str) -> impl Iterator<Item = (u64, i64)> {
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().rev().filter_map(|line| {
+        let (since, offset) = line.trim_end().split_once(' ')?;
+        Some((since.parse().ok()?, offset.trim_start().parse().ok()?))
+    })
+}
+
+/// What the wall clock says, in microseconds, where the machine's own says `real_us`.
+pub(super) fn wall_us(real_us: u64) -> u64 {
+    let set = steps().and_then(|text| backwards(&text).next());
+    real_us.saturating_add_signed(set.map_or(0, |(_, offset)| offset))
+}
+
+/// What the kernel would have written down, in milliseconds, where it wrote `real_ms`.
+pub(super) fn written_ms(real_ms: u64) -> u64 {
+    steps().map_or(real_ms, |text| written_by(&text, real_ms))
+}
+
+/// Near a step it is the later one, so that nothing counts as older than it is.
+fn written_by(text: &str, real_ms: u64) -> u64 {
+    let real_us = real_ms.saturating_mul(1_000);
+    let coarse_us = u64::try_from(COARSE.as_micros()).unwrap_or(0);
+    let mut offset = None;
+    for (since, set) in backwards(text) {
+        if since <= real_us.saturating_add(coarse_us) {
+            offset = offset.max(Some(set));
+        }
+        if since.saturating_add(coarse_us) <= real_us {
+            break;
+        }
+    }
+    real_us.saturating_add_signed(offset.unwrap_or(0)) / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "1000000 0\n2000000 60000000\n3000000 -5000000\n40";
+
+    #[test]
+    fn the_last_whole_line_counts() {
+        assert_eq!(backwards(TEXT).next(), Some((3_000_000, -5_000_000)));
+        assert_eq!(backwards("12").next(), None, "nothing is whole");
+    }
+
+    #[test]
+    fn a_file_s_time_is_that_of_the_clock_it_was_written_under() {
+        assert_eq!(written_by(TEXT, 500), 500, "before the first step");
+        assert_eq!(written_by(TEXT, 1_500), 1_500);
+        assert_eq!(written_by(TEXT, 2_500), 62_500);
+        assert_eq!(written_by(TEXT, 8_000), 3_000);
+    }
+
+    #[test]
+    fn near_a_step_a_file_is_as_young_as_it_can_be() {
+        assert_eq!(written_by(TEXT, 1_990), 61_990, "forward");
+        assert_eq!(written_by(TEXT, 3_010), 63_010, "back");
+    }
+}
