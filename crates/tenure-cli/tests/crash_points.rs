@@ -55,7 +55,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure::clock::instant;
 
-/// Of the points before the folder of locks is opened, one in so many is tried.
+/// Of the points before the folder of locks is opened, and of the failures of the transitions that are
+/// for the long run, one in so many is tried.
 const SAMPLE: usize = 10;
 
 /// How many points are tried at once.
@@ -67,6 +68,10 @@ const STRIKE: Duration = Duration::from_secs(3);
 /// How soon somebody who does not wait has to know that the lock is held. The program's own
 /// patience with a change under way is 5 s.
 const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// Nobody who was there before takes longer to end: whatever happened to who came later, it holds up no
+/// change of theirs. That patience of 5 s would be longer.
+const HELD_UP: Duration = Duration::from_secs(4);
 
 /// The request ids of the detached hold that stands in the way, and of the call that is killed.
 const FIRST: &str = "first-1";
@@ -406,6 +411,17 @@ impl Blocker {
     }
 
     fn end(&mut self, site: &Site) -> Result<(), Fault> {
+        let began = instant();
+        self.end_at_length(site)?;
+        let took = instant().saturating_duration_since(began);
+        crate::ensure!(
+            took < HELD_UP,
+            "who was there before was held up for {took:?}"
+        );
+        Ok(())
+    }
+
+    fn end_at_length(&mut self, site: &Site) -> Result<(), Fault> {
         // Should it get the lock, it has nothing to do.
         if let Some(waiter) = &mut self.waiter {
             waiter.end_input();
@@ -1113,8 +1129,8 @@ fn crash(transition: &Transition) {
     try_all(transition, &prepared, &injections, "crash");
 }
 
-/// Makes every call of some kinds fail once, in some ways.
-fn fail(transition: &Transition) {
+/// Makes every call of some kinds fail once, in some ways; of all that, one in `sample` is tried.
+fn fail(transition: &Transition, sample: usize) {
     for tool in ["strace", "flock", "bash"] {
         need(tool);
     }
@@ -1140,7 +1156,9 @@ fn fail(transition: &Transition) {
                 .iter()
                 .map(move |error| Injection::Fail(point.clone(), error))
         })
+        .step_by(sample)
         .collect();
+    assert!(!injections.is_empty(), "nothing was found that can fail");
     try_all(transition, &prepared, &injections, "failure");
 }
 
@@ -1512,7 +1530,7 @@ mod crash_points {
             $(
                 #[test]
                 fn $test() {
-                    fail(&$transition);
+                    fail(&$transition, 1);
                 }
             )+
         };
@@ -1532,19 +1550,16 @@ mod crash_points {
         failing_clean: CLEAN_DEAD,
     }
 
-    /// The other transitions, made to fail. They add a minute and are for the long run:
-    /// `TENURE_CRASH_POINTS=long`.
+    /// The other transitions, made to fail. All of it adds two minutes and is for the long run
+    /// (`TENURE_CRASH_POINTS=long`); a sample is tried on every build.
     macro_rules! made_to_fail_at_length {
         ($($test:ident: $transition:ident,)+) => {
             $(
                 #[test]
                 fn $test() {
                     let wanted = std::env::var_os("TENURE_CRASH_POINTS");
-                    if wanted.is_some_and(|value| value == "long") {
-                        fail(&$transition);
-                    } else {
-                        println!("not tried: set TENURE_CRASH_POINTS=long");
-                    }
+                    let is_long = wanted.is_some_and(|value| value == "long");
+                    fail(&$transition, if is_long { 1 } else { SAMPLE });
                 }
             )+
         };
@@ -1554,6 +1569,8 @@ mod crash_points {
         long_failing_shared_run: RUN_SHARED,
         long_failing_run_for_a_slot: RUN_SLOTS,
         long_failing_run_that_displaces: RUN_DISPLACING,
+        long_failing_run_that_supersedes: RUN_SUPERSEDING,
+        long_failing_run_that_asks_another_to_stop: RUN_FORCING,
         long_failing_run_whose_place_is_kept: RUN_PARKING,
         long_failing_run_that_takes_two_locks: RUN_SEVERAL,
         long_failing_cancel: CANCEL,

@@ -194,7 +194,7 @@ impl Seat {
     /// It waits no longer: whoever waits for that goes on.
     fn give_turn(&self) {
         if self.has_turn {
-            // Letting go of a byte of an open file cannot fail, and if it did, closing would do it.
+            // Nobody could do more about a failure that lasts; closing the file lets go.
             let _ = bytes::unlock(fd(&self.opened), Byte::of_turn(self.ticket));
         }
     }
@@ -919,7 +919,7 @@ fn summon(opened: &Opened) {
 
 /// Lets go of the guard.
 fn release(opened: &Opened) {
-    // Letting go of a byte of an open file cannot fail, and if it did, closing would do it.
+    // Nobody could do more about a failure that lasts; closing the file lets go.
     let _ = bytes::unlock(fd(opened), Byte::GUARD);
 }
 

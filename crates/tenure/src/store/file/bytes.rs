@@ -21,6 +21,9 @@ const BASE: i64 = 1 << 60;
 /// How far behind the bytes of the tickets those of the turns begin: twice the highest ticket.
 const TURNS: i64 = 1 << 54;
 
+/// How often letting go of a byte is tried again.
+const UNLOCK_RETRIES: u32 = 3;
+
 /// One byte that can be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Byte(i64);
@@ -74,8 +77,18 @@ pub(super) fn lock(file: BorrowedDescriptor<'_>, byte: Byte, mode: Mode) -> Resu
 }
 
 /// Lets go of a byte. Letting go of one that is not held is no error.
+///
+/// A failure is not left at that: closing the file would let go as well, but whoever waits or works
+/// keeps it open, and would keep out the very ones it waits for.
 pub(super) fn unlock(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<(), Errno> {
-    os::unlock_byte(file, byte.0)
+    let mut tried = os::unlock_byte(file, byte.0);
+    for _ in 0..UNLOCK_RETRIES {
+        if tried.is_ok() {
+            break;
+        }
+        tried = os::unlock_byte(file, byte.0);
+    }
+    tried
 }
 
 /// Whether an owner has the byte. Takes nothing that an owner could meet; an open file never sees
