@@ -678,6 +678,61 @@ fn a_loss_can_be_awaited_on_any_executor() {
     });
 }
 
+/// What `docs/library.md` shows: the work is a branch of a `select!`, on a runtime with threads.
+#[test]
+fn tasks_of_tokio_take_turns_and_a_loss_ends_the_work_of_one() {
+    let place = Place::new();
+    let locks = place.locks();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    let inside = std::sync::Arc::new(AtomicU32::new(0));
+    let tasks: Vec<_> = (0..20)
+        .map(|_| {
+            let (locks, inside) = (locks.clone(), inside.clone());
+            runtime.spawn(async move {
+                let options = forever().again(Again::Wait);
+                let guard = locks.acquire_async("a", &options).await.expect("its turn");
+                let work = async {
+                    let before = inside.fetch_add(1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    before
+                };
+                let alone = tokio::select! {
+                    before = work => before == 0,
+                    () = guard.lost() => unreachable!("nobody takes it"),
+                };
+                // No `await` here: what a drop does is done when it returns.
+                drop(guard);
+                alone
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert!(runtime.block_on(task).expect("no panic"), "two at once");
+    }
+    assert_eq!(place.claims("a"), 0, "a drop has released");
+
+    let scene = Scene::new();
+    let guard = scene.locks().acquire("a").expect("a free lock");
+    let ended = runtime.block_on(async {
+        let lost = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            scene.take_away("a").expect("a name");
+            std::future::pending::<()>().await;
+        };
+        let work = async { tokio::join!(lost, tokio::time::sleep(PATIENCE * 3)) };
+        tokio::select! {
+            _ = work => false,
+            () = guard.lost() => true,
+        }
+    });
+    assert!(ended, "the work was dropped in favour of the loss");
+}
+
 fn block_on<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
