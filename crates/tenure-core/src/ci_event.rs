@@ -229,6 +229,26 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_needed_where_the_group_is_named_after_it() {
+        for event in [
+            "issues",
+            "issue_comment",
+            "pull_request",
+            "schedule",
+            "push",
+        ] {
+            let mut unnumbered = facts(event);
+            unnumbered.number = None;
+            let named = group_name(None, &unnumbered);
+            assert_eq!(
+                Subject::of(event).needs_number(),
+                named == Err(GroupNameError::NoNumber),
+                "{event}: {named:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_no_name_of_a_lock_is_no_group() {
         let mut other = facts("push");
         for (prefix, run_id) in [

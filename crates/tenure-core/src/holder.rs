@@ -54,3 +54,27 @@ impl Holder {
         found.map(|(_, value)| value.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::borrow::ToOwned;
+    use alloc::vec;
+
+    #[test]
+    fn a_fact_is_found_by_its_own_key() {
+        let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let holder = Holder {
+            request_id: RequestId::as_recorded("a"),
+            actor: String::new(),
+            process: None,
+            command: None,
+            host: Host::default(),
+            why: String::new(),
+            facts: vec![fact("branch", "main"), fact("mode", "write")],
+        };
+        assert_eq!(holder.fact("mode"), Some("write"));
+        assert_eq!(holder.fact("branch"), Some("main"));
+        assert_eq!(holder.fact("owner"), None);
+    }
+}

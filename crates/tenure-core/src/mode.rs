@@ -53,3 +53,22 @@ impl Queueing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_tolerates_as_many_as_it_says() {
+        assert_eq!(Mode::Exclusive.capacity(), 1);
+        assert_eq!(Mode::Shared.capacity(), usize::MAX);
+        let three = NonZeroU32::MIN.saturating_add(2);
+        assert_eq!(Mode::Slots(three).capacity(), 3);
+    }
+
+    #[test]
+    fn only_who_waits_for_a_turn_keeps_its_place() {
+        let yields = [Queueing::Fifo, Queueing::Single, Queueing::Max].map(Queueing::yields);
+        assert_eq!(yields, [false, true, true]);
+    }
+}

@@ -220,6 +220,15 @@ mod tests {
     }
 
     #[test]
+    fn an_id_of_another_program_is_taken_as_it_stands_and_cut() {
+        assert_eq!(RequestId::as_recorded("a b/c").as_str(), "a b/c");
+        assert_eq!(
+            RequestId::as_recorded(&"é".repeat(200)).as_str(),
+            "é".repeat(128)
+        );
+    }
+
+    #[test]
     fn an_error_names_the_rule() {
         let error = LockName::new("a/b").expect_err("a separator");
         assert!(error.to_string().contains("'/'"), "names the character");

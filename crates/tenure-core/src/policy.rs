@@ -254,3 +254,35 @@ impl Policy {
         Self::FLEET,
     ];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In plain numbers, so that a slip in the arithmetic above is seen.
+    #[test]
+    fn the_times_of_each_row_are_those_of_its_contract() {
+        let times = |policy: Policy| {
+            let wait = match policy.held_unforced {
+                HeldUnforced::WaitMs(wait) => Some(wait),
+                HeldUnforced::Refuse => None,
+            };
+            let limit = policy.age.and_then(|rule| match rule.limit {
+                AgeLimit::SinceGrantMs(limit) | AgeLimit::SilenceMs(limit) => Some(limit),
+                AgeLimit::SilenceTtl => None,
+            });
+            (
+                policy.supervised_ttl_ms,
+                policy.detached_ttl_ms,
+                wait,
+                limit,
+            )
+        };
+        let (half, ten, fifteen, day) = (30_000, 600_000, 900_000, 86_400_000);
+        assert_eq!(times(Policy::NATIVE), (half, fifteen, Some(10_000), None));
+        assert_eq!(times(Policy::SPRINT), (day, day, None, Some(day)));
+        assert_eq!(times(Policy::RESUME), (fifteen, fifteen, None, None));
+        assert_eq!(times(Policy::SESSION), (ten, ten, None, Some(ten)));
+        assert_eq!(times(Policy::FLEET), (fifteen, fifteen, None, None));
+    }
+}

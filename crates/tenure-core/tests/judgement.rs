@@ -3,9 +3,10 @@
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
 use tenure_core::{
-    Beacon, Cancel, Claim, Death, Entering, Entry, Evidence, Force, Holder, Host, Kind, Left, Life,
-    Liveness, Now, Patience, Policy, Process, Reason, Request, RequestId, StaleReason, Stamp,
-    Standing, Terms, judge,
+    Advance, Attempt, Beacon, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force,
+    History, Holder, Host, Input, Kind, Left, Life, Liveness, Mode, Now, Outcome, Patience, Policy,
+    Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Request, RequestId,
+    StaleReason, Stamp, Standing, Terms, judge, retry_after_ms,
 };
 
 const BOOT: &str = "boot-a";
@@ -412,5 +413,364 @@ fn the_standing_names_the_first_that_is_left_behind_unless_somebody_lives() {
     assert_eq!(
         claim.map(|claim| claim.holder.request_id.as_str()),
         Some("b")
+    );
+}
+
+// Who stands in whose way, and what is slept on.
+
+fn of_mode(id: &str, mode: Mode) -> Request {
+    let terms = Terms {
+        mode,
+        ..Terms::default()
+    };
+    Request {
+        terms,
+        ..queued(id, Kind::Kernel)
+    }
+}
+
+fn two_slots() -> Mode {
+    Mode::Slots(2.try_into().expect("more than none"))
+}
+
+/// Enters these one after the other, all alive, in the native row. Their tickets, in that order.
+fn line(entry: &mut Entry, requests: Vec<Request>) -> Vec<u64> {
+    let enters = |request| match enter(entry, &Policy::NATIVE, request, &at(0)) {
+        Entering::Granted { ticket, .. } | Entering::Queued { ticket, .. } => ticket,
+        other => panic!("it has a place: {other:?}"),
+    };
+    requests.into_iter().map(enters).collect()
+}
+
+fn sleeps_on(entering: &Entering) -> &Predecessor {
+    match entering {
+        Entering::Queued { behind, .. } => behind,
+        other => panic!("it waits: {other:?}"),
+    }
+}
+
+#[test]
+fn a_reader_passes_no_writer_that_came_first_and_waits_for_none_that_came_later() {
+    let mut entry = Entry::default();
+    let tickets = line(
+        &mut entry,
+        vec![
+            of_mode("reads", Mode::Shared),
+            of_mode("writes", Mode::Exclusive),
+        ],
+    );
+    let late = enter(
+        &mut entry,
+        &Policy::NATIVE,
+        of_mode("late", Mode::Shared),
+        &at(0),
+    );
+    // The writer has to end before anything changes for it: the reader's end would tell it nothing.
+    assert_eq!(
+        *sleeps_on(&late),
+        Predecessor::Beacon { ticket: tickets[1] },
+        "behind the writer"
+    );
+
+    let mut entry = Entry::default();
+    let tickets = line(
+        &mut entry,
+        vec![
+            of_mode("writes", Mode::Exclusive),
+            of_mode("reads", Mode::Shared),
+            of_mode("writes-next", Mode::Exclusive),
+        ],
+    );
+    entry.leave(tickets[0], &at(0));
+    let reader = entry.advance(&Policy::NATIVE, tickets[1], &at(0), lit, &mut Vec::new());
+    assert!(matches!(reader, Advance::Granted { .. }), "{reader:?}");
+}
+
+#[test]
+fn behind_full_slots_one_sleeps_on_who_waits_and_the_first_of_them_on_all_who_hold() {
+    let mut entry = Entry::default();
+    let slot = |id| of_mode(id, two_slots());
+    let tickets = line(&mut entry, vec![slot("a"), slot("b")]);
+    let first = enter(&mut entry, &Policy::NATIVE, slot("first"), &at(0));
+    let Predecessor::AnyOf(holders) = sleeps_on(&first) else {
+        panic!("any of those who hold: {first:?}");
+    };
+    let holders: Vec<u64> = holders.iter().map(|claim| claim.ticket).collect();
+    assert_eq!(holders, tickets);
+    let Entering::Queued { ticket: first, .. } = first else {
+        panic!("it waits");
+    };
+    let next = enter(&mut entry, &Policy::NATIVE, slot("next"), &at(0));
+    assert_eq!(*sleeps_on(&next), Predecessor::Turn { ticket: first });
+}
+
+/// A beacon wakes nobody whose predecessor may end while it is lit, or never had one.
+#[test]
+fn a_beacon_is_slept_on_where_it_is_lit_and_is_what_keeps_the_hold() {
+    let unseen = |_: &Claim| evidence(Beacon::None, Liveness::Alive, Liveness::NotRecorded);
+    let mut entry = Entry::default();
+    let run = line(&mut entry, vec![queued("a", Kind::Kernel)])[0];
+    let behind = |policy: &Policy, seen: fn(&Claim) -> Evidence| {
+        let request = queued("b", Kind::Kernel);
+        let entering = (entry.clone()).enter(policy, request, &at(0), seen, &mut Vec::new());
+        sleeps_on(&entering).clone()
+    };
+    let record = Predecessor::Record(Box::new(entry.claims[0].clone()));
+    let beacon = Predecessor::Beacon { ticket: run };
+    assert_eq!(behind(&Policy::NATIVE, lit), beacon);
+    assert_eq!(behind(&Policy::NATIVE, unseen), record, "it has none");
+    assert_eq!(behind(&Policy::SPRINT, lit), record, "its age ends it too");
+}
+
+// Force, patience and looks that differ.
+
+/// A hold that only its owner keeps, and a run that waits for it.
+fn held_and_waited_for() -> (Entry, Vec<u64>) {
+    let mut entry = Entry::default();
+    let requests = vec![
+        queued("holds", Kind::Detached),
+        queued("waits", Kind::Kernel),
+    ];
+    let tickets = line(&mut entry, requests);
+    (entry, tickets)
+}
+
+#[test]
+fn a_refusal_and_force_are_about_who_holds_and_not_about_who_waits() {
+    let (mut entry, tickets) = held_and_waited_for();
+    let refused = enter(
+        &mut entry,
+        &Policy::NATIVE,
+        request("c", Kind::Kernel),
+        &at(0),
+    );
+    let Entering::Refused(refusal) = refused else {
+        panic!("it never waits: {refused:?}");
+    };
+    let blocker = refusal.blocker.map(|claim| claim.ticket);
+    assert_eq!(blocker, Some(tickets[0]));
+
+    let forces = Request {
+        force: Force::Confirmed,
+        ..queued("d", Kind::Kernel)
+    };
+    let entering = enter(&mut entry, &Policy::NATIVE, forces, &at(0));
+    assert!(entry.claim(tickets[0]).is_none(), "its hold is overridden");
+    assert_eq!(
+        *sleeps_on(&entering),
+        Predecessor::Beacon { ticket: tickets[1] },
+        "who waited goes first"
+    );
+}
+
+/// Evidence is gathered claim by claim, and a process may end in between.
+#[test]
+fn who_never_waits_is_never_queued_whatever_one_look_and_the_next_have_seen() {
+    let mut entry = Entry::default();
+    line(&mut entry, vec![queued("a", Kind::Kernel)]);
+    let mut looks = 0;
+    let ends_after_the_first = |claim: &Claim| {
+        looks += 1;
+        if looks == 1 { lit(claim) } else { dead(claim) }
+    };
+    let request_at_once = request("b", Kind::Kernel);
+    let entering = entry.enter(
+        &Policy::NATIVE,
+        request_at_once,
+        &at(0),
+        ends_after_the_first,
+        &mut Vec::new(),
+    );
+    assert!(matches!(entering, Entering::Refused(_)), "{entering:?}");
+    assert_eq!(looks, 2, "it was looked at twice");
+
+    // Out of sight for one look: the override that this let through is not followed by a wait.
+    let (mut entry, tickets) = held_and_waited_for();
+    let mut looks = 0;
+    let flickers = |claim: &Claim| {
+        if claim.ticket != tickets[1] {
+            return lit(claim);
+        }
+        looks += 1;
+        if looks == 2 { dead(claim) } else { lit(claim) }
+    };
+    let forces = Request {
+        force: Force::Confirmed,
+        ..request("c", Kind::Kernel)
+    };
+    let entering = entry.enter(&Policy::NATIVE, forces, &at(0), flickers, &mut Vec::new());
+    assert!(matches!(entering, Entering::Refused(_)), "{entering:?}");
+    assert_eq!(looks, 3, "seen, out of sight, seen");
+}
+
+#[test]
+fn a_waiter_whose_owner_got_the_lock_by_another_claim_is_told_so() {
+    let mut entry = Entry::default();
+    let tickets = line(
+        &mut entry,
+        vec![
+            queued("x", Kind::Kernel),
+            queued("a", Kind::Detached),
+            queued("a", Kind::Detached),
+            queued("a", Kind::Kernel),
+        ],
+    );
+    entry.leave(tickets[0], &at(0));
+    let mut advance = |place: usize| {
+        entry.advance(
+            &Policy::NATIVE,
+            tickets[place],
+            &at(0),
+            lit,
+            &mut Vec::new(),
+        )
+    };
+    assert!(matches!(advance(1), Advance::Granted { .. }), "its turn");
+    assert!(
+        matches!(advance(2), Advance::Yours { ticket, .. } if ticket == tickets[1]),
+        "one owner, one hold"
+    );
+    assert!(
+        matches!(advance(3), Advance::Behind(_)),
+        "a run of that name has its own work to do"
+    );
+}
+
+/// A record may say anything: only a token makes a hold.
+#[test]
+fn a_claim_without_a_token_held_nothing_whatever_else_its_record_says() {
+    let mut entry = Entry::default();
+    let waits = Claim {
+        token: None,
+        ..hold(Kind::Detached)
+    };
+    assert!(waits.since.is_some(), "as if it had held");
+    let ticket = waits.ticket;
+    entry.claims.push(waits);
+    assert_eq!(entry.leave(ticket, &at(500)), Left::Withdrawn);
+    assert_eq!(entry.history.holds, 0);
+}
+
+#[test]
+fn who_keeps_its_place_parks_when_its_time_is_up_and_leaves_when_interrupted() {
+    let queued = || {
+        let mut attempt = Attempt::start().0.keeping_place();
+        let behind = Predecessor::Beacon { ticket: 1 };
+        let entering = Entering::Queued { ticket: 2, behind };
+        let effect = attempt.on(Input::Entered(entering));
+        assert!(matches!(effect, Effect::Sleep { .. }), "{effect:?}");
+        attempt
+    };
+    let mut attempt = queued();
+    assert_eq!(attempt.on(Input::Expired), Effect::Park);
+    let told = attempt.on(Input::Left);
+    assert_eq!(told, Effect::Finish(Outcome::TimedOut));
+    assert_eq!(queued().on(Input::Interrupted), Effect::Leave);
+    let mut leaves = Attempt::start().0;
+    assert_eq!(
+        leaves.on(Input::Expired),
+        Effect::Leave,
+        "unless it keeps it"
+    );
+}
+
+// The hint to a refused caller.
+
+/// One hold of this kind, made at 0 for a process or for nobody, after so many earlier ones.
+fn held_after(history: History, kind: Kind, process: Option<Process>) -> Entry {
+    let mut entry = Entry {
+        history,
+        ..Entry::default()
+    };
+    let mut request = request("a", kind);
+    request.holder.process = process;
+    line(&mut entry, vec![request]);
+    entry
+}
+
+const NO_PAST: History = History {
+    holds: 0,
+    mean_ms: 5_000,
+};
+const PAST: History = History {
+    holds: 1,
+    mean_ms: 5_000,
+};
+const OWNER: Option<Process> = Some(Process {
+    pid: 7,
+    started: None,
+});
+
+#[test]
+fn a_hint_is_the_rest_of_a_mean_hold_or_a_quarter_of_its_age_more() {
+    let hint = |history, ms| {
+        let entry = held_after(history, Kind::Kernel, OWNER);
+        retry_after_ms(&entry, &Policy::NATIVE, &at(ms))
+    };
+    assert_eq!(hint(PAST, 0), 5_000);
+    assert_eq!(hint(PAST, 2_000), 3_000);
+    assert_eq!(hint(PAST, 5_000), 1_250, "it has lasted as long already");
+    assert_eq!(hint(PAST, 8_000), 2_000);
+    assert_eq!(hint(NO_PAST, 0), 1_000, "nothing is known");
+    assert_eq!(hint(NO_PAST, 8_000), 2_000);
+    let free = Entry::default();
+    let soonest = retry_after_ms(&free, &Policy::NATIVE, &at(0));
+    assert_eq!(soonest, RETRY_FLOOR_MS);
+    assert_eq!(hint(PAST, 4_999), RETRY_FLOOR_MS);
+    assert_eq!(hint(PAST, 1_000_000_000), RETRY_CEILING_MS);
+}
+
+#[test]
+fn each_of_those_who_wait_adds_a_mean_hold_to_a_hint() {
+    for (history, each) in [(PAST, 5_000), (NO_PAST, 1_000)] {
+        let mut entry = held_after(history, Kind::Kernel, OWNER);
+        for waiting in 1..3 {
+            line(&mut entry, vec![queued("b", Kind::Kernel)]);
+            let hint = retry_after_ms(&entry, &Policy::NATIVE, &at(0));
+            assert_eq!(hint, each + waiting * each, "{waiting} wait");
+        }
+    }
+}
+
+#[test]
+fn a_hint_ends_with_the_ttl_where_nothing_else_ends_the_hold() {
+    let long = History {
+        holds: 1,
+        mean_ms: 60_000,
+    };
+    let hint = |policy: &Policy, kind, process, ttl_ms| {
+        let mut entry = held_after(long, kind, process);
+        for claim in &mut entry.claims {
+            claim.lease.ttl_ms = ttl_ms;
+        }
+        retry_after_ms(&entry, policy, &at(4_000))
+    };
+    let (native, fleet) = (&Policy::NATIVE, &Policy::FLEET);
+    let (by_ttl, by_past) = (6_000, 56_000);
+    assert_eq!(hint(native, Kind::Detached, None, 10_000), by_ttl);
+    assert_eq!(
+        hint(native, Kind::Detached, OWNER, 10_000),
+        by_past,
+        "its owner is watched"
+    );
+    assert_eq!(
+        hint(fleet, Kind::Detached, OWNER, 10_000),
+        by_ttl,
+        "nobody asks for its owner"
+    );
+    assert_eq!(
+        hint(fleet, Kind::Detached, OWNER, 0),
+        by_past,
+        "it has no ttl"
+    );
+    assert_eq!(
+        hint(native, Kind::Kernel, None, 10_000),
+        by_past,
+        "a run renews it"
+    );
+    assert_eq!(
+        hint(native, Kind::Detached, None, 3_000),
+        RETRY_FLOOR_MS,
+        "it is over"
     );
 }

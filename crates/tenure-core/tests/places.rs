@@ -257,3 +257,81 @@ fn a_queue_of_max_counts_the_living_who_are_there() {
     let entering = entry.enter(&Policy::NATIVE, last, &at(3), seen, &mut Vec::new());
     assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
 }
+
+/// A process is known by its number and start on its own machine, and by nothing less.
+#[test]
+fn a_place_is_kept_for_one_process_on_one_host() {
+    let (entry, place) = kept();
+    let comes = |owner: Process, host: Option<Host>| {
+        let terms = Terms {
+            kept: Some(Kept::Owner(owner)),
+            ..Terms::default()
+        };
+        let mut request = request("back", terms);
+        request.holder.host = host.unwrap_or(request.holder.host);
+        enter(&mut entry.clone(), request, &at(1))
+    };
+    assert!(is_at(&comes(OWNER, None), place));
+    let other = Process { pid: 8, ..OWNER };
+    let elsewhere = Host {
+        machine_id: Some("another".to_owned()),
+        boot_id: Some(BOOT.to_owned()),
+        ..Host::default()
+    };
+    for entering in [comes(other, None), comes(OWNER, Some(elsewhere))] {
+        assert!(
+            matches!(entering, Entering::Queued { ticket, .. } if ticket > place),
+            "it enters anew: {entering:?}"
+        );
+    }
+}
+
+#[test]
+fn who_comes_back_first_waits_for_nobody_that_only_waits_behind_it() {
+    let (mut entry, place) = kept();
+    queued(&mut entry, "later", &at(1));
+    let holder = entry.claims.first().expect("the holder").ticket;
+    entry.leave(holder, &at(2));
+    let entering = back(&mut entry, Kept::Ticket(place), &at(3));
+    assert!(
+        matches!(entering, Entering::Granted { ticket, .. } if ticket == place),
+        "{entering:?}"
+    );
+}
+
+/// Whoever would not wait for those before it must not end a hold for their benefit; those behind
+/// it are no concern of its force.
+#[test]
+fn force_from_a_kept_place_reckons_with_who_waits_before_it_and_not_behind() {
+    let forced = |waits_before: bool, waits_behind: bool| {
+        let mut entry = Entry::default();
+        let mut owner = request("holder", Terms::default());
+        owner.kind = Kind::Detached;
+        let Entering::Granted { ticket: holder, .. } = enter(&mut entry, owner, &at(0)) else {
+            panic!("it is free");
+        };
+        if waits_before {
+            queued(&mut entry, "before", &at(0));
+        }
+        let place = queued(&mut entry, "away", &at(0));
+        if waits_behind {
+            queued(&mut entry, "behind", &at(0));
+        }
+        assert!(entry.park(place, Some(OWNER), GRACE_MS, &at(0)));
+        let terms = Terms {
+            kept: Some(Kept::Ticket(place)),
+            ..Terms::default()
+        };
+        let comes = Request {
+            force: Force::Confirmed,
+            patience: Patience::AtOnce,
+            ..request("back", terms)
+        };
+        let entering = enter(&mut entry, comes, &at(1));
+        let granted = matches!(entering, Entering::Granted { .. });
+        (granted, entry.claim(holder).is_some())
+    };
+    assert_eq!(forced(false, false), (true, false), "nobody else waits");
+    assert_eq!(forced(false, true), (true, false), "one waits behind it");
+    assert_eq!(forced(true, false), (false, true), "one waits before it");
+}
