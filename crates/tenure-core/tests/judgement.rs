@@ -563,6 +563,67 @@ fn a_refusal_and_force_are_about_who_holds_and_not_about_who_waits() {
     );
 }
 
+/// Its end would be for the good of whoever waits, and force ends no wait.
+#[test]
+fn force_that_would_not_wait_ends_no_hold_that_somebody_else_waits_for() {
+    for waits in [Kind::Kernel, Kind::Detached] {
+        let mut entry = Entry::default();
+        let requests = vec![queued("holds", Kind::Detached), queued("waits", waits)];
+        let tickets = line(&mut entry, requests);
+        let forces = Request {
+            force: Force::Confirmed,
+            ..request("c", Kind::Kernel)
+        };
+        let entering = enter(&mut entry, &Policy::NATIVE, forces, &at(0));
+        assert!(matches!(entering, Entering::Refused(_)), "{entering:?}");
+        let left: Vec<u64> = entry.claims.iter().map(|claim| claim.ticket).collect();
+        assert_eq!(left, tickets, "{waits:?}");
+    }
+}
+
+#[test]
+fn a_run_is_asked_to_stop_by_force_and_whoever_would_not_wait_for_that_is_refused() {
+    let mut entry = Entry::default();
+    let run = line(&mut entry, vec![queued("a", Kind::Kernel)])[0];
+    let forces = |patience| Request {
+        force: Force::Asked,
+        patience,
+        ..request("b", Kind::Kernel)
+    };
+    let at_once = forces(Patience::AtOnce);
+    let refused = enter(&mut entry, &Policy::NATIVE, at_once, &at(0));
+    assert!(
+        matches!(&refused, Entering::Refused(refusal) if refusal.reason == Reason::Held),
+        "{refused:?}"
+    );
+    assert!(entry.is_cancelled(run), "it is asked all the same");
+    let waits = enter(&mut entry, &Policy::NATIVE, forces(Patience::Queue), &at(0));
+    assert!(matches!(waits, Entering::Queued { .. }), "{waits:?}");
+}
+
+#[test]
+fn a_request_to_stop_concerns_its_target_alone_and_the_first_one_stands() {
+    let mut entry = Entry::default();
+    let tickets = line(
+        &mut entry,
+        vec![queued("a", Kind::Kernel), queued("b", Kind::Kernel)],
+    );
+    assert!(entry.ask_to_stop(tickets[1], "x".to_owned(), &at(0)));
+    assert!(entry.ask_to_stop(tickets[1], "y".to_owned(), &at(0)));
+    assert!(!entry.ask_to_stop(tickets[1] + 1, "x".to_owned(), &at(0)));
+    assert_eq!(
+        tickets
+            .iter()
+            .map(|ticket| entry.is_cancelled(*ticket))
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
+    let by = entry
+        .claim(tickets[1])
+        .and_then(|claim| claim.cancel.as_ref());
+    assert_eq!(by.map(|cancel| cancel.by.as_str()), Some("x"));
+}
+
 /// Evidence is gathered claim by claim, and a process may end in between.
 #[test]
 fn who_never_waits_is_never_queued_whatever_one_look_and_the_next_have_seen() {

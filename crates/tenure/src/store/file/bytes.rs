@@ -101,3 +101,30 @@ pub(super) fn probe(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Er
 pub(super) fn probe_tickets(file: BorrowedDescriptor<'_>) -> Result<bool, Errno> {
     os::is_any_locked_from(file, Byte::of_ticket(1).0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_bytes_meet_and_none_meets_the_data() {
+        let data = Byte(1 << 20);
+        let highest = 1 << 53;
+        let order = [
+            data,
+            Byte::GUARD,
+            Byte::of_ticket(1),
+            Byte::of_ticket(2),
+            Byte::of_ticket(highest),
+            Byte::of_turn(1),
+            Byte::of_turn(2),
+            Byte::of_turn(highest),
+            Byte(i64::MAX),
+        ];
+        let order = order.map(|byte| byte.0);
+        assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
+        // No list has such a ticket; it must not become the byte of another one.
+        assert_eq!(Byte::of_ticket(u64::MAX), Byte(i64::MAX));
+        assert_eq!(Byte::of_turn(u64::MAX), Byte(i64::MAX));
+    }
+}

@@ -262,18 +262,24 @@ mod tests {
         entry.claims[index].ticket
     }
 
-    /// The same change to an excerpt and to the whole list has to give the same list.
-    fn same_either_way(entry: &Entry, want: Want, change: impl Fn(&mut Entry)) {
+    /// The same change to an excerpt and to the whole list has to answer the same and give the same
+    /// list. What was written, as text.
+    fn same_either_way<A: PartialEq + std::fmt::Debug>(
+        entry: &Entry,
+        want: Want,
+        change: impl Fn(&mut Entry) -> A,
+    ) -> String {
         let before = body(entry);
         let (mut part, rest) = decode(&before, want).expect("a part is enough");
         assert!(rest.len() > 0, "something was left out");
         assert_eq!(part.claims.len() + rest.len(), entry.claims.len());
-        change(&mut part);
+        let answer = change(&mut part);
         let written = rest.encode(&before, &part).expect("a body");
         let mut whole = entry.clone();
-        change(&mut whole);
+        assert_eq!(answer, change(&mut whole), "{want:?}");
         let read = list::decode(&written).expect("a list");
         assert_eq!(read, whole, "{want:?}");
+        String::from_utf8(written).expect("text")
     }
 
     #[test]
@@ -289,7 +295,7 @@ mod tests {
                 assert!(entry.name_command(own, command));
             });
             same_either_way(&entry, Want::Own(own), |entry| {
-                entry.leave(own, &Now::default());
+                entry.leave(own, &Now::default())
             });
         }
     }
@@ -303,6 +309,7 @@ mod tests {
         same_either_way(&entry, Want::UpTo(own), |entry| {
             let granted = entry.advance(&Policy::NATIVE, own, &now, lit, &mut Vec::new());
             assert!(matches!(granted, tenure_core::Advance::Granted { .. }));
+            granted
         });
     }
 
@@ -311,7 +318,54 @@ mod tests {
         same_either_way(&list_of(12), Want::Ends, |entry| {
             let entered = enter(entry, 99);
             assert!(matches!(entered, Entering::Queued { .. }));
+            entered
         });
+        // Nobody holds for an instant, and who is first in line is what a refusal names.
+        let mut between = list_of(12);
+        between.leave(ticket(&between, 0), &Now::default());
+        same_either_way(&between, Want::Ends, |entry| {
+            let at_once = Request {
+                patience: Patience::AtOnce,
+                ..request(99)
+            };
+            let now = Now::default();
+            entry.enter(&Policy::NATIVE, at_once, &now, lit, &mut Vec::new())
+        });
+    }
+
+    #[test]
+    fn whoever_comes_from_another_host_brings_its_name_and_nobody_else_does() {
+        for (name, hosts) in [("host-0", 3), ("elsewhere", 4)] {
+            let written = same_either_way(&list_of(12), Want::Ends, |entry| {
+                let mut comes = request(99);
+                comes.holder.host.name = name.into();
+                let now = Now::default();
+                entry.enter(&Policy::NATIVE, comes, &now, lit, &mut Vec::new())
+            });
+            let head = written.lines().next().expect("a header");
+            assert_eq!(head.matches("\"name\":").count(), hosts, "{head}");
+        }
+    }
+
+    #[test]
+    fn few_claims_many_hosts_and_a_ticket_that_was_never_drawn_are_for_the_whole_list() {
+        let is_part = |entry: &Entry| decode(&body(entry), Want::Ends).is_some();
+        assert!(!is_part(&list_of(5)), "few");
+        assert!(is_part(&list_of(6)));
+        let from_hosts = |hosts: usize| {
+            let mut entry = list_of(12);
+            for (number, claim) in entry.claims.iter_mut().enumerate() {
+                claim.holder.host.name = format!("host-{}", number % hosts);
+            }
+            entry
+        };
+        assert!(is_part(&from_hosts(6)));
+        assert!(!is_part(&from_hosts(7)), "many hosts");
+        let mut drawn = list_of(12);
+        drawn.last = ticket(&drawn, 11);
+        assert!(is_part(&drawn), "the last one was drawn");
+        drawn.last -= 1;
+        assert!(!is_part(&drawn), "the last one was not");
     }
 
     #[test]

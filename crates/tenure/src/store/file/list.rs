@@ -586,6 +586,105 @@ mod tests {
         }
     }
 
+    fn text_of(entry: &Entry) -> String {
+        String::from_utf8(encode(entry).expect("a body")).expect("text")
+    }
+
+    /// A list is as long as what it has to say: a thousand waiters are read at each change.
+    #[test]
+    fn what_is_as_usual_is_not_written() {
+        let mut entry = sample();
+        entry.history = History::default();
+        for claim in &mut entry.claims {
+            claim.lease.renewals = 0;
+            claim.force = Force::No;
+        }
+        let body = text_of(&entry);
+        for usual in [
+            "holds",
+            "mean_hold_ms",
+            "detached",
+            "host",
+            "renewals",
+            "renewed_ms",
+            "force",
+        ] {
+            let key = format!("{usual:?}:");
+            assert!(!body.contains(&key), "{key} in {body}");
+        }
+        assert_eq!(decode(body.as_bytes()), Ok(entry));
+    }
+
+    #[test]
+    fn every_way_to_insist_and_every_renewal_comes_back_as_it_was_written() {
+        let later = |boot_ms| Stamp {
+            wall_ms: 1_795_000_000_500,
+            boot_ms,
+        };
+        for force in [Force::No, Force::Asked, Force::Confirmed] {
+            for renewed in [later(5_500), later(Stamp::OTHER_BOOT)] {
+                let mut entry = sample();
+                for claim in &mut entry.claims {
+                    claim.force = force;
+                    claim.lease.renewed = renewed;
+                }
+                assert_eq!(decode(text_of(&entry).as_bytes()), Ok(entry), "{force:?}");
+            }
+        }
+        // Before it is granted, the last thing that happened to it is that it came.
+        let mut waits = sample();
+        for claim in &mut waits.claims {
+            (claim.token, claim.since) = (None, None);
+        }
+        assert_eq!(decode(text_of(&waits).as_bytes()), Ok(waits));
+    }
+
+    #[test]
+    fn claims_of_several_hosts_keep_their_own_and_each_host_is_named_once() {
+        let mut entry = sample();
+        for (number, name) in ["host", "other", "host"].into_iter().enumerate() {
+            let mut claim = sample().claims.remove(0);
+            claim.kind = Kind::Detached;
+            claim.ticket += 1 + number as u64;
+            claim.holder.host.name = name.into();
+            entry.last = claim.ticket;
+            entry.claims.push(claim);
+        }
+        let body = text_of(&entry);
+        assert_eq!(body.matches("pid_namespace").count(), 2, "{body}");
+        assert_eq!(decode(body.as_bytes()), Ok(entry));
+    }
+
+    #[test]
+    fn what_only_a_record_shows_is_not_written() {
+        for kind in [Kind::Foreign, Kind::Sealed] {
+            let mut entry = sample();
+            for claim in &mut entry.claims {
+                claim.kind = kind;
+            }
+            let body = encode(&entry).expect("a body");
+            entry.claims.clear();
+            assert_eq!(decode(&body), Ok(entry), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_was_drawn_from_the_counter_and_the_counter_stays_exact() {
+        let ticketed = |ticket: u64, last: u64| {
+            let mut entry = sample();
+            entry.last = last;
+            for claim in &mut entry.claims {
+                claim.ticket = ticket;
+            }
+            decode(text_of(&entry).as_bytes()).is_ok()
+        };
+        assert!(ticketed(1, 2) && ticketed(2, 2));
+        assert!(!ticketed(3, 2), "it was never drawn");
+        assert!(!ticketed(0, 2), "it begins at 1");
+        assert!(ticketed(1, NUMBER_MAX));
+        assert!(!ticketed(1, NUMBER_MAX + 1), "no JSON reader keeps it");
+    }
+
     #[test]
     fn keys_of_a_later_version_change_nothing() {
         let entry = sample();

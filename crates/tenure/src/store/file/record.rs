@@ -95,12 +95,10 @@ pub(crate) fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> 
     let mut near = vec![0; 2 * SLOT_BYTES + 1];
     let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
     near.truncate(filled);
-    if filled > 2 * SLOT_BYTES
-        && let Some(snapshot) = read_long(file).map_err(ReadError::Io)?
-    {
-        return Ok(snapshot);
-    }
     if filled > 2 * SLOT_BYTES {
+        if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
+            return Ok(snapshot);
+        }
         near = read_all(file).map_err(ReadError::Io)?;
     }
     newest(&near).map_err(ReadError::Torn)
@@ -612,13 +610,79 @@ mod tests {
             assert_eq!(put(&file, &body).body, body, "size {size}");
         }
         put(&file, b"short");
+        let length = || file.metadata().expect("metadata").len();
+        assert_eq!(length(), 4096, "a short list needs one page");
         assert_eq!(
             put(&file, b"short again").body,
             b"short again",
             "after the cut"
         );
-        let length = file.metadata().expect("metadata").len();
-        assert_eq!(length, 4096, "a short list needs one page");
+        assert_eq!(length(), 4096);
+    }
+
+    #[test]
+    fn slots_lie_side_by_side_and_all_of_them_are_read() {
+        let mut end = 0;
+        for pair in 0..PAIRS_MAX {
+            for second in [false, true] {
+                let slot = Slot { pair, second };
+                assert_eq!(
+                    slot.offset(),
+                    end,
+                    "{slot:?} begins where the last one ends"
+                );
+                assert_eq!(slot.bytes(), 2_048 << pair, "{slot:?}");
+                end += slot.bytes();
+            }
+        }
+        assert_eq!(end, 1_044_480, "as its documentation says");
+        assert!(end <= FILE_BYTES_MAX);
+    }
+
+    /// Whatever the sizes, death in the middle of a write leaves the state before it.
+    #[test]
+    fn the_slot_that_counts_is_never_written_to() {
+        let sizes = [10, 10, 10, 3_000, 3_000, 3_000, 9_000, 3_000, 3_000];
+        let file = scratch();
+        for (round, size) in sizes.into_iter().enumerate() {
+            let before = read(borrow(&file)).expect("a whole state");
+            let counts = |bytes: &[u8]| {
+                let slot = before.slot?;
+                bytes
+                    .get(slot.offset()..slot.offset() + slot.bytes())
+                    .or_else(|| bytes.get(slot.offset()..))
+                    .map(|found| found.get(..before.body.len()).map(<[u8]>::to_vec))
+            };
+            let was = counts(&read_all(borrow(&file)).expect("the file"));
+            assert_eq!(was.is_some(), round > 0, "round {round}");
+            assert!(write(borrow(&file), &before, &vec![b'x'; size]).expect("a write"));
+            let is = counts(&read_all(borrow(&file)).expect("the file"));
+            assert_eq!(is, was, "round {round}, {size} bytes");
+        }
+    }
+
+    /// What somebody else wrote there is torn as well, whichever way it is read.
+    #[test]
+    fn a_body_ends_with_its_slot_and_of_two_equal_states_the_first_counts() {
+        let slot = |pair, second| Slot { pair, second };
+        let file = scratch();
+        let both_ways = |bytes: &[u8]| {
+            file.set_len(0).expect("an empty file");
+            write_all(borrow(&file), bytes, 0).expect("a written file");
+            let seen = read(borrow(&file)).expect("a state");
+            assert_eq!(seen, newest(bytes).expect("a state"));
+            seen
+        };
+        let beyond = "x".repeat(4_096);
+        let old = (slot(0, true), 3, Some("old"));
+        let next = (slot(1, true), 1, None);
+        let seen = both_ways(&image(&[old, next, (slot(1, false), 9, Some(&beyond))]));
+        assert_eq!(seen.body, b"old", "it reaches into the next slot");
+        let twice = image(&[
+            (slot(1, false), 9, Some("first")),
+            (slot(1, true), 9, Some("second")),
+        ]);
+        assert_eq!(both_ways(&twice).body, b"first");
     }
 
     /// Every way in which two states and an older one can stand in three slots, whole or torn, the
