@@ -105,6 +105,40 @@ pub(super) fn probe_tickets(file: BorrowedDescriptor<'_>) -> Result<bool, Errno>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::borrow;
+
+    #[test]
+    fn an_owner_excludes_everybody_and_is_seen_and_who_waits_is_not() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let opened = [(); 3].map(|()| file.reopen().expect("an open file of its own"));
+        let [one, two, three] = opened.each_ref().map(borrow);
+        let (byte, next) = (Byte::of_ticket(7), Byte::of_ticket(8));
+        let takes = |who, mode| try_lock(who, byte, mode).expect("an answer");
+        let is_seen = |byte| probe(three, byte).expect("an answer");
+        let any_is_seen = || probe_tickets(three).expect("an answer");
+        let lets_go = |who| unlock(who, byte).expect("it is let go");
+
+        assert!(takes(one, Mode::Exclusive));
+        assert!(!takes(two, Mode::Exclusive) && !takes(two, Mode::Shared));
+        assert!(is_seen(byte) && any_is_seen() && !is_seen(next));
+        lets_go(one);
+        assert!(!is_seen(byte) && !any_is_seen());
+
+        assert!(
+            takes(one, Mode::Shared) && takes(two, Mode::Shared),
+            "both wait"
+        );
+        assert!(!is_seen(byte), "and nobody owns it");
+        assert!(!takes(three, Mode::Exclusive));
+        lets_go(one);
+        lets_go(two);
+
+        lock(one, Byte::GUARD, Mode::Exclusive).expect("it is free");
+        assert!(
+            is_seen(Byte::GUARD) && !any_is_seen(),
+            "the guard is no ticket"
+        );
+    }
 
     #[test]
     fn no_two_bytes_meet_and_none_meets_the_data() {

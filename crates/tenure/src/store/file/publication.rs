@@ -57,6 +57,17 @@ impl Published {
     fn is(&self, other: &Self) -> bool {
         self.inode == other.inode && self.bytes == other.bytes
     }
+
+    /// A record of these bytes, for tests of what is made of it.
+    #[cfg(test)]
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.to_vec(),
+            inode: (0, 0),
+            modified_ms: 0,
+            is_too_long: false,
+        }
+    }
 }
 
 /// What became of a change.
