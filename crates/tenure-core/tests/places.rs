@@ -5,7 +5,7 @@
 use tenure_core::{
     Advance, Beacon, Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept,
     Kind, Liveness, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
-    RequestId, Terms,
+    RequestId, Terms, WaitingFor,
 };
 
 const BOOT: &str = "boot-a";
@@ -334,4 +334,70 @@ fn force_from_a_kept_place_reckons_with_who_waits_before_it_and_not_behind() {
     assert_eq!(forced(false, false), (true, false), "nobody else waits");
     assert_eq!(forced(false, true), (true, false), "one waits behind it");
     assert_eq!(forced(true, false), (false, true), "one waits before it");
+}
+
+/// It learns of it when it wakes, and leaves by itself.
+#[test]
+fn who_was_displaced_keeps_its_claim_until_it_has_read_so_and_is_told_once() {
+    let single = Terms {
+        queueing: Queueing::Single,
+        ..Terms::default()
+    };
+    let mut entry = Entry::default();
+    let _ = enter(&mut entry, request("holder", single), &at(0));
+    let mut displaced = Vec::new();
+    for id in ["first", "second", "third"] {
+        let mut events = Vec::new();
+        let comes = request(id, single);
+        let _ = entry.enter(&Policy::NATIVE, comes, &at(0), alive, &mut events);
+        let told = events.into_iter().filter_map(|event| match event {
+            Event::Displaced { claim } => Some(claim.holder.request_id.to_string()),
+            _ => None,
+        });
+        displaced.extend(told);
+    }
+    assert_eq!(displaced, ["first", "second"], "each of them once");
+    let asked: Vec<bool> = (entry.claims.iter())
+        .map(|claim| claim.cancel.is_some())
+        .collect();
+    assert_eq!(asked, [false, true, true, false], "all of them are there");
+}
+
+#[test]
+fn a_hold_is_no_place_and_neither_is_a_claim_that_was_asked_to_stop() {
+    let (mut entry, place) = kept();
+    let holder = entry.claims.first().expect("the holder").ticket;
+    let waits = queued(&mut entry, "waits", &at(0));
+    assert!(!entry.park(holder, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.ask_to_stop(waits, "x".to_owned(), &at(0)));
+    assert!(!entry.park(waits, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(
+        !entry.park(waits + 1, Some(OWNER), GRACE_MS, &at(0)),
+        "nobody"
+    );
+    let away: Vec<u64> = (entry.claims.iter())
+        .filter(|claim| claim.away.is_some())
+        .map(|claim| claim.ticket)
+        .collect();
+    assert_eq!(away, [place]);
+}
+
+#[test]
+fn what_a_hold_waits_for_is_written_into_that_hold_alone() {
+    let (mut entry, _) = kept();
+    let token = entry.claims.first().and_then(|claim| claim.token);
+    let token = token.expect("it holds");
+    let waits = WaitingFor {
+        place: "a place".to_owned(),
+        name: "other".to_owned(),
+        ticket: 3,
+    };
+    assert!(!entry.note_waiting(token + 1, Some(&waits)), "no such hold");
+    assert!(entry.note_waiting(token, Some(&waits)));
+    let noted: Vec<bool> = (entry.claims.iter())
+        .map(|claim| claim.waiting_for.is_some())
+        .collect();
+    assert_eq!(noted, [true, false]);
+    assert!(entry.note_waiting(token, None));
+    assert!(entry.claims.iter().all(|claim| claim.waiting_for.is_none()));
 }
