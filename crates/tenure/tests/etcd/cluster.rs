@@ -1,5 +1,5 @@
 //! A cluster of three, on machines of its own, and workers on others: leaders are killed, cables
-//! pulled, workers stopped for longer than their leases and killed, disks made slow.
+//! pulled, workers stopped for longer than their leases and killed, disks made slow, clocks set.
 //!
 //! The workers add numbers to a set in etcd, under a lock and fenced by its token: the set guarded by
 //! a lock of the Jepsen analysis of etcd, where a lock alone loses elements. Each writes down what it
@@ -19,9 +19,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::Wait;
 use tenure::guard::{Guard, LockManager, Options};
+use tenure::process::Identity;
 use tenure::store::etcd::{Address, Credentials};
 
 const TTL: Duration = Duration::from_secs(3);
@@ -81,6 +82,10 @@ fn worker() {
         element += 1;
         let own = format!("{number}.{}.{element}", std::process::id());
         journal.relies(&guard);
+        let machine = Identity::current().host.boot_id.unwrap_or_default();
+        let wall_us = SystemClock::new(None).now().wall_us;
+        let ahead = wall_us.cast_signed() - (shared_ns() / 1_000).cast_signed();
+        journal.say(&format!("C {} {machine}", ahead / 1_000_000));
         let host = hosts[usize::try_from(dice.below(hosts.len() as u64)).expect("small")].clone();
         let added = runtime.block_on(async {
             let adding = add(&host, guard.token(), &own);
@@ -336,18 +341,28 @@ impl Cluster {
         format!("etcd://{}/locks", endpoints.join(","))
     }
 
-    /// A worker on a machine. The third one's has another boot clock, under the same boot id.
+    /// A worker on a machine. The second one's was booted by itself, so its records go by their wall
+    /// clock for the others; the third one's has another boot clock, under the same boot id.
     fn work(&self, host: usize) -> Running {
         let own = std::env::current_exe().expect("this program");
         let own = own.to_str().expect("its path");
         let machine = &self.hosts[host];
-        let mut command = if host == 2 && has_time_namespaces() {
+        let mut command = if host == 1 {
+            let boot_id = self.folder.path().join("boot-id");
+            std::fs::write(&boot_id, "1b7d1a52-05b6-4a62-9a5f-5f0a6f1c0e11\n").expect("a file");
+            let mut command = machine.command("sh");
+            let mount = r#"mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@""#;
+            command.args(["-c", mount]).arg(boot_id).arg(own);
+            command
+        } else if host == 2 && has_time_namespaces() {
             let mut command = machine.command("unshare");
             command.args(["--time", "--monotonic", "86400", "--boottime", "86400", own]);
             command
         } else {
             machine.command(own)
         };
+        #[cfg(feature = "testing-clock")]
+        command.env(tenure::clock::stepped::STEPS, self.clock(host));
         let task = format!("{host}|{}|{}", self.url(host), self.folder.path().display());
         let child = command
             .args(["--exact", "cluster::worker", "--ignored", "--nocapture"])
@@ -357,6 +372,25 @@ impl Cluster {
             .stderr(Stdio::null())
             .spawn();
         Running(child.expect("a worker"))
+    }
+
+    /// The file that says how a machine's wall clock is set.
+    #[cfg(feature = "testing-clock")]
+    fn clock(&self, host: usize) -> PathBuf {
+        self.folder.path().join(format!("clock-{host}"))
+    }
+
+    /// Sets a machine's wall clock so many seconds ahead of what it is in truth, or behind.
+    #[cfg(feature = "testing-clock")]
+    fn set_clock(&self, host: usize, seconds: i64) {
+        let options = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.clock(host));
+        let since = shared_ns() / 1_000;
+        let step = format!("{since} {}\n", seconds * 1_000_000);
+        let stepped = options.and_then(|mut file| file.write_all(step.as_bytes()));
+        stepped.expect("a clock that can be set");
     }
 
     fn journals(&self) -> Vec<String> {
@@ -398,16 +432,24 @@ enum Blow {
     StopAWorker,
     KillAWorker,
     SlowDisk,
+    #[cfg(feature = "testing-clock")]
+    SetTheClocks,
 }
 
-const BLOWS: [Blow; 6] = [
+const BLOWS: &[Blow] = &[
     Blow::StopAWorker,
     Blow::KillTheLeader,
+    #[cfg(feature = "testing-clock")]
+    Blow::SetTheClocks,
     Blow::CutOffAWorker,
     Blow::SlowDisk,
     Blow::KillAWorker,
     Blow::CutOffTheLeader,
 ];
+
+/// By how many seconds a clock is set: less than a ttl, an hour, a year, and right again.
+#[cfg(feature = "testing-clock")]
+const STEPS: [i64; 7] = [-31_536_000, -3_600, -2, 0, 2, 3_600, 31_536_000];
 
 /// Whoever holds the lock now, if it is seen: the last line of its journal says so.
 fn holder(cluster: &Cluster) -> Option<usize> {
@@ -498,6 +540,17 @@ fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut
             strace.signal(Signal::TERM);
             let _ = strace.0.wait();
         }
+        #[cfg(feature = "testing-clock")]
+        Blow::SetTheClocks => {
+            // Whoever holds at that moment, whoever waits; each machine by itself. They stay as they
+            // were set last.
+            for _ in 0..12 {
+                let host = usize::try_from(dice.below(3)).expect("small");
+                let step = usize::try_from(dice.below(STEPS.len() as u64)).expect("small");
+                cluster.set_clock(host, STEPS[step]);
+                pause(Duration::from_millis(150));
+            }
+        }
     }
 }
 
@@ -523,7 +576,7 @@ fn a_cluster_that_is_beaten_loses_nothing() {
     let mut dice = Dice::new(5);
     let mut recoveries: Vec<(Blow, Duration)> = Vec::new();
     loop {
-        for blow in BLOWS {
+        for &blow in BLOWS {
             strike(&mut cluster, &mut workers, blow, &mut dice);
             let struck = instant();
             let before = cluster.holds();
@@ -557,8 +610,9 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
     let mut holds: Vec<Relied> = Vec::new();
     let mut told_lost = BTreeSet::new();
     let (mut added, mut fenced, mut unknown) = (Vec::new(), 0, 0);
-    let mut failed = 0;
-    for journal in cluster.journals() {
+    let (mut failed, mut by_wrong_clocks, mut boots) = (0, 0, BTreeSet::new());
+    let journals = cluster.journals();
+    for journal in &journals {
         for line in journal.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {
@@ -584,6 +638,10 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
                 ["A", _, "fenced"] => fenced += 1,
                 ["A", _, "unknown"] => unknown += 1,
                 ["F", ..] => failed += 1,
+                ["C", ahead, boot] => {
+                    boots.insert(*boot);
+                    by_wrong_clocks += usize::from(*ahead != "0");
+                }
                 _ => {}
             }
         }
@@ -602,7 +660,7 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
         .filter(|(one, other)| one.token >= other.token)
         .collect();
     println!(
-        "{} holds, {} elements added, {fenced} fenced off, {unknown} of unknown fate, {failed} \
+        "{} holds, {by_wrong_clocks} of them by a clock that was set wrong, {} elements added, {fenced} fenced off, {unknown} of unknown fate, {failed} \
          attempts told that etcd or the lock was not to be had, {} losses told; overlaps {}, \
          tokens that did not rise {}, elements lost {}",
         holds.len(),
@@ -619,6 +677,10 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
         );
     }
     assert!(added.len() > 10, "hardly anything was done");
+    assert_eq!(boots.len(), 2, "machines by what booted them: {boots:?}");
+    if cfg!(feature = "testing-clock") {
+        assert!(by_wrong_clocks > 0, "no clock was set");
+    }
     assert!(
         !told_lost.is_empty(),
         "nobody lost the lock, so nothing is proven of losses"
@@ -632,8 +694,11 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
         lost.is_empty(),
         "elements that were added are lost: {lost:?}"
     );
+    nobody_is_left(cluster);
+}
 
-    // Nobody is left, and nothing of them stands in the way for longer than a lease.
+/// Nothing of those who are gone stands in the way for longer than a lease.
+fn nobody_is_left(cluster: &Cluster) {
     let end = instant() + TTL * 4;
     let lives = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
     loop {
