@@ -21,14 +21,17 @@
               of which only the number is known"
 )]
 
+#[cfg_attr(target_os = "macos", path = "signals/timer_of_macos.rs")]
+mod timer;
+
 use libc::{c_int, siginfo_t};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::store::Wake;
@@ -48,8 +51,6 @@ static PAUSE: AtomicBool = AtomicBool::new(false);
 static SLEEPING: AtomicBool = AtomicBool::new(false);
 /// Whether a waiter was called, because somebody asked it to stop.
 static SUMMONED: AtomicBool = AtomicBool::new(false);
-/// The timer that interrupts it; null until the first contended wait.
-static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// What this process was started with, beside what it leaves alone: signals that were ignored, and
 /// one that was blocked.
@@ -61,7 +62,8 @@ static BLOCKED_ALARM: AtomicBool = AtomicBool::new(false);
 
 /// Runs before the standard library ignores SIGPIPE without leaving a trace of what it was.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
+#[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".init_array"))]
 static BEFORE_MAIN: extern "C" fn() = note_pipe;
 
 extern "C" fn note_pipe() {
@@ -92,7 +94,7 @@ pub(crate) struct Signals;
 
 extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the location is this thread's own; a handler has to leave it as it was.
-    let errno = unsafe { libc::__errno_location() };
+    let errno = unsafe { errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
     if number == libc::SIGTSTP && !RUNNING.load(Ordering::SeqCst) {
@@ -106,8 +108,10 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
             set_timer(BEAT_FIRST);
         }
     } else if number != libc::SIGALRM {
-        // SAFETY: with SA_SIGINFO the kernel passes a valid pointer.
-        let from_kernel = !info.is_null() && unsafe { (*info).si_code } > 0;
+        // SAFETY: with SA_SIGINFO the kernel passes a valid pointer. That of macOS does not tell a key from
+        // a process.
+        let from_kernel =
+            cfg!(not(target_os = "macos")) && !info.is_null() && unsafe { (*info).si_code } > 0;
         let bytes = [u8::try_from(number).unwrap_or(0), u8::from(from_kernel)];
         if ENDING.contains(&number) {
             // The first one is the one that is told.
@@ -129,6 +133,11 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     // SAFETY: as above.
     unsafe { *errno = saved };
 }
+
+#[cfg(not(target_os = "macos"))]
+use libc::__errno_location as errno_location;
+#[cfg(target_os = "macos")]
+use libc::__error as errno_location;
 
 /// Whether the signal was ignored until now.
 fn install(number: c_int, flags: c_int) -> bool {
@@ -180,6 +189,24 @@ fn is_ignored(number: c_int) -> bool {
     }
 }
 
+/// The two ends of a pipe, of which neither blocks or is inherited.
+#[cfg(not(target_os = "macos"))]
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+    Ok(rustix::pipe::pipe_with(flags)?)
+}
+
+/// The same where a pipe is made first and told afterwards. No command is started meanwhile.
+#[cfg(target_os = "macos")]
+pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe()?;
+    for end in [&read, &write] {
+        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(end, true)?;
+    }
+    Ok((read, write))
+}
+
 impl Signals {
     /// Starts to collect the signals that end this process in an orderly way. All others keep
     /// their meaning: whoever waits can still be stopped by Ctrl-Z.
@@ -187,8 +214,7 @@ impl Signals {
     /// # Errors
     /// - The system has no more descriptors.
     pub(crate) fn collect() -> io::Result<Self> {
-        let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
-        let (read, write) = rustix::pipe::pipe_with(flags)?;
+        let (read, write) = pipe()?;
         // The handlers live as long as the process does, and so does the pipe.
         PIPE_OUT.store(read.into_raw_fd(), Ordering::SeqCst);
         PIPE.store(write.into_raw_fd(), Ordering::SeqCst);
@@ -343,9 +369,9 @@ pub(crate) fn stop_self(number: c_int) {
 
 /// Ends this process by a signal, without leaving a core file of ours beside the command's own.
 pub(crate) fn die_by(number: c_int) {
+    leave_no_core();
     // SAFETY: plain system calls on this process.
     unsafe {
-        libc::prctl(libc::PR_SET_DUMPABLE, 0);
         let mut default: libc::sigaction = MaybeUninit::zeroed().assume_init();
         default.sa_sigaction = libc::SIG_DFL;
         libc::sigaction(number, &raw const default, ptr::null_mut());
@@ -355,6 +381,24 @@ pub(crate) fn die_by(number: c_int) {
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
         libc::raise(number);
     }
+}
+
+#[cfg(not(target_os = "macos"))]
+fn leave_no_core() {
+    // SAFETY: a plain system call on this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+    }
+}
+
+#[cfg(target_os = "macos")]
+fn leave_no_core() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
 }
 
 /// Runs `action` with SIGTTOU blocked, so that a change of the terminal's foreground group from
@@ -391,11 +435,11 @@ fn blocking<T>(numbers: &[c_int], action: impl FnOnce() -> T) -> T {
 
 /// Makes the timer that interrupts a sleep, once.
 fn prepare_timer() -> io::Result<()> {
-    if !TIMER.load(Ordering::SeqCst).is_null() {
+    if timer::is_made() {
         return Ok(());
     }
     IGNORED_ALARM.store(install(libc::SIGALRM, 0), Ordering::SeqCst);
-    // SAFETY: the event and the id are valid for the call; the timer lives as long as we do.
+    // SAFETY: the sets are valid for the calls.
     unsafe {
         let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         libc::sigemptyset(&raw mut set);
@@ -404,47 +448,18 @@ fn prepare_timer() -> io::Result<()> {
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before);
         let blocked = libc::sigismember(&raw const before, libc::SIGALRM) == 1;
         BLOCKED_ALARM.store(blocked, Ordering::SeqCst);
-        let mut event: libc::sigevent = MaybeUninit::zeroed().assume_init();
-        event.sigev_notify = libc::SIGEV_SIGNAL;
-        event.sigev_signo = libc::SIGALRM;
-        let mut id: libc::timer_t = ptr::null_mut();
-        if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // The first timer of a process may have the id 0; one more than the id is never null.
-        TIMER.store(id.wrapping_byte_add(1), Ordering::SeqCst);
     }
-    Ok(())
+    timer::make()
 }
 
 /// Lets the timer beat after `first`, and again and again until it is stopped by a zero.
 fn set_timer(first: Duration) {
-    let id = TIMER.load(Ordering::SeqCst);
-    if id.is_null() {
-        return;
-    }
-    // No wait is longer than a year, so every field takes its number on every platform.
-    let spec = |duration: Duration| libc::timespec {
-        tv_sec: duration.as_secs().try_into().unwrap_or(i32::MAX.into()),
-        tv_nsec: duration.subsec_nanos().into(),
+    let interval = if first.is_zero() {
+        Duration::ZERO
+    } else {
+        BEAT
     };
-    let value = libc::itimerspec {
-        it_interval: spec(if first.is_zero() {
-            Duration::ZERO
-        } else {
-            BEAT
-        }),
-        it_value: spec(first),
-    };
-    // SAFETY: timer_settime is async-signal-safe; the id came from timer_create.
-    unsafe {
-        libc::timer_settime(
-            id.wrapping_byte_sub(1),
-            0,
-            &raw const value,
-            ptr::null_mut(),
-        );
-    }
+    timer::set(first, interval);
 }
 
 /// Sleeps in the kernel on the main thread; a timer signal ends the sleep at its deadline, and
@@ -576,6 +591,7 @@ impl FileLock {
             } else {
                 libc::F_OFD_SETLK
             };
+            #[allow(clippy::useless_conversion, reason = "they are of this type on macOS")]
             let whole = libc::flock {
                 l_type: i16::try_from(kind).unwrap_or(0),
                 l_whence: 0, // SEEK_SET
@@ -649,6 +665,17 @@ impl FileLock {
     }
 }
 
+#[cfg(not(target_os = "macos"))]
+fn last_signal() -> c_int {
+    libc::SIGRTMAX()
+}
+
+/// There are none for real-time purposes.
+#[cfg(target_os = "macos")]
+fn last_signal() -> c_int {
+    libc::SIGUSR2
+}
+
 /// Lets a command begin with the signals as we were given them: those that are blocked, and
 /// SIGPIPE, which would be set back. Only SIGCHLD gets its default meaning, for us and for the
 /// command: who ignores it never learns how a child ended.
@@ -660,7 +687,7 @@ pub(crate) fn give_as_received(command: &mut Command) {
         let mut blocked: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         libc::sigemptyset(&raw mut blocked);
         libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked);
-        let none = (1..=libc::SIGRTMAX()).all(|n| libc::sigismember(&raw const blocked, n) != 1);
+        let none = (1..=last_signal()).all(|n| libc::sigismember(&raw const blocked, n) != 1);
         (blocked, none)
     };
     if none && !ignores_pipe {

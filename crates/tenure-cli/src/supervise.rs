@@ -23,6 +23,7 @@
 //! - A limit on the time that the work may take is one on the work: what undoes it has none.
 
 #[cfg(unix)]
+#[cfg_attr(not(target_os = "linux"), path = "supervise/no_cell.rs")]
 mod cell;
 #[cfg_attr(windows, path = "supervise/job.rs")]
 mod driver;

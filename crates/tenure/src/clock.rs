@@ -105,7 +105,16 @@ fn read() -> (u64, u64) {
     (wall_us(), crate::os::raw::since_boot_ms())
 }
 
-#[cfg(not(any(target_os = "linux", windows)))]
+#[cfg(target_os = "macos")]
+fn read() -> (u64, u64) {
+    // This one counts sleep there, from an instant that is the same for all processes of a boot.
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
+    let millis = u64::try_from(boot.tv_nsec).unwrap_or(0) / 1_000_000;
+    (wall_us(), seconds.saturating_mul(1_000) + millis)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 fn read() -> (u64, u64) {
     let wall = wall_us();
     // Without a boot clock, ages come from the wall clock; the boot id is empty there.

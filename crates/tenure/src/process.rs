@@ -124,7 +124,7 @@ pub fn parent() -> Option<u32> {
     Some(system::parent_of_self()).filter(|pid| *pid != 0)
 }
 
-/// When a process started: in clock ticks since boot on Linux, in microseconds since 1970 on Windows.
+/// When a process started: in clock ticks since boot on Linux, in microseconds since 1970 on Windows and macOS.
 pub fn start_time(pid: u32) -> Option<u64> {
     system::stat(pid).map(|stat| stat.started)
 }

@@ -222,11 +222,9 @@ impl Attempts {
 /// so a pause all the same.
 fn random() -> u32 {
     let mut bytes = [0; 4];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    if filled == Ok(bytes.len()) {
-        u32::from_ne_bytes(bytes)
-    } else {
-        u32::MAX / 2
+    match tenure::process::fill_randomly(&mut bytes) {
+        Ok(()) => u32::from_ne_bytes(bytes),
+        Err(_) => u32::MAX / 2,
     }
 }
 

@@ -54,6 +54,10 @@ const SURVIVORS_TOLD_AFTER: Duration = Duration::from_secs(1);
 /// record this instant, and nothing tells of it if there was no record to be watched before.
 const UNSURE_LOOK: Duration = Duration::from_millis(100);
 
+/// Whether files can be watched. Elsewhere a lock is looked at again and again, as one is that could not
+/// be read.
+const WATCHES: bool = cfg!(target_os = "linux");
+
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
@@ -267,6 +271,10 @@ impl Running<'_> {
             }
         }
         let unsure = std::mem::take(&mut self.unsure);
+        if !WATCHES && self.watches {
+            let held = &self.driver.held;
+            self.unsure = !held.is_empty() && !held.iter().any(|held| held.store.is_remote());
+        }
         if self.drain_news() || unsure {
             let mut held = self.driver.held.iter();
             if held.any(|held| held.store.renewals_end_news()) {

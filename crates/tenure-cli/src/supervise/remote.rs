@@ -8,7 +8,6 @@
 
 use super::locks::Held;
 use crate::store::{Locks, Seat};
-use rustix::pipe::PipeFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -48,7 +47,7 @@ impl Asker {
         scope: &'scope Scope<'scope, '_>,
         held: &'scope [Held<'a>],
     ) -> io::Result<Self> {
-        let (bell, rings) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (bell, rings) = crate::signals::pipe()?;
         let (questions, asked) = mpsc::channel::<(usize, Question)>();
         let (answered, answers) = mpsc::channel();
         let stores: Vec<(&Locks, &Seat)> =

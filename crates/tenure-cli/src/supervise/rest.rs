@@ -15,15 +15,13 @@
 //! Whoever had children before its command (a shell that has become tenure by `exec`) could not
 //! tell them from the command's, and adopts nobody. Then what the command starts is kept together
 //! by a control group (`cell`), and where there is none to be had, only the command's process group
-//! is watched.
+//! is watched. That is so on macOS in any case, which has neither subreapers nor control groups.
 //!
 //! When to ask and by which signal is decided in `supervise`; `driver` says it here.
 
 use super::cell::Cell;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, set_child_subreaper, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, waitid};
 use tenure::process::{children, group_is_alive};
 
 /// How what descends from a command is found.
@@ -47,6 +45,18 @@ pub(super) struct Rest {
     asked: Vec<Pid>,
 }
 
+#[cfg(target_os = "linux")]
+fn become_subreaper() -> bool {
+    // Any number but zero switches it on.
+    rustix::process::set_child_subreaper(Some(Pid::INIT)).is_ok()
+}
+
+/// Elsewhere whoever loses its parent goes to the system's first process.
+#[cfg(not(target_os = "linux"))]
+fn become_subreaper() -> bool {
+    false
+}
+
 impl Rest {
     /// Has to be called before the command starts, for nobody is adopted afterwards who was
     /// orphaned before.
@@ -57,8 +67,7 @@ impl Rest {
             Err(Errno::CHILD)
         );
         Self {
-            // Any number but zero switches it on.
-            reach: if childless && set_child_subreaper(Some(Pid::INIT)).is_ok() {
+            reach: if childless && become_subreaper() {
                 Reach::Adoption
             } else {
                 Cell::make().map_or(Reach::Group, Reach::Cell)

@@ -1,12 +1,15 @@
 //! Linux and macOS. Each function is one system call, or the few that it takes on the system that
 //! lacks the one.
 //!
-//! macOS has no watches that can be slept on together with other things here, no process handles
-//! and no `/proc`; whoever would sleep on one of those looks again after a pause instead.
+//! macOS has no watches that can be slept on together with other things here, and no process handles;
+//! whoever would sleep on one of those looks again after a pause instead.
 
 #[cfg(not(target_os = "linux"))]
-#[allow(unsafe_code, reason = "one call that no crate wraps for this system")]
-mod ofd;
+#[allow(
+    unsafe_code,
+    reason = "a few calls that no crate wraps for this system"
+)]
+pub(crate) mod darwin;
 
 use super::Open;
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
@@ -184,20 +187,35 @@ pub(crate) fn open_file(
 /// The same file under an open file of its own, for reading or for changing. A copy of the
 /// descriptor would share its locks.
 pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
-    use std::os::fd::AsRawFd;
-    #[cfg(target_os = "linux")]
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    #[cfg(not(target_os = "linux"))]
-    let path = format!("/dev/fd/{}", file.as_raw_fd());
     let access = if changes {
         OFlags::RDWR
     } else {
         OFlags::RDONLY
     };
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Without /proc a copy has to do: the caller can wait, and if it dies without leaving, its
+    // Where that fails a copy has to do: the caller can wait, and if it dies without leaving, its
     // claim counts until the byte that it waited for is let go.
-    rustix::fs::open(path, flags, Mode::empty()).or_else(|_| file.try_clone_to_owned())
+    open_again(file, flags).or_else(|_| file.try_clone_to_owned())
+}
+
+#[cfg(target_os = "linux")]
+fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor, Errno> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// By its name, under which something else may stand by now. `/dev/fd` would only give a copy here.
+#[cfg(not(target_os = "linux"))]
+fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor, Errno> {
+    let path = rustix::fs::getpath(file)?;
+    let opened = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    let (this, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(&opened)?);
+    if (this.st_dev, this.st_ino) == (other.st_dev, other.st_ino) {
+        Ok(opened)
+    } else {
+        Err(Errno::NOENT)
+    }
 }
 
 /// The same open file under the lowest free number from `min` on; where there is none, as it is.
@@ -396,7 +414,7 @@ mod ranges {
     }
 
     #[cfg(not(target_os = "linux"))]
-    use super::ofd as call;
+    use super::darwin as call;
 
     /// Takes a byte if that is possible at once. False if another open file has it.
     pub(crate) fn try_lock_byte(

@@ -81,8 +81,8 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         if pid == 1 && is_init(&arguments) {
             break;
         }
-        // A shell of which nothing more can be seen counts as one too: a lock that lives too long can be
-        // released, one that is dead on arrival excludes nobody.
+        // A shell of which nothing more can be seen counts as one too, and on macOS whatever of which that
+        // is true: a lock that lives too long can be released, one that is dead on arrival excludes nobody.
         let lasts_on_windows = || {
             let is_hidden = arguments.is_empty() && is_shell_of_windows(&name_of(pid));
             !is_hidden && !is_one_shot_of_windows(&arguments)
@@ -90,7 +90,8 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         let lasts = !is_one_shot_shell(&arguments)
             && !is_wrapper(&arguments)
             && !is_subshell(&arguments, &stat)
-            && (!cfg!(windows) || lasts_on_windows());
+            && (!cfg!(windows) || lasts_on_windows())
+            && (!cfg!(target_os = "macos") || !arguments.is_empty());
         if lasts {
             return Ok(chosen(pid, &stat));
         }

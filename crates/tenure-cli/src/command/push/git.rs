@@ -1,8 +1,9 @@
 //! Runs git: what may take long or changes the work tree under the supervisor, so that a signal
 //! ends it and all of its children; short questions by themselves.
 //!
-//! What git says is written into memory files and read when it has ended. A pipe would have to be
-//! read all the while, and would be kept open by what git leaves behind (a shared ssh connection).
+//! What git says is written into files without a name, in memory where the system has such, and read
+//! when it has ended. A pipe would have to be read all the while, and would be kept open by what git
+//! leaves behind (a shared ssh connection).
 //!
 //! What an answer means is `judge`'s business.
 
@@ -15,8 +16,7 @@ use crate::signals::{self, Signals};
 use crate::supervise::heartbeats::Heartbeats;
 use crate::supervise::locks::{Course, Driver};
 use crate::supervise::{End, Terms, Verdict};
-use rustix::fs::{MemfdFlags, memfd_create};
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -177,14 +177,30 @@ fn asks_to_end(number: i32) -> bool {
     )
 }
 
+/// A file that nobody can open.
+#[cfg(target_os = "linux")]
+fn nameless(name: &CStr) -> std::io::Result<File> {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
+}
+
+/// One on the disk, whose name is taken away at once.
+#[cfg(not(target_os = "linux"))]
+fn nameless(name: &CStr) -> std::io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, openat, unlink};
+    let own = tenure::process::new_request_id()?;
+    let place = std::env::temp_dir().join(format!("tenure-{}-{own}", name.to_string_lossy()));
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = openat(CWD, &place, flags, Mode::RUSR | Mode::WUSR)?;
+    unlink(&place)?;
+    Ok(File::from(file))
+}
+
 impl Outputs {
     fn new() -> std::io::Result<Self> {
-        let file = |name: &str| -> std::io::Result<File> {
-            Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
-        };
         Ok(Self {
-            stdout: file("git-stdout")?,
-            stderr: file("git-stderr")?,
+            stdout: nameless(c"git-stdout")?,
+            stderr: nameless(c"git-stderr")?,
         })
     }
 

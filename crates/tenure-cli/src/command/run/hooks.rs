@@ -8,9 +8,9 @@ use super::told::Told;
 use crate::failure::human;
 use crate::render::Surface;
 use crate::signals;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +19,12 @@ use tenure::store::file::poll_readable;
 
 /// How often what is held is looked after meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether the end of a process can be waited for together with a time.
+const HAS_HANDLES: bool = cfg!(target_os = "linux");
+
+/// How often it is looked where it cannot.
+const NAP: Duration = Duration::from_millis(20);
 
 /// How a hook ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,11 +97,11 @@ impl Hook<'_> {
     fn wait(&self, child: &mut Child, tend: &mut dyn FnMut()) -> Course {
         let end = instant().checked_add(self.grace);
         let is_over = |now: Instant| end.is_some_and(|end| now >= end);
-        // It is our child and not collected yet, so the number is its own.
-        let handle = pid_of(child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let Some(handle) = handle else {
+        let handle = end_of(child);
+        if HAS_HANDLES && handle.is_none() {
             return Course::TooLong;
-        };
+        }
+        let handles: Vec<_> = handle.iter().map(AsFd::as_fd).collect();
         loop {
             if !matches!(child.try_wait(), Ok(None)) {
                 return Course::Ended;
@@ -109,7 +115,7 @@ impl Hook<'_> {
             }
             let until = [end, now.checked_add(LOOK)].into_iter().flatten().min();
             // However it ended: everything that can have happened is looked at now.
-            let _ = poll_readable(&[handle.as_fd()], LOOK, until);
+            let _ = poll_readable(&handles, if HAS_HANDLES { LOOK } else { NAP }, until);
             tend();
         }
     }
@@ -119,6 +125,18 @@ impl Hook<'_> {
 fn stderr() -> Stdio {
     let copy = std::io::stderr().as_fd().try_clone_to_owned();
     copy.map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+/// What can be polled for its end. It is our child and not collected yet, so the number is its own.
+#[cfg(target_os = "linux")]
+fn end_of(child: &Child) -> Option<OwnedFd> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    pidfd_open(pid_of(child)?, PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_of(_: &Child) -> Option<OwnedFd> {
+    None
 }
 
 fn pid_of(child: &Child) -> Option<Pid> {

@@ -1,0 +1,63 @@
+//! The timer that interrupts a sleep, by SIGALRM: a POSIX timer on the clock that never steps.
+//!
+//! To set it is on the list of what a handler may do. What the beats are for is `signals`' business.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
+
+/// Null until the first contended wait.
+static TIMER: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether there is one.
+pub(super) fn is_made() -> bool {
+    !TIMER.load(Ordering::SeqCst).is_null()
+}
+
+/// Makes it. It does not beat yet, and lives as long as we do.
+///
+/// # Errors
+/// - The system has no more timers.
+pub(super) fn make() -> io::Result<()> {
+    // SAFETY: the event and the id are valid for the call.
+    unsafe {
+        let mut event: libc::sigevent = MaybeUninit::zeroed().assume_init();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = libc::SIGALRM;
+        let mut id: libc::timer_t = ptr::null_mut();
+        if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The first timer of a process may have the id 0; one more than the id is never null.
+        TIMER.store(id.wrapping_byte_add(1), Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+/// Lets it beat after `first`, and again after each `interval`; not at all for a zero.
+pub(super) fn set(first: Duration, interval: Duration) {
+    let id = TIMER.load(Ordering::SeqCst);
+    if id.is_null() {
+        return;
+    }
+    // No wait is longer than a year, so every field takes its number on every platform.
+    let spec = |duration: Duration| libc::timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(i32::MAX.into()),
+        tv_nsec: duration.subsec_nanos().into(),
+    };
+    let value = libc::itimerspec {
+        it_interval: spec(interval),
+        it_value: spec(first),
+    };
+    // SAFETY: timer_settime is async-signal-safe; the id came from timer_create.
+    unsafe {
+        libc::timer_settime(
+            id.wrapping_byte_sub(1),
+            0,
+            &raw const value,
+            ptr::null_mut(),
+        );
+    }
+}
