@@ -353,6 +353,8 @@ fn terminal_a_job_that_reads_in_the_background_stops_and_goes_on_in_the_foregrou
     // The kernel stops the whole group of whoever reads, tenure with it.
     eventually("the reading job to stop", || state(supervisor) == Some('T'));
     terminal.line("fg");
+    // What is typed before the shell has given the terminal away is the shell's.
+    eventually("it to go on", || state(supervisor) != Some('T'));
     terminal.line("hello");
     terminal.until("cat to answer", |screen| {
         screen.matches("\nhello").count() >= 2
@@ -460,7 +462,8 @@ fn terminal_a_shell_with_job_control_works_inside() {
     terminal.until("the inner job to begin", |screen| {
         screen.contains("inner> sleep 100")
     });
-    eventually("sleep to run", || !children(terminal.held("x")).is_empty());
+    let inner = terminal.held("x");
+    eventually("sleep to run", || !children(inner).is_empty());
     terminal.key("C-z");
     terminal.until("the inner shell to report the stop", |screen| {
         screen.contains("Stopped") && screen.ends_with("inner>")
@@ -468,6 +471,11 @@ fn terminal_a_shell_with_job_control_works_inside() {
     let supervisor = terminal.supervisor("x");
     assert_ne!(state(supervisor), Some('T'), "only the inner job stopped");
     terminal.line("fg");
+    // A key that comes earlier is the shell's.
+    let goes_on = |job: &u32| state(*job) == Some('S');
+    eventually("the job to go on", || {
+        children(inner).first().is_some_and(goes_on)
+    });
     terminal.key("C-c");
     terminal.until("the inner prompt", |screen| screen.ends_with("inner>"));
     terminal.line("exit 3");
