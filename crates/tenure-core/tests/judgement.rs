@@ -4,9 +4,9 @@
 
 use tenure_core::{
     Advance, Attempt, Beacon, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force,
-    History, Holder, Host, Input, Kind, Left, Life, Liveness, Mode, Now, Outcome, Patience, Policy,
-    Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Request, RequestId,
-    StaleReason, Stamp, Standing, Terms, judge, retry_after_ms,
+    History, Holder, Host, Input, Kind, Left, Life, Liveness, Mode, Now, Outcome, Ownership,
+    Patience, Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Released,
+    Request, RequestId, StaleReason, Stamp, Standing, Terms, judge, retry_after_ms,
 };
 
 const BOOT: &str = "boot-a";
@@ -695,6 +695,47 @@ fn a_waiter_whose_owner_got_the_lock_by_another_claim_is_told_so() {
         matches!(advance(3), Advance::Behind(_)),
         "a run of that name has its own work to do"
     );
+}
+
+#[test]
+fn among_several_holds_a_release_means_the_caller_s_own() {
+    let mut entry = Entry::default();
+    let reads = |id| of_mode(id, Mode::Shared);
+    let tickets = line(
+        &mut entry,
+        vec![reads("a"), reads("b"), queued("c", Kind::Kernel)],
+    );
+    let mut release = |policy: &Policy, who: &str| {
+        let owns = |claim: &Claim| {
+            if claim.holder.request_id.as_str() == who {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
+            }
+        };
+        let released = entry.release(policy, owns, &at(700));
+        let left: Vec<u64> = entry.granted().map(|claim| claim.ticket).collect();
+        (released, left)
+    };
+    let (refused, left) = release(&Policy::NATIVE, "c");
+    assert!(matches!(refused, Released::NotOwner { .. }), "{refused:?}");
+    assert_eq!(left, tickets[..2], "who waits owns no hold");
+    let (ignored, left) = release(&Policy::SESSION, "x");
+    assert!(matches!(ignored, Released::Ignored { .. }), "{ignored:?}");
+    assert_eq!(left, tickets[..2]);
+    let (own, left) = release(&Policy::NATIVE, "b");
+    assert!(
+        matches!(&own, Released::Done { claim, held_ms: 700, by_other: false } if claim.ticket == tickets[1]),
+        "{own:?}"
+    );
+    assert_eq!(left, tickets[..1]);
+    let (other, left) = release(&Policy::SPRINT, "x");
+    assert!(
+        matches!(other, Released::Done { by_other: true, .. }),
+        "{other:?}"
+    );
+    assert_eq!(left, []);
+    assert_eq!(release(&Policy::NATIVE, "c").0, Released::Absent);
 }
 
 /// A record may say anything: only a token makes a hold.

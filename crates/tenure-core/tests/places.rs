@@ -4,7 +4,7 @@
 
 use tenure_core::{
     Advance, Beacon, Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept,
-    Kind, Liveness, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
+    Kind, Liveness, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
     RequestId, Terms, WaitingFor,
 };
 
@@ -400,4 +400,74 @@ fn what_a_hold_waits_for_is_written_into_that_hold_alone() {
     assert_eq!(noted, [true, false]);
     assert!(entry.note_waiting(token, None));
     assert!(entry.claims.iter().all(|claim| claim.waiting_for.is_none()));
+}
+
+#[test]
+fn who_is_away_or_was_asked_to_leave_keeps_no_reader_from_holding() {
+    let reads = Terms {
+        mode: Mode::Shared,
+        ..Terms::default()
+    };
+    let mut entry = Entry::default();
+    let _ = enter(&mut entry, request("first", reads), &at(0));
+    let away = queued(&mut entry, "away", &at(0));
+    let asked = queued(&mut entry, "asked", &at(0));
+    assert!(entry.park(away, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.ask_to_stop(asked, "x".to_owned(), &at(0)));
+    let second = enter(&mut entry, request("second", reads), &at(1));
+    assert!(matches!(second, Entering::Granted { .. }), "{second:?}");
+    assert_eq!(entry.claims.len(), 4, "and neither is removed for it");
+}
+
+/// Its own place is not among those that it takes.
+#[test]
+fn who_comes_back_to_a_queue_of_one_has_its_own_place_and_takes_those_before_it() {
+    let single = Terms {
+        queueing: Queueing::Single,
+        ..Terms::default()
+    };
+    let mut entry = Entry::default();
+    let _ = enter(&mut entry, request("holder", single), &at(0));
+    let max = Terms {
+        queueing: Queueing::Max,
+        ..single
+    };
+    let places = ["before", "own", "behind"].map(|id| {
+        let terms = if id == "own" { single } else { max };
+        match enter(&mut entry, request(id, terms), &at(0)) {
+            Entering::Queued { ticket, .. } => ticket,
+            other => panic!("{id} is queued: {other:?}"),
+        }
+    });
+    let [before, own, behind] = places;
+    assert!(entry.is_cancelled(before), "a newer one came");
+    assert!(entry.park(own, Some(OWNER), GRACE_MS, &at(0)));
+    let comes = Terms {
+        kept: Some(Kept::Ticket(own)),
+        ..single
+    };
+    let entering = enter(&mut entry, request("back", comes), &at(1));
+    assert!(is_at(&entering, own), "{entering:?}");
+    assert!(!entry.is_cancelled(behind), "it came later");
+}
+
+#[test]
+fn the_newest_of_a_queue_of_one_takes_a_kept_place_though_it_need_not_wait_itself() {
+    let lost_to = |queueing| {
+        let (mut entry, _) = kept();
+        let holder = entry.claims.first().expect("the holder").ticket;
+        for claim in &mut entry.claims {
+            claim.queueing = Queueing::Single;
+        }
+        entry.leave(holder, &at(1));
+        let terms = Terms {
+            queueing,
+            ..Terms::default()
+        };
+        let entering = enter(&mut entry, request("newest", terms), &at(1));
+        assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
+        entry.claims.iter().all(|claim| claim.away.is_none())
+    };
+    assert!(lost_to(Queueing::Single));
+    assert!(!lost_to(Queueing::Fifo), "it takes nobody's place");
 }
