@@ -40,7 +40,11 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Heartbeats are done together that fall within this much of the time: to be woken costs as much
 /// as a heartbeat.
-const TOGETHER: Duration = Duration::from_millis(50);
+const TOGETHER: Duration = Duration::from_millis(250);
+
+/// After so many heartbeats in a row the thread hears what the kernel tells of files: its list of
+/// that is finite, and a request to stop need not wait for thousands of them.
+const BEATS_MAX: usize = 64;
 
 /// The shortest time between two heartbeats of a hold, whatever its ttl.
 const BEAT_MIN: Duration = Duration::from_millis(10);
@@ -116,6 +120,7 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
         began: instant(),
         kept: HashMap::new(),
         due: BTreeSet::new(),
+        news: HashMap::new(),
         next_id: 0,
         files: None,
         asker: None,
@@ -125,8 +130,7 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
         let mut fds: Vec<BorrowedDescriptor<'_>> = vec![hears.descriptor()];
         fds.extend(keeper.files.as_ref().map(files::Files::descriptor));
         fds.extend(keeper.asker.as_ref().map(Asker::bell));
-        let kept = keeper.kept.values();
-        fds.extend(kept.filter_map(|kept| kept.news.as_ref().map(os::borrow)));
+        fds.extend(keeper.news.values().map(os::borrow));
         if poll_readable(&fds, nap, None).is_err() {
             // Out of memory, say. Heartbeats go on.
             std::thread::sleep(RETRY);
@@ -153,8 +157,6 @@ struct Kept {
     lapses: Option<Duration>,
     /// It was asked about, and there is no answer yet.
     asking: bool,
-    /// Can be read once something has happened to it, where the store tells.
-    news: Option<Notices>,
     /// The number of its file's watch.
     watch: Option<i32>,
 }
@@ -173,6 +175,9 @@ struct Keeper {
     began: Instant,
     kept: HashMap<u64, Kept>,
     due: BTreeSet<(Instant, u64)>,
+    /// Can be read once something has happened to a hold, where the store tells. Apart from the
+    /// holds, for this is gone through whenever the thread is woken.
+    news: HashMap<u64, Notices>,
     next_id: u64,
     files: Option<files::Files>,
     asker: Option<Asker>,
@@ -185,7 +190,7 @@ impl Keeper {
         for hold in settled {
             self.take(shared, &hold);
         }
-        self.look_at(shared, None);
+        self.look_at(shared, &[]);
         self.hear(shared);
         let now = shared.clock.instant();
         let all = matches!(shared.watching, Watching::Always(_));
@@ -195,6 +200,7 @@ impl Keeper {
             .take_while(|(at, _)| all || *at <= now)
             .map(|(_, id)| *id)
             .collect();
+        let mut renewed = Vec::new();
         for id in due {
             let Some(kept) = self.kept.get(&id) else {
                 continue;
@@ -206,8 +212,14 @@ impl Keeper {
             }
             self.look(shared, id, renews);
             if renews {
-                self.look_at(shared, Some(id));
+                renewed.push(id);
             }
+            if renewed.len() == BEATS_MAX {
+                self.look_at(shared, &std::mem::take(&mut renewed));
+            }
+        }
+        if !renewed.is_empty() {
+            self.look_at(shared, &renewed);
         }
         let rest = match (&shared.watching, self.due.first()) {
             (_, None) => NAP_MAX,
@@ -221,15 +233,14 @@ impl Keeper {
         next.map_or(rest, |next| next.min(rest)).min(NAP_MAX)
     }
 
-    /// Looks at the holds whose files were touched, but for the one that has just been renewed:
-    /// that was our own doing. Somebody who comes within the few microseconds since then is found
-    /// by the next heartbeat.
-    fn look_at(&mut self, shared: &Shared, renewed: Option<u64>) {
-        let touched = self.files.as_mut().map(files::Files::touched);
+    /// Looks at the holds whose files were touched, but for those that have just been renewed where
+    /// that was all: it was our own doing. Somebody who comes within the few microseconds between a
+    /// heartbeat and the next one is found by the heartbeat that follows.
+    fn look_at(&mut self, shared: &Shared, renewed: &[u64]) {
+        let files = self.files.as_mut();
+        let touched = files.map(|files| files.touched(renewed));
         for id in touched.into_iter().flatten() {
-            if Some(id) != renewed {
-                self.look(shared, id, false);
-            }
+            self.look(shared, id, false);
         }
     }
 
@@ -270,10 +281,12 @@ impl Keeper {
                 },
                 lapses,
                 asking: false,
-                news: lapses.and_then(|_| kept.news()),
                 watch,
             },
         );
+        if let Some(news) = lapses.and_then(|_| kept.news()) {
+            self.news.insert(id, news);
+        }
         // At once: what happened before the watch was there is not told.
         self.look(shared, id, false);
     }
@@ -321,12 +334,8 @@ impl Keeper {
             }
             self.found(shared, answer);
         }
-        let news: Vec<u64> = self
-            .kept
-            .iter()
-            .filter(|(_, kept)| kept.news.as_ref().is_some_and(os::read_all))
-            .map(|(id, _)| *id)
-            .collect();
+        let news = self.news.iter().filter(|(_, news)| os::read_all(news));
+        let news: Vec<u64> = news.map(|(id, _)| *id).collect();
         for id in news {
             self.look(shared, id, false);
         }
@@ -373,7 +382,7 @@ impl Keeper {
             return;
         }
         let mut due = kept.renew_at;
-        if kept.watch.is_none() && kept.news.is_none() {
+        if kept.watch.is_none() && !self.news.contains_key(&id) {
             due = due.min(now + looks);
         }
         if let Some(end) = kept.end() {
@@ -411,6 +420,7 @@ impl Keeper {
             return;
         };
         self.due.remove(&(kept.due, id));
+        self.news.remove(&id);
         if let (Some(files), Some(watch)) = (&mut self.files, kept.watch) {
             files.forget(watch, id);
         }
@@ -487,16 +497,26 @@ mod files {
             }
         }
 
-        /// The holds whose files were touched.
-        pub(super) fn touched(&mut self) -> Vec<u64> {
+        /// The holds whose files were touched by somebody else, as far as that can be told: a
+        /// heartbeat is one write, of which the kernel tells once. It tells of equal things in a row
+        /// once as well, so between two heartbeats of ours nobody is told apart.
+        pub(super) fn touched(&mut self, renewed: &[u64]) -> Vec<u64> {
             let mut buffer = [MaybeUninit::uninit(); 4096];
             let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
+            let mut once: HashMap<i32, bool> = HashMap::new();
             let mut touched = Vec::new();
             while let Ok(event) = reader.next() {
                 if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                     touched.extend(self.holds.values().flatten());
                 }
-                touched.extend(self.holds.get(&event.wd()).into_iter().flatten());
+                let is_write = event.events() == ReadFlags::MODIFY;
+                once.entry(event.wd())
+                    .and_modify(|once| *once = false)
+                    .or_insert(is_write);
+            }
+            for (number, once) in once {
+                let holds = self.holds.get(&number).into_iter().flatten();
+                touched.extend(holds.filter(|hold| !(once && renewed.contains(hold))));
             }
             touched.sort_unstable();
             touched.dedup();
@@ -531,7 +551,7 @@ mod files {
             match self.0 {}
         }
 
-        pub(super) fn touched(&mut self) -> Vec<u64> {
+        pub(super) fn touched(&mut self, _: &[u64]) -> Vec<u64> {
             match self.0 {}
         }
     }

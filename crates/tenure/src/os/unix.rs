@@ -181,7 +181,17 @@ pub(crate) fn open_file(
         Open::Append => OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | common,
         Open::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC,
     };
-    rustix::fs::openat(folder, name.as_ref(), flags, OWNER_ONLY)
+    let open = |flags| rustix::fs::openat(&folder, name.as_ref(), flags, OWNER_ONLY);
+    match how {
+        // Every change reads first. The time of that is no news, and noting it would cost as much as
+        // noting that of the write. Only a file's owner may ask for that.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        Open::Change | Open::Create => match open(flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => open(flags),
+            opened => opened,
+        },
+        _ => open(flags),
+    }
 }
 
 /// The same file under an open file of its own, for reading or for changing. A copy of the

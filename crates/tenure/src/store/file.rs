@@ -337,7 +337,7 @@ impl FileStore {
             let Some(opened) = folder.open_file(&names.list, access)? else {
                 return Ok(None);
             };
-            let guarded = self.guard(folder, names, fd(&opened))?;
+            let mut guarded = self.guard(folder, names, fd(&opened))?;
             if guarded.still_leads_to(&opened)? {
                 return Ok(Some((guarded, opened)));
             }
@@ -365,7 +365,7 @@ impl FileStore {
         let Some(folder) = self.folder(false)? else {
             return Ok(None);
         };
-        let guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
+        let mut guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
         let ours = guarded.still_leads_to(&seat.opened)?;
         Ok(ours.then_some(guarded))
     }
@@ -398,6 +398,8 @@ impl FileStore {
             store: self,
             folder,
             names,
+            // Asked by the first question under the guard.
+            length: 0,
         })
     }
 
@@ -477,7 +479,7 @@ impl FileStore {
         let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
             return Ok(());
         };
-        let snapshot = record::read(fd(&opened))
+        let snapshot = record::read(fd(&opened), guarded.length)
             .map_err(|error| error.into_store(&folder.path_of(&names.list)))?;
         let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
             place: folder.path_of(&names.list).display().to_string(),
@@ -1568,6 +1570,8 @@ impl FileStore {
             store: self,
             folder,
             names: &names,
+            // It has been read.
+            length: 0,
         };
         let before = Loaded {
             entry: bad.entry.clone(),

@@ -259,12 +259,12 @@ impl Folder {
         }))
     }
 
-    /// Whether the name still leads to the opened file. Asked with the guard held: from then on
-    /// nobody who heeds the guard takes the file away.
-    pub(super) fn still_leads_to(&self, file: &str, opened: &Opened) -> Result<bool, StoreError> {
+    /// The length of the opened file, if the name still leads to it. Asked with the guard held: from
+    /// then on nobody who heeds the guard takes the file away, or changes it.
+    pub(super) fn length_of(&self, file: &str, opened: &Opened) -> Result<Option<u64>, StoreError> {
         match os::facts_at(&self.fd, file) {
-            Ok(facts) => Ok(facts.inode() == opened.inode),
-            Err(Errno::NOENT) => Ok(false),
+            Ok(facts) => Ok((facts.inode() == opened.inode).then(|| facts.size())),
+            Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(fault(
                 &self.path_of(file),
                 "looking at the lock again",

@@ -15,7 +15,11 @@ use tenure_core::Entry;
 /// # Errors
 /// - Why there is no state.
 pub fn read(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
-    plain(record::read(file))
+    plain(record::read(file, length_of(file)))
+}
+
+fn length_of(file: BorrowedFd<'_>) -> u64 {
+    crate::os::facts(file).map_or(0, |facts| facts.size())
 }
 
 /// The same as a reader without the guard finds it.
@@ -31,7 +35,7 @@ pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
 /// # Errors
 /// - Why there is no state to begin with, or how the system failed.
 pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
-    let current = record::read(file).map_err(|error| format!("{error:?}"))?;
+    let current = record::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
     record::write(file, &current, body).map_err(|errno| errno.to_string())
 }
 

@@ -21,6 +21,7 @@ use super::folder::{Folder, Opened, fault};
 use super::publication::{Change, Publication, Published};
 use super::record::{self, ReadError, Snapshot};
 use super::{FileStore, list, release, somebody_is_lit};
+use crate::os;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use crate::store::StoreError;
@@ -49,6 +50,8 @@ pub(super) struct Guarded<'a> {
     /// Where the coordination file is.
     pub(super) folder: &'a Folder,
     pub(super) names: &'a Names,
+    /// How long the coordination file was when the guard had been taken.
+    pub(super) length: u64,
 }
 
 /// A lock as it was read under the guard.
@@ -120,12 +123,13 @@ impl LoadError {
 
 impl<'a> Guarded<'a> {
     /// Whether the name still leads to the opened file; if not, the guard is let go.
-    pub(super) fn still_leads_to(&self, opened: &Opened) -> Result<bool, StoreError> {
-        let answer = self.folder.still_leads_to(&self.names.list, opened);
-        if !matches!(answer, Ok(true)) {
-            release(opened);
+    pub(super) fn still_leads_to(&mut self, opened: &Opened) -> Result<bool, StoreError> {
+        let length = self.folder.length_of(&self.names.list, opened);
+        match length {
+            Ok(Some(length)) => self.length = length,
+            Ok(None) | Err(_) => release(opened),
         }
-        answer
+        length.map(|length| length.is_some())
     }
 
     /// The record's path, where the profile publishes.
@@ -149,7 +153,7 @@ impl<'a> Guarded<'a> {
     /// Reads the list, or as much of it as is wanted, and the record.
     pub(super) fn load(&self, opened: &Opened, want: Want, now: &Now) -> Result<Loaded, LoadError> {
         let path = || self.folder.path_of(&self.names.list);
-        let snapshot = match record::read(super::fd(opened)) {
+        let snapshot = match record::read(super::fd(opened), self.length) {
             Ok(snapshot) => snapshot,
             Err(ReadError::Torn(why)) => {
                 return Err(LoadError::List {
@@ -335,8 +339,13 @@ impl<'a> Guarded<'a> {
 
     /// Undoes the writing of a list. The counter stays where it was raised to.
     fn write_list_back(&self, opened: &Opened, before: &Loaded) -> Result<(), StoreError> {
-        let current = record::read(super::fd(opened))
-            .map_err(|error| error.into_store(&self.folder.path_of(&self.names.list)))?;
+        let path = || self.folder.path_of(&self.names.list);
+        // What has been written since the guard was taken may have made it longer.
+        let length = os::facts(super::fd(opened))
+            .map_err(|errno| fault(&path(), "looking at the lock again", errno))?
+            .size();
+        let current =
+            record::read(super::fd(opened), length).map_err(|error| error.into_store(&path()))?;
         let mut entry = before.entry.clone();
         if let Ok(written) = list::decode(&current.body) {
             entry.raise(written.last);

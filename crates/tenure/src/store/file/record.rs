@@ -90,9 +90,13 @@ impl ReadError {
 
 /// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
 /// frames have to be read, and the body of the slot that counts.
-pub(crate) fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
+///
+/// `length` is the file's, asked under the guard as well: its end is then not looked for by a call of
+/// its own.
+pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
     // One byte more than the first pair tells whether there is a second.
-    let mut near = vec![0; 2 * SLOT_BYTES + 1];
+    let most = 2 * SLOT_BYTES + 1;
+    let mut near = vec![0; usize::try_from(length).map_or(most, |length| length.min(most))];
     let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
     near.truncate(filled);
     if filled > 2 * SLOT_BYTES {
@@ -424,10 +428,16 @@ fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::borrow;
+    use crate::os::{borrow, facts};
 
     fn scratch() -> std::fs::File {
         tempfile::tempfile().expect("a temporary file")
+    }
+
+    /// [`super::read`], with the length that its caller would know.
+    fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
+        let length = facts(file).expect("a file").size();
+        super::read(file, length)
     }
 
     fn put(file: &std::fs::File, body: &[u8]) -> Snapshot {
