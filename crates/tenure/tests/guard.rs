@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
@@ -161,6 +161,18 @@ fn what_a_child_does() {
             let _guard = locks.acquire(name).expect("a free lock");
             std::process::abort();
         }
+        "panic-abort" => {
+            let _guard = locks.acquire(name).expect("a free lock");
+            println!("\nheld");
+            std::io::stdout().flush().expect("a parent");
+            let mut rest = String::new();
+            let _ = std::io::stdin().read_to_string(&mut rest);
+            // What `panic = "abort"` makes of a panic: its hook runs, and then nothing any more.
+            std::panic::set_hook(Box::new(|_| std::process::abort()));
+            panic!("as the test wants it");
+        }
+        #[cfg(unix)]
+        "fork" => fork_under_a_guard(&locks, name),
         "contend" => {
             let witness = std::fs::OpenOptions::new()
                 .append(true)
@@ -440,6 +452,71 @@ fn a_process_that_aborts_leaves_a_free_lock() {
     let mut child = place.child("abort", "a").spawn().expect("a process");
     assert!(!child.wait().expect("its end").success(), "it aborts");
     drop(place.locks().try_acquire("a").expect("free for the next"));
+}
+
+/// As a program does that is built with `panic = "abort"`: no drop runs, and the next one has the lock.
+#[test]
+fn a_panic_that_aborts_hands_the_lock_to_the_next_in_line() {
+    let place = Place::new();
+    let mut holder = place.held_by("panic-abort", "a");
+    let locks = place.locks();
+    let waiter = thread::spawn(move || locks.acquire_with("a", &forever()));
+    eventually(|| place.claims("a") == 2);
+    drop(holder.stdin.take());
+    assert!(
+        !holder.child.wait().expect("its end").success(),
+        "it aborts"
+    );
+    drop(waiter.join().expect("no panic").expect("its turn"));
+}
+
+/// The body of a process that forks without an exec while it has a guard, and a keeper that knows it.
+#[cfg(unix)]
+#[allow(unsafe_code, reason = "a fork is what is tried")]
+fn fork_under_a_guard(locks: &LockManager, name: &str) {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+    let guard = locks.acquire(name).expect("a free lock");
+    thread::sleep(Duration::from_millis(50));
+    // SAFETY: the copy calls nothing that another thread of this process could have been in the middle
+    // of: it looks, drops and ends.
+    match unsafe { fork() }.expect("a copy") {
+        ForkResult::Child => {
+            let lost = guard.is_lost() && guard.verify().is_err();
+            let answer = locks.try_acquire("another");
+            let refused = matches!(answer, Err(AcquireError::Forked { .. }));
+            let released = guard.release();
+            let kept = matches!(released, Err(ReleaseError::Forked { .. }));
+            // With it goes the guard.
+            drop(released);
+            // SAFETY: ends this process and nothing else.
+            unsafe { nix::libc::_exit(i32::from(!(lost && refused && kept))) }
+        }
+        ForkResult::Parent { child } => {
+            let end = waitpid(child, None).expect("its end");
+            assert_eq!(end, WaitStatus::Exited(child, 0), "lost, refused, kept");
+            assert_eq!(guard.state(), GuardState::Held, "not by its copy");
+            guard.verify().expect("it stands");
+            let other = FileStore::new(
+                locks_folder(),
+                Identity::current().host,
+                Box::new(ThreadSleeper),
+            );
+            let lock = LockName::new(name).expect("a name");
+            let reading = other.read(&lock).expect("a readable lock");
+            assert_eq!(reading.entry().map(|entry| entry.claims.len()), Some(1));
+            guard.release().expect("a release");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_fork_hands_no_lock_down_and_its_end_releases_nothing() {
+    let place = Place::new();
+    let status = place.child("fork", "a").status().expect("a process");
+    assert!(status.success(), "the copy has nothing, its maker holds");
+    assert_eq!(place.claims("a"), 0, "and releases");
 }
 
 #[test]
@@ -825,6 +902,74 @@ fn a_dropped_future_leaves_the_queue() {
     }
 }
 
+/// Each future has one place at which it waits. It is dropped before it begins, while its thread is at
+/// work, once there is a result that nobody fetches, and after that was fetched.
+#[test]
+fn a_future_may_be_dropped_wherever_it_waits() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = forever().again(Again::Wait);
+    let free = |names: &[&str]| eventually(|| names.iter().all(|name| place.claims(name) == 0));
+    for upto in [Upto::Nothing, Upto::Pending, Upto::Done, Upto::Fetched] {
+        drive(upto, locks.acquire_async("a", &options));
+        free(&["a"]);
+        drive(upto, locks.acquire_all_async(["a", "b"], &options));
+        free(&["a", "b"]);
+        let guard = locks.acquire("a").expect("a free lock");
+        drive(upto, guard.release_async());
+        free(&["a"]);
+    }
+    // Where it would wait for long: behind another hold, and with one of two in its hands.
+    for upto in [Upto::Nothing, Upto::Pending] {
+        let held = locks.acquire("b").expect("a free lock");
+        drive(upto, locks.acquire_async("b", &options));
+        drive(upto, locks.acquire_all_async(["a", "b"], &options));
+        eventually(|| place.claims("a") == 0 && place.claims("b") == 1);
+        assert_eq!(held.state(), GuardState::Held, "nobody took it");
+        drive(upto, held.lost());
+        drive(upto, held.stop_requested());
+        assert_eq!(held.state(), GuardState::Held, "nor does a look end it");
+        drop(held);
+        free(&["b"]);
+    }
+}
+
+/// How far a future is brought before it is dropped.
+#[derive(Clone, Copy, PartialEq)]
+enum Upto {
+    Nothing,
+    Pending,
+    Done,
+    Fetched,
+}
+
+fn drive<T>(upto: Upto, future: impl Future<Output = T>) {
+    struct Woken(AtomicBool);
+    impl std::task::Wake for Woken {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    if upto == Upto::Nothing {
+        return;
+    }
+    let woken = std::sync::Arc::new(Woken(AtomicBool::new(false)));
+    let waker = std::task::Waker::from(std::sync::Arc::clone(&woken));
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    // A thread that was quick has been.
+    if future.as_mut().poll(&mut context).is_ready() || upto == Upto::Pending {
+        return;
+    }
+    eventually(|| woken.0.load(Ordering::SeqCst));
+    if upto == Upto::Fetched {
+        assert!(
+            future.as_mut().poll(&mut context).is_ready(),
+            "woken for it"
+        );
+    }
+}
+
 #[test]
 fn an_async_wait_is_cancelled_by_its_caller_too() {
     let place = Place::new();
@@ -893,8 +1038,8 @@ fn spent(pid: u32) -> (Duration, u64) {
 }
 
 /// Figures for `docs/library.md`: `cargo test --release -p tenure --test guard -- --ignored
-/// --nocapture many_guards`. Takes two minutes; with TENURE_GUARDS=long in the environment it is a
-/// soak of half an hour.
+/// --nocapture many_guards`. Takes two minutes; with `TENURE_GUARDS=long` in the environment it is
+/// a soak of half an hour.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "a measurement"]
@@ -931,7 +1076,7 @@ fn many_guards_cost_little() {
     for minute in 1..=minutes {
         let (before, since) = (cpu(), instant());
         thread::sleep(MINUTE);
-        let (spent_on, length) = (cpu() - before, since.elapsed());
+        let (spent_on, length) = (cpu().saturating_sub(before), since.elapsed());
         let share = spent_on.as_secs_f64() / length.as_secs_f64() * 100.0;
         println!(
             "minute {minute}: {share:.2} % of a core, {} bytes each",

@@ -556,3 +556,55 @@ mod files {
         }
     }
 }
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::files::Files;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    /// Two watched files, of which the second is the lock of two holds.
+    fn watched(folder: &tempfile::TempDir) -> (Files, [File; 2]) {
+        let mut files = Files::new().expect("an inotify instance");
+        let opened = ["a", "b"].map(|name| {
+            let path = folder.path().join(name);
+            let file = File::create(&path).expect("a file");
+            let path = path.to_str().expect("a plain name");
+            let holds: &[u64] = if name == "a" { &[1] } else { &[2, 3] };
+            for hold in holds {
+                assert!(files.watch(path, *hold).is_some(), "watched");
+            }
+            file
+        });
+        (files, opened)
+    }
+
+    fn write(file: &File) {
+        file.write_all_at(b"x", 0).expect("a write");
+    }
+
+    #[test]
+    fn a_heartbeats_own_write_is_told_from_what_others_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut files, [a, b]) = watched(&folder);
+        write(&a);
+        assert!(files.touched(&[1]).is_empty(), "our own");
+        write(&a);
+        assert_eq!(files.touched(&[]), [1], "somebody else's");
+        write(&a);
+        write(&b);
+        assert_eq!(files.touched(&[1, 2]), [3], "the other hold of that file");
+        write(&a);
+        write(&b);
+        write(&a);
+        assert_eq!(files.touched(&[1, 2, 3]), [1], "one of the two is not ours");
+        write(&a);
+        crate::os::touch(&a).expect("its own file");
+        assert_eq!(files.touched(&[1]), [1], "asked to stop beside a heartbeat");
+        write(&a);
+        std::fs::rename(folder.path().join("a"), folder.path().join("c")).expect("a file");
+        assert_eq!(files.touched(&[1]), [1], "and gone beside one");
+        assert!(files.touched(&[]).is_empty(), "told once");
+    }
+}

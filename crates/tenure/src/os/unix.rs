@@ -728,6 +728,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_is_opened_for_a_change_keeps_the_time_of_its_last_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let there = open_folder(folder.path()).expect("a folder");
+        let file = open_file(&there, "a", Open::Create).expect("a file");
+        write_at(&file, b"text", 0).expect("a write");
+        let before = facts(&file).expect("its facts").0.st_atime;
+        let long_ago = rustix::fs::Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: long_ago,
+            last_modification: long_ago,
+        };
+        assert!(before > 1, "a file of today");
+        for how in [Open::Create, Open::Change] {
+            let file = open_file(&there, "a", how).expect("the same file");
+            rustix::fs::futimens(&file, &times).expect("its own file");
+            assert_eq!(read_at(&file, &mut [0; 8], 0), Ok(4));
+            assert_eq!(facts(&file).expect("its facts").0.st_atime, 1, "{how:?}");
+        }
+    }
+
+    #[test]
     fn network_file_systems_are_known_by_their_numbers_and_local_ones_pass() {
         for remote in [0x6969, 0xfe53_4d42, 0x0102_1997, 0x6573_5546, 0x00c3_6400] {
             assert!(remote_kind(remote).is_some(), "{remote:#x}");
