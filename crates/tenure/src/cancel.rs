@@ -4,10 +4,10 @@
 //! engine nor the contract of a store has to know of it. What becomes of a wait that was ended is
 //! the engine's business: its claim leaves the queue before the caller is answered.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Mutex, Weak, locked};
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Ends waits for locks, from any thread. Clones are one and the same.
 ///
@@ -57,7 +57,7 @@ impl Cancel {
     /// Ends all waits that hear it, now and later.
     pub fn cancel(&self) {
         self.shared.asked.store(true, Ordering::SeqCst);
-        let bells = std::mem::take(&mut *self.bells());
+        let bells = std::mem::take(&mut *locked(&self.shared.bells));
         for ring in bells.iter().filter_map(Weak::upgrade) {
             ring();
         }
@@ -72,18 +72,10 @@ impl Cancel {
     /// cancelled before this does not ring.
     pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
-        let mut bells = self.bells();
+        let mut bells = locked(&self.shared.bells);
         bells.retain(|bell| bell.strong_count() > 0);
         bells.push(Arc::downgrade(&ring));
         Bell { _ring: ring }
-    }
-
-    fn bells(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Ring>>> {
-        // Whoever panics while it has them leaves a whole list.
-        self.shared
-            .bells
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,38 +106,4 @@ pub(crate) fn listening<T>(cancel: Option<&Cancel>, work: impl FnOnce() -> T) ->
     }
     let _before = Before(HEARD.replace(cancel.cloned()));
     work()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    #[test]
-    fn a_bell_rings_once_and_only_while_it_is_kept() {
-        let cancel = Cancel::new();
-        let (sender, receiver) = mpsc::channel();
-        let kept = cancel.ring({
-            let sender = sender.clone();
-            move || sender.send("kept").unwrap_or_default()
-        });
-        drop(cancel.ring(move || sender.send("dropped").unwrap_or_default()));
-        cancel.cancel();
-        cancel.cancel();
-        drop(kept);
-        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["kept"]);
-    }
-
-    #[test]
-    fn what_is_heard_ends_with_the_work_even_if_it_panics() {
-        let cancel = Cancel::new();
-        let panicked = std::panic::catch_unwind(|| {
-            listening(Some(&cancel), || {
-                assert!(heard().is_some(), "heard inside");
-                panic!("as the test wants it");
-            });
-        });
-        assert!(panicked.is_err(), "it panicked");
-        assert!(heard().is_none(), "and not after it");
-    }
 }

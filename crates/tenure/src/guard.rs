@@ -66,26 +66,32 @@ mod error;
 mod hold;
 mod keeper;
 mod log;
+mod newcomers;
+mod term;
 
 pub use crate::cancel::Cancel;
 pub use backing::SharedStore;
 pub use error::{
     AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
 };
-pub use hold::{Guard, GuardState, Guards};
+pub use hold::{Guard, Guards};
+pub use term::GuardState;
 
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant};
 use crate::config::{self, Config};
 use crate::engine::{self, Observer, Wait, Waiting};
 use crate::offload;
+use crate::os::Ringer;
 use crate::process::{self, Identity};
 use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Content, StoreError};
+use crate::sync::locked;
 use backing::{Backed, Backing};
-use hold::{Hold, locked};
-use keeper::{Newcomers, Watching};
+use hold::Hold;
+use keeper::Watching;
+use newcomers::Newcomers;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -243,7 +249,7 @@ struct Shared {
     watching: Watching,
     /// Whether the store's own sleep hears a [`Cancel`].
     hears_cancel: bool,
-    newcomers: Newcomers,
+    newcomers: Newcomers<Hold, Ringer>,
     /// One hold of each lock that is held.
     held: Mutex<HashMap<LockName, Weak<Hold>>>,
 }
@@ -533,28 +539,12 @@ impl LockManager {
         options: &Options,
         work: impl FnOnce(&Self, &Options) -> T + Send + 'static,
     ) -> std::io::Result<T> {
-        struct Unwanted(Cancel);
-        impl Drop for Unwanted {
-            fn drop(&mut self) {
-                self.0.cancel();
-            }
-        }
-        let unwanted = Unwanted(Cancel::new());
-        let (locks, given) = (self.clone(), options.cancel.clone());
-        let options = options.clone().cancel(&unwanted.0);
-        let done = offload::on_thread("tenure-acquire", move || {
-            let own = options.cancel.clone().unwrap_or_default();
-            // Whoever was given a say by the caller keeps it.
-            let _bell = given.as_ref().map(|given| {
-                let own = own.clone();
-                given.ring(move || own.cancel())
-            });
-            if given.is_some_and(|given| given.is_cancelled()) {
-                own.cancel();
-            }
-            work(&locks, &options)
-        });
-        done.await
+        let (locks, options) = (self.clone(), options.clone());
+        let given = options.cancel.clone();
+        offload::cancellable("tenure-acquire", given, move |cancel| {
+            work(&locks, &options.cancel(cancel))
+        })
+        .await
     }
 
     fn wait(&self, options: &Options) -> Wait {
@@ -624,7 +614,8 @@ impl LockManager {
         ));
         let guard = Guard::first(Arc::clone(&hold));
         locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
-        match shared.newcomers.add(shared, &hold) {
+        let keeps = || keeper::start(Arc::downgrade(shared));
+        match shared.newcomers.add(&hold, instant(), keeps) {
             Ok(()) => Ok(guard),
             Err(source) => Err(AcquireError::Thread { name, source }),
         }

@@ -47,6 +47,7 @@ pub mod process;
 pub mod profile;
 pub mod resume;
 pub mod store;
+mod sync;
 pub mod testing;
 pub mod yaml;
 

@@ -3,9 +3,10 @@
 //! What the work gives is dropped by whoever has it last. A guard that is acquired for a caller
 //! who has gone home is thus released by the thread that acquired it.
 
+use crate::cancel::Cancel;
+use crate::sync::{Arc, Mutex, locked, thread};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tracing::{Span, dispatcher};
 
@@ -15,19 +16,49 @@ use tracing::{Span, dispatcher};
 /// # Errors
 /// - The system's answer, if it gives no thread.
 pub(crate) async fn on_thread<T: Send + 'static>(
-    thread: &str,
+    name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let dispatch = dispatcher::get_default(Clone::clone);
     let span = Span::current();
-    let promise = Promise(Arc::new(Mutex::new(State::Working(None))));
-    let pending = Pending(Arc::clone(&promise.0));
-    std::thread::Builder::new()
-        .name(thread.to_owned())
+    let (promise, pending) = promise();
+    thread::Builder::new()
+        .name(name.to_owned())
         .spawn(move || {
             dispatcher::with_default(&dispatch, || span.in_scope(|| promise.keep(work())));
         })?;
     pending.await
+}
+
+/// The same for work that can be cancelled: by dropping the future, and by whoever has `given`.
+///
+/// # Errors
+/// - As [`on_thread`].
+pub(crate) async fn cancellable<T: Send + 'static>(
+    name: &str,
+    given: Option<Cancel>,
+    work: impl FnOnce(&Cancel) -> T + Send + 'static,
+) -> io::Result<T> {
+    struct Unwanted(Cancel);
+    impl Drop for Unwanted {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+    let unwanted = Unwanted(Cancel::new());
+    let own = unwanted.0.clone();
+    let done = on_thread(name, move || {
+        // Whoever was given a say by the caller keeps it.
+        let _bell = given.as_ref().map(|given| {
+            let own = own.clone();
+            given.ring(move || own.cancel())
+        });
+        if given.as_ref().is_some_and(Cancel::is_cancelled) {
+            own.cancel();
+        }
+        work(&own)
+    });
+    done.await
 }
 
 /// Where the work stands.
@@ -44,16 +75,17 @@ enum State<T> {
 
 type Shared<T> = Arc<Mutex<State<T>>>;
 
-fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, State<T>> {
-    // Nothing that can panic runs under this lock.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+/// Two sides of one piece of work.
+pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
+    let shared = Arc::new(Mutex::new(State::Working(None)));
+    (Promise(Arc::clone(&shared)), Pending(shared))
 }
 
 /// The thread's side. Dropped without [`Promise::keep`] it is broken, and its future ends.
-struct Promise<T>(Shared<T>);
+pub(crate) struct Promise<T>(Shared<T>);
 
 impl<T> Promise<T> {
-    fn keep(self, value: T) {
+    pub(crate) fn keep(self, value: T) {
         self.settle(State::Done(value));
     }
 
@@ -86,7 +118,7 @@ impl<T> Drop for Promise<T> {
 }
 
 /// The caller's side.
-struct Pending<T>(Shared<T>);
+pub(crate) struct Pending<T>(Shared<T>);
 
 impl<T> Future for Pending<T> {
     type Output = io::Result<T>;
@@ -114,87 +146,5 @@ impl<T> Drop for Pending<T> {
         let unwanted = std::mem::replace(&mut *locked(&self.0), State::Closed);
         // Outside the lock: this may release a guard.
         drop(unwanted);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-    use std::task::Wake;
-    use std::thread::{self, Thread};
-
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    /// The smallest executor there is.
-    fn block_on<F: Future>(future: F) -> F::Output {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut future = Box::pin(future);
-        loop {
-            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => thread::park(),
-            }
-        }
-    }
-
-    struct Tells(mpsc::Sender<&'static str>);
-
-    impl Drop for Tells {
-        fn drop(&mut self) {
-            let _ = self.0.send("dropped");
-        }
-    }
-
-    #[test]
-    fn any_executor_gets_the_result() {
-        assert_eq!(block_on(on_thread("test", || 7)).ok(), Some(7));
-    }
-
-    #[test]
-    fn nothing_is_done_before_the_first_poll() {
-        let (sender, receiver) = mpsc::channel::<()>();
-        drop(on_thread("test", move || sender.send(())));
-        assert!(receiver.recv().is_err(), "the work was dropped undone");
-    }
-
-    #[test]
-    fn what_a_dropped_future_would_have_got_is_dropped() {
-        let (go, wait) = mpsc::channel::<()>();
-        let (sender, receiver) = mpsc::channel();
-        let mut future = Box::pin(on_thread("test", move || {
-            let _ = wait.recv();
-            Tells(sender)
-        }));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(future.as_mut().poll(&mut context).is_pending());
-        drop(future);
-        go.send(()).expect("the thread still works");
-        assert_eq!(receiver.recv(), Ok("dropped"), "by the thread itself");
-    }
-
-    #[test]
-    fn a_result_that_nobody_fetches_is_dropped_with_the_future() {
-        let (sender, receiver) = mpsc::channel();
-        let promise = Promise(Arc::new(Mutex::new(State::Working(None))));
-        let pending = Pending(Arc::clone(&promise.0));
-        promise.keep(Tells(sender));
-        assert!(receiver.try_recv().is_err(), "kept for the future");
-        drop(pending);
-        assert_eq!(receiver.try_recv(), Ok("dropped"));
-    }
-
-    #[test]
-    fn work_that_panics_is_an_error_and_no_endless_wait() {
-        let outcome = block_on(on_thread("test", || -> u8 {
-            panic!("as the test wants it")
-        }));
-        assert!(outcome.is_err(), "the future ends");
     }
 }

@@ -6,28 +6,17 @@
 use super::backing::Place;
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
 use super::keeper::Watching;
+use super::term::{GuardState, Term};
 use super::{Shared, log};
 use crate::offload;
 use crate::store::{Notices, Reading, StoreError};
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 use tenure_core::{Claim, Holder, Left, LockName, Mode, Renewal};
-
-/// How a hold stands, as far as is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GuardState {
-    /// It is held.
-    Held,
-    /// It is held, and somebody asked the holder to stop (`tenure cancel`, a forced acquire).
-    StopRequested,
-    /// It is not held any more: taken over, removed by hand, or given back with an error.
-    Lost,
-}
 
 /// A lock that is held. Dropping it releases it.
 ///
@@ -45,20 +34,13 @@ impl Guard {
 
     /// One more guard of a hold, unless that has just ended.
     pub(super) fn again(hold: &Arc<Hold>) -> Option<Self> {
-        let joined = hold
-            .guards
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
-                (guards > 0).then_some(guards + 1)
-            });
-        // Looked at once it is joined: nobody ends a hold that has one more guard.
-        let ended = |hold: &Hold| locked(&hold.ended).is_some();
-        let is_held = joined.is_ok() && !ended(hold) && hold.state() != GuardState::Lost;
-        if joined.is_ok() && !is_held {
-            hold.guards.fetch_sub(1, Ordering::AcqRel);
-        }
-        is_held.then(|| Self {
+        let joined = hold.term.join().then(|| Self {
             hold: Arc::clone(hold),
-        })
+        })?;
+        // Dropped where there is nothing to share: if the others have gone meanwhile, the hold is
+        // this one's to end.
+        let stands = hold.state() != GuardState::Lost && hold.term.stands();
+        stands.then_some(joined)
     }
 
     /// The lock.
@@ -129,20 +111,11 @@ impl Guard {
         if !self.hold.is_here() {
             return Err(ReleaseError::Forked { guard: self });
         }
-        let last = self
-            .hold
-            .guards
-            .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire);
-        if last.is_err() {
-            return Ok(());
-        }
-        let released = self.hold.end();
-        // This guard is still there, for its drop or for whoever gets it back.
-        self.hold.guards.store(1, Ordering::Release);
-        match released {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ReleaseError::Lost { guard: self }),
-            Err(source) => Err(ReleaseError::Store {
+        match self.hold.term.release(|| self.hold.end()) {
+            // Others share it.
+            None | Some(Ok(true)) => Ok(()),
+            Some(Ok(false)) => Err(ReleaseError::Lost { guard: self }),
+            Some(Err(source)) => Err(ReleaseError::Store {
                 guard: self,
                 source,
             }),
@@ -189,16 +162,7 @@ impl Guard {
     }
 
     async fn until(&self, is_so: impl Fn(GuardState) -> bool) {
-        std::future::poll_fn(|context| {
-            self.wake_on_change(context.waker());
-            // Looked at afterwards: what changed before the waker was there wakes nobody.
-            if is_so(self.state()) {
-                std::task::Poll::Ready(())
-            } else {
-                std::task::Poll::Pending
-            }
-        })
-        .await;
+        self.hold.term.until(|| is_so(self.state())).await;
     }
 
     /// Shows the state and who asked, for as long as anybody wants to know, without keeping the
@@ -215,7 +179,7 @@ impl Guard {
 
     /// Wakes `waker` at every change of the state from now on: for event loops of one's own.
     pub fn wake_on_change(&self, waker: &Waker) {
-        self.hold.wake_on_change(waker);
+        self.hold.term.wake_on_change(waker);
     }
 }
 
@@ -235,7 +199,7 @@ impl Drop for Guard {
         if !self.hold.is_here() {
             return;
         }
-        if self.hold.guards.fetch_sub(1, Ordering::AcqRel) > 1 {
+        if !self.hold.term.go() {
             return;
         }
         match self.hold.end() {
@@ -320,19 +284,12 @@ pub(super) struct Hold {
     holder: Holder,
     /// The process that acquired it.
     pid: u32,
-    state: AtomicU8,
+    term: Term,
     /// After how long without a renewal others may have it although it is held, in milliseconds.
     lapses_ms: Option<u64>,
     /// The last renewal that succeeded was begun then, by the boot clock, which also runs while this
     /// process is stopped or its machine sleeps.
     renewed_ms: AtomicU64,
-    /// How many guards there are.
-    guards: AtomicUsize,
-    /// Set once there is nothing left to release, with whether it was still ours then. Taken for
-    /// the length of every call to the store, so that no heartbeat finds a hold lost that was
-    /// released under it.
-    ended: Mutex<Option<bool>>,
-    wakers: Mutex<Vec<Waker>>,
     asked_by: OnceLock<String>,
 }
 
@@ -366,10 +323,7 @@ impl Hold {
             ttl: Duration::from_millis(claim.lease.ttl_ms),
             holder: claim.holder,
             pid: std::process::id(),
-            state: AtomicU8::new(state as u8),
-            guards: AtomicUsize::new(1),
-            ended: Mutex::default(),
-            wakers: Mutex::default(),
+            term: Term::new(state),
             asked_by,
         }
     }
@@ -393,7 +347,7 @@ impl Hold {
         }
         // Whoever was stopped for longer than its lease may ask before the keeper has had its turn.
         if let Some(lapses_ms) = self.lapses_ms
-            && self.known() != GuardState::Lost
+            && self.term.known() != GuardState::Lost
         {
             let end = self
                 .renewed_ms
@@ -403,48 +357,20 @@ impl Hold {
                 return self.found(GuardState::Lost);
             }
         }
-        self.known()
+        self.term.known()
     }
 
-    /// The same for whoever knows that this is the process.
-    fn known(&self) -> GuardState {
-        let known = self.state.load(Ordering::Acquire);
-        if known == GuardState::Lost as u8 {
-            GuardState::Lost
-        } else if known == GuardState::StopRequested as u8 {
-            GuardState::StopRequested
-        } else {
-            GuardState::Held
-        }
-    }
-
-    /// Notes what was found. A lost lock stays lost, and a request to stop stands.
+    /// Notes what was found.
     fn found(&self, state: GuardState) -> GuardState {
-        let before = self.state.fetch_max(state as u8, Ordering::AcqRel);
-        if before < state as u8 {
-            match state {
-                GuardState::Held => {}
-                GuardState::StopRequested => log::stop_requested(&self.name, self.token),
-                GuardState::Lost => log::lost(&self.name, self.token),
-            }
-            // Woken outside of the lock: a waker may well ask again.
-            let wakers = match state {
-                GuardState::Held | GuardState::StopRequested => locked(&self.wakers).clone(),
-                GuardState::Lost => std::mem::take(&mut *locked(&self.wakers)),
-            };
-            wakers.into_iter().for_each(Waker::wake);
-        }
-        self.known()
+        self.term.found(state, || match state {
+            GuardState::Held => {}
+            GuardState::StopRequested => log::stop_requested(&self.name, self.token),
+            GuardState::Lost => log::lost(&self.name, self.token),
+        })
     }
 
     pub(super) fn is_lost_by_silence(&self) {
         self.found(GuardState::Lost);
-    }
-
-    fn wake_on_change(&self, waker: &Waker) {
-        let mut wakers = locked(&self.wakers);
-        wakers.retain(|known| !known.will_wake(waker));
-        wakers.push(waker.clone());
     }
 
     /// After how long without a renewal others may have it although it is held.
@@ -476,13 +402,7 @@ impl Hold {
         &self,
         question: impl FnOnce(&dyn Place) -> Result<Renewal, StoreError>,
     ) -> Option<Result<GuardState, StoreError>> {
-        let answer = {
-            let ended = locked(&self.ended);
-            if ended.is_some() {
-                return None;
-            }
-            question(&*self.place)
-        };
+        let answer = self.term.ask(|| question(&*self.place))?;
         // Whoever is woken by what was found may ask again at once.
         Some(answer.map(|renewal| {
             self.found(match renewal {
@@ -524,37 +444,20 @@ impl Hold {
 
     /// Gives the lock back. False if it was not held any more.
     fn end(self: &Arc<Self>) -> Result<bool, StoreError> {
-        let mut ended = locked(&self.ended);
-        if let Some(was_ours) = *ended {
-            return Ok(was_ours);
-        }
-        let left = self.place.leave(&self.shared.clock.now());
-        let was_ours = match left {
-            Ok(Left::Released { held_ms }) => {
+        let leave = || match self.place.leave(&self.shared.clock.now())? {
+            Left::Released { held_ms } => {
                 log::released(&self.name, self.token, held_ms);
-                true
+                Ok(true)
             }
-            Ok(Left::Withdrawn | Left::Absent) => false,
-            Err(error) => {
-                drop(ended);
-                // The beacon is out, whatever the list says.
-                self.found(GuardState::Lost);
-                return Err(error);
-            }
+            Left::Withdrawn | Left::Absent => Ok(false),
         };
-        *ended = Some(was_ours);
-        drop(ended);
-        if !was_ours {
-            self.found(GuardState::Lost);
+        // After an error it is lost as well: the beacon is out, whatever the list says.
+        let ended = self.term.end(leave, || log::lost(&self.name, self.token))?;
+        if ended.just_now {
+            self.shared.forget(self);
         }
-        self.shared.forget(self);
-        Ok(was_ours)
+        Ok(ended.was_ours)
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept under these locks is whole between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -562,6 +465,7 @@ mod tests {
     use super::*;
     use crate::guard::LockManager;
     use crate::store::memory::MemoryStore;
+    use std::sync::atomic::AtomicUsize;
     use tenure_core::{Now, Policy};
 
     /// A place that counts how often it was given back.

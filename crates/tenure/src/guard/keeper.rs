@@ -15,15 +15,16 @@
 //! What a hold makes of what is found is its own affair (`hold`).
 
 use super::asker::{Answer, Asker};
-use super::hold::{Hold, locked};
+use super::hold::Hold;
+use super::newcomers::Ring;
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
 use crate::os::{self, Bell, BorrowedDescriptor, Ringer};
 use crate::store::Notices;
 use crate::store::file::poll_readable;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 /// How long a hold has to last before it is looked after.
@@ -60,53 +61,14 @@ pub(super) enum Watching {
     Always(Duration),
 }
 
-/// The manager's side.
-#[derive(Default)]
-pub(super) struct Newcomers {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    holds: VecDeque<(Instant, Weak<Hold>)>,
-    /// Ringing it, or closing it, wakes the thread.
-    wake: Option<Ringer>,
-    /// Whether the thread will look at the newcomers by itself.
-    awake: bool,
-}
-
-impl Newcomers {
-    /// Has a hold looked after, and starts the thread if there is none.
-    pub(super) fn add(&self, shared: &Arc<Shared>, hold: &Arc<Hold>) -> io::Result<()> {
-        let mut state = locked(&self.state);
-        state.holds.push_back((instant(), Arc::downgrade(hold)));
-        if let (false, Some(wake)) = (state.awake, &state.wake) {
-            wake.ring();
-        } else if state.wake.is_none() {
-            state.wake = Some(start(Arc::downgrade(shared))?);
-        }
-        state.awake = true;
-        Ok(())
-    }
-
-    /// Those that have lasted long enough, and when the next of the others will have. With none
-    /// left, the thread waits to be woken.
-    fn settled(&self, now: Instant) -> (Vec<Weak<Hold>>, Option<Duration>) {
-        let mut state = locked(&self.state);
-        let mut settled = Vec::new();
-        while let Some((since, hold)) = state.holds.front() {
-            let age = now.saturating_duration_since(*since);
-            if hold.strong_count() > 0 && age < SETTLE {
-                return (settled, Some(SETTLE.saturating_sub(age)));
-            }
-            settled.extend(state.holds.pop_front().map(|(_, hold)| hold));
-        }
-        state.awake = false;
-        (settled, None)
+impl Ring for Ringer {
+    fn ring(&self) {
+        Self::ring(self);
     }
 }
 
-fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
+/// Starts the thread. It ends once what it answers is dropped.
+pub(super) fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
     let (hears, wake) = os::bell()?;
     std::thread::Builder::new()
         .name("tenure-keeper".to_owned())
@@ -186,7 +148,7 @@ struct Keeper {
 impl Keeper {
     /// Does what is due; answers how long there is nothing to do.
     fn turn(&mut self, shared: &Shared) -> Duration {
-        let (settled, next) = shared.newcomers.settled(instant());
+        let (settled, next) = shared.newcomers.settled(instant(), SETTLE);
         for hold in settled {
             self.take(shared, &hold);
         }

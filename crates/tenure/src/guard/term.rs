@@ -1,0 +1,171 @@
+//! What threads share of a hold: how it is known to stand, who is woken when that changes, and how
+//! it ends.
+//!
+//! - What is known only gets worse: held, asked to stop, lost.
+//! - It ends once, with the last of its guards, and never under a question to the store; so no
+//!   heartbeat finds a hold lost that was released under it.
+//!
+//! Which questions there are, and what is logged, is `hold`'s affair.
+
+use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{Mutex, locked};
+use std::task::{Poll, Waker};
+
+/// How a hold stands, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GuardState {
+    /// It is held.
+    Held,
+    /// It is held, and somebody asked the holder to stop (`tenure cancel`, a forced acquire).
+    StopRequested,
+    /// It is not held any more: taken over, removed by hand, or given back with an error.
+    Lost,
+}
+
+/// The part of a hold that threads share.
+pub(super) struct Term {
+    state: AtomicU8,
+    wakers: Mutex<Vec<Waker>>,
+    /// How many guards there are.
+    guards: AtomicUsize,
+    /// Set once there is nothing left to release, with whether it was still ours then. Taken for
+    /// the length of every call to the store.
+    ended: Mutex<Option<bool>>,
+}
+
+/// That a hold has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Whether it was still ours.
+    pub(super) was_ours: bool,
+    /// Whether it has ended by this, and not before.
+    pub(super) just_now: bool,
+}
+
+impl Term {
+    /// That of a hold with one guard.
+    pub(super) fn new(state: GuardState) -> Self {
+        Self {
+            state: AtomicU8::new(state as u8),
+            wakers: Mutex::new(Vec::new()),
+            guards: AtomicUsize::new(1),
+            ended: Mutex::new(None),
+        }
+    }
+
+    /// How it stands, as far as is known.
+    pub(super) fn known(&self) -> GuardState {
+        let known = self.state.load(Ordering::Acquire);
+        if known == GuardState::Lost as u8 {
+            GuardState::Lost
+        } else if known == GuardState::StopRequested as u8 {
+            GuardState::StopRequested
+        } else {
+            GuardState::Held
+        }
+    }
+
+    /// Notes what was found; `tell` is called if that is news. A lost lock stays lost, and a request
+    /// to stop stands.
+    pub(super) fn found(&self, state: GuardState, tell: impl FnOnce()) -> GuardState {
+        let before = self.state.fetch_max(state as u8, Ordering::AcqRel);
+        if before < state as u8 {
+            tell();
+            // Woken outside of the lock: a waker may well ask again.
+            let wakers = match state {
+                GuardState::Held | GuardState::StopRequested => locked(&self.wakers).clone(),
+                GuardState::Lost => std::mem::take(&mut *locked(&self.wakers)),
+            };
+            wakers.into_iter().for_each(Waker::wake);
+        }
+        self.known()
+    }
+
+    /// Wakes `waker` at every change from now on.
+    pub(super) fn wake_on_change(&self, waker: &Waker) {
+        let mut wakers = locked(&self.wakers);
+        wakers.retain(|known| !known.will_wake(waker));
+        wakers.push(waker.clone());
+    }
+
+    /// Is ready once it is so; looked at again at every change.
+    pub(super) async fn until(&self, is_so: impl Fn() -> bool) {
+        std::future::poll_fn(|context| {
+            self.wake_on_change(context.waker());
+            // Looked at afterwards: what changed before the waker was there wakes nobody.
+            if is_so() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// One guard more, unless none is left or the only one is about to release. Only then is it to
+    /// be seen whether the hold still [stands](Term::stands): nobody ends one that has a guard more.
+    #[must_use]
+    pub(super) fn join(&self) -> bool {
+        let more = |guards| (guards > 0).then_some(guards + 1);
+        self.guards
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .is_ok()
+    }
+
+    /// Whether there is something to share with one more guard.
+    pub(super) fn stands(&self) -> bool {
+        locked(&self.ended).is_none() && self.known() != GuardState::Lost
+    }
+
+    /// One guard less. True if it was the last one, which has to end the hold.
+    #[must_use]
+    pub(super) fn go(&self) -> bool {
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Ends the hold by `end` if there is but one guard, which stays. Meanwhile nobody joins.
+    pub(super) fn release<T>(&self, end: impl FnOnce() -> T) -> Option<T> {
+        self.guards
+            .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire)
+            .ok()?;
+        let ended = end();
+        self.guards.store(1, Ordering::Release);
+        Some(ended)
+    }
+
+    /// Asks the store. `None` once the hold has ended.
+    pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> Option<T> {
+        let ended = locked(&self.ended);
+        ended.is_none().then(question)
+    }
+
+    /// Ends the hold, if it has not ended, by `leave`, which says whether it was still ours. If it
+    /// was not, it is lost, and after an error too; `tell` is called if that is news.
+    ///
+    /// # Errors
+    /// - Those of `leave`. It has not ended then.
+    pub(super) fn end<E>(
+        &self,
+        leave: impl FnOnce() -> Result<bool, E>,
+        tell: impl FnOnce(),
+    ) -> Result<Ended, E> {
+        let left = {
+            let mut ended = locked(&self.ended);
+            if let Some(was_ours) = *ended {
+                let just_now = false;
+                return Ok(Ended { was_ours, just_now });
+            }
+            let left = leave();
+            *ended = left.as_ref().ok().copied();
+            left
+        };
+        if !matches!(left, Ok(true)) {
+            self.found(GuardState::Lost, tell);
+        }
+        left.map(|was_ours| Ended {
+            was_ours,
+            just_now: true,
+        })
+    }
+}

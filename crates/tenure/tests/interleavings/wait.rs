@@ -1,0 +1,202 @@
+//! A wait on a thread of its own, its future, and whoever ends it early.
+
+use super::cancel::Cancel;
+use super::{explore, finds, offload};
+use shuttle::future::block_on;
+use shuttle::sync::mpsc::channel;
+use shuttle::sync::{Arc, Condvar, Mutex};
+use shuttle::thread;
+use std::task::{Context, Poll, Waker};
+
+/// A lock that can be waited for.
+#[derive(Default)]
+struct Lock {
+    held: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// That it is held.
+struct Grant(Arc<Lock>);
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        *self.0.held.lock().expect("a lock") = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Lock {
+    fn taken() -> (Arc<Self>, Grant) {
+        let lock = Arc::new(Self::default());
+        let grant = lock.acquire(&Cancel::new()).expect("a free lock");
+        (lock, grant)
+    }
+
+    /// As a store does: hears the bell first and looks then.
+    fn acquire(self: &Arc<Self>, cancel: &Cancel) -> Option<Grant> {
+        let bell = {
+            let lock = Arc::clone(self);
+            cancel.ring(move || {
+                let _held = lock.held.lock().expect("a lock");
+                lock.changed.notify_all();
+            })
+        };
+        let held = self.held.lock().expect("a lock");
+        let waits = |held: &mut bool| *held && !cancel.is_cancelled();
+        let mut held = self.changed.wait_while(held, waits).expect("a lock");
+        drop(bell);
+        if cancel.is_cancelled() {
+            return None;
+        }
+        *held = true;
+        Some(Grant(Arc::clone(self)))
+    }
+
+    /// Waits until nobody has it: for ever, if it was forgotten.
+    fn until_free(&self) {
+        let held = self.held.lock().expect("a lock");
+        drop(self.changed.wait_while(held, |held| *held));
+    }
+}
+
+fn polled_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A future that is dropped while its turn comes.
+fn a_dropped_wait(given: Option<&Cancel>) {
+    let (lock, first) = Lock::taken();
+    let acquires = {
+        let lock = Arc::clone(&lock);
+        move |cancel: &Cancel| lock.acquire(cancel)
+    };
+    let mut waiting = Box::pin(offload::cancellable("test", given.cloned(), acquires));
+    let early = polled_once(waiting.as_mut());
+    assert!(early.is_pending(), "it is held");
+    let releases = thread::spawn(move || drop(first));
+    drop(waiting);
+    releases.join().expect("no panic");
+    lock.until_free();
+    // Nor does anything come of it later.
+    let next = lock.acquire(&Cancel::new());
+    assert!(next.is_some(), "free for the next");
+}
+
+/// A future that is dropped while somebody else goes on holding.
+fn a_dropped_wait_behind_a_hold() {
+    let (lock, first) = Lock::taken();
+    let (tells, ended) = channel();
+    let acquires = {
+        let lock = Arc::clone(&lock);
+        move |cancel: &Cancel| {
+            let nothing = lock.acquire(cancel).is_none();
+            tells.send(nothing).expect("somebody hears it");
+        }
+    };
+    let mut waiting = Box::pin(offload::cancellable("test", None, acquires));
+    let _ = polled_once(waiting.as_mut());
+    drop(waiting);
+    assert_eq!(ended.recv(), Ok(true), "the wait ends, with nothing");
+    drop(first);
+}
+
+/// A caller who forgets what it was given.
+fn a_forgotten_grant() {
+    let (lock, first) = Lock::taken();
+    let acquires = {
+        let lock = Arc::clone(&lock);
+        move || lock.acquire(&Cancel::new()).map(std::mem::forget)
+    };
+    let mut waiting = Box::pin(offload::on_thread("test", acquires));
+    let _ = polled_once(waiting.as_mut());
+    drop((waiting, first));
+    lock.until_free();
+    assert!(lock.acquire(&Cancel::new()).is_some(), "free for the next");
+}
+
+#[test]
+fn a_dropped_future_leaves_no_hold_behind() {
+    explore(|| a_dropped_wait(None));
+    explore(|| a_dropped_wait(Some(&Cancel::new())));
+    explore(a_dropped_wait_behind_a_hold);
+    finds("deadlock", a_forgotten_grant);
+}
+
+/// A wait that is cancelled while its turn comes: it ends, one way or the other.
+fn a_cancelled_wait() {
+    let (lock, first) = Lock::taken();
+    let given = Cancel::new();
+    let acquires = {
+        let lock = Arc::clone(&lock);
+        move |cancel: &Cancel| lock.acquire(cancel)
+    };
+    let waiting = offload::cancellable("test", Some(given.clone()), acquires);
+    let cancels = thread::spawn(move || given.cancel());
+    let answer = block_on(waiting).expect("an answer");
+    assert!(answer.is_none(), "it was never free");
+    cancels.join().expect("no panic");
+    drop(first);
+    lock.until_free();
+}
+
+#[test]
+fn a_wait_ends_when_its_caller_cancels_it() {
+    explore(a_cancelled_wait);
+}
+
+/// A wait that looks before it can be rung.
+fn a_sleeper(wrongly: bool) {
+    let cancel = Cancel::new();
+    let sleeper = {
+        let cancel = cancel.clone();
+        thread::spawn(move || {
+            let pair = Arc::new((Mutex::new(false), Condvar::new()));
+            let early = wrongly && cancel.is_cancelled();
+            let bell = {
+                let pair = Arc::clone(&pair);
+                cancel.ring(move || {
+                    *pair.0.lock().expect("a flag") = true;
+                    pair.1.notify_all();
+                })
+            };
+            if early || (!wrongly && cancel.is_cancelled()) {
+                return;
+            }
+            let rung = pair.0.lock().expect("a flag");
+            drop(pair.1.wait_while(rung, |rung| !*rung));
+            drop(bell);
+        })
+    };
+    let other = {
+        let cancel = cancel.clone();
+        thread::spawn(move || cancel.cancel())
+    };
+    cancel.cancel();
+    sleeper.join().expect("woken");
+    other.join().expect("no panic");
+}
+
+#[test]
+fn who_sleeps_while_it_is_cancelled_is_woken() {
+    explore(|| a_sleeper(false));
+    finds("deadlock", || a_sleeper(true));
+}
+
+fn a_result() {
+    let seven = block_on(offload::on_thread("test", || 7));
+    assert_eq!(seven.ok(), Some(7));
+}
+
+/// A thread that ends without a result.
+fn no_result() {
+    let (promise, pending) = offload::promise::<u8>();
+    let thread = thread::spawn(move || drop(promise));
+    assert!(block_on(pending).is_err(), "told, and not left waiting");
+    thread.join().expect("no panic");
+}
+
+#[test]
+fn whoever_awaits_a_thread_is_woken_by_its_result_and_by_its_end() {
+    explore(a_result);
+    explore(no_result);
+}
