@@ -3,7 +3,7 @@
 //! The modules in which an order of events could do harm name them through this one: `cancel`,
 //! `offload`, `guard/term` and `guard/newcomers`. They name nothing else of the crate, so that
 //! `tests/interleavings` can compile the very same files with primitives that try the orders out
-//! (decision 0017).
+//! (decision 0019).
 
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
