@@ -21,6 +21,15 @@ pub(crate) use unix::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
+/// What a descriptor had to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nothing,
+    News,
+    /// Nobody is there any more who could tell anything: it counts as readable from now on.
+    Ended,
+}
+
 /// What a file is opened for. None of them follows a link in the last part of the name, and none
 /// waits for the other end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -329,14 +329,19 @@ impl Running<'_> {
     }
 
     /// Whether there was news. Reads it all, so that it does not wake us twice.
-    fn drain_news(&self) -> bool {
+    fn drain_news(&mut self) -> bool {
         let mut any = false;
         let mut buffer = [0; 1024];
-        for news in &self.news {
-            while rustix::io::read(news, &mut buffer).is_ok_and(|read| read > 0) {
-                any = true;
+        self.news.retain(|news| {
+            loop {
+                match rustix::io::read(news, &mut buffer) {
+                    // Whoever would tell is gone; it would wake us again and again.
+                    Ok(0) => return false,
+                    Ok(_) => any = true,
+                    Err(_) => return true,
+                }
             }
-        }
+        });
         any
     }
 

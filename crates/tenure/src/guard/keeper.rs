@@ -19,7 +19,7 @@ use super::hold::Hold;
 use super::newcomers::Ring;
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
-use crate::os::{self, Bell, BorrowedDescriptor, Ringer};
+use crate::os::{self, Bell, BorrowedDescriptor, Ringer, Told};
 use crate::store::Notices;
 use crate::store::file::poll_readable;
 use std::collections::{BTreeSet, HashMap};
@@ -72,7 +72,6 @@ pub(super) fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
     let (hears, wake) = os::bell()?;
     std::thread::Builder::new()
         .name("tenure-keeper".to_owned())
-        .stack_size(256 * 1024)
         .spawn(move || keep(&shared, &hears))?;
     Ok(wake)
 }
@@ -296,9 +295,13 @@ impl Keeper {
             }
             self.found(shared, answer);
         }
-        let news = self.news.iter().filter(|(_, news)| os::read_all(news));
-        let news: Vec<u64> = news.map(|(id, _)| *id).collect();
-        for id in news {
+        let news = self.news.iter().map(|(id, news)| (*id, os::read_all(news)));
+        let news: Vec<(u64, Told)> = news.filter(|(_, told)| *told != Told::Nothing).collect();
+        for (id, told) in news {
+            if told == Told::Ended {
+                // The hold has gone, or its store. A descriptor that has ended would wake us for ever.
+                self.news.remove(&id);
+            }
             self.look(shared, id, false);
         }
     }

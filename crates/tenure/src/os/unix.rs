@@ -11,7 +11,7 @@
 )]
 pub(crate) mod darwin;
 
-use super::Open;
+use super::{Open, Told};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use std::io;
 use std::os::fd::AsFd;
@@ -490,14 +490,19 @@ pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Re
     poll(&mut polled, Some(&timespec)).map(|ready| ready > 0)
 }
 
-/// Reads all that a descriptor has to tell, which is not waited for. False if that is nothing.
-pub(crate) fn read_all(descriptor: &Descriptor) -> bool {
+/// Reads all that a descriptor has to tell, which is not waited for.
+pub(crate) fn read_all(descriptor: &Descriptor) -> Told {
     let mut buffer = [0; 64];
-    let mut any = false;
-    while rustix::io::read(descriptor, &mut buffer).is_ok_and(|read| read > 0) {
-        any = true;
+    let mut told = Told::Nothing;
+    loop {
+        match rustix::io::read(descriptor, &mut buffer) {
+            Ok(0) => return Told::Ended,
+            Ok(_) => told = Told::News,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return told,
+            Err(_) => return Told::Ended,
+        }
     }
-    any
 }
 
 /// The end of a bell that is rung. Dropping it is heard as well.

@@ -19,7 +19,7 @@ pub(crate) mod raw;
 #[cfg(feature = "framework")]
 pub(crate) use raw::console;
 
-use super::{News, Open};
+use super::{News, Open, Told};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
@@ -676,8 +676,8 @@ struct Rung {
 }
 
 /// Reads all that a descriptor has to tell. No store of this system has anything to tell by one.
-pub(crate) fn read_all(_: &Descriptor) -> bool {
-    false
+pub(crate) fn read_all(_: &Descriptor) -> Told {
+    Told::Nothing
 }
 
 /// The end of a bell that is rung. Dropping it is heard as well.

@@ -488,6 +488,9 @@ impl Store for EtcdStore {
             })
         })?;
         seat.settled.store(true, Ordering::SeqCst);
+        if !tried && made.revision.is_some() {
+            seat.give_back_id();
+        }
         Ok(made.answer)
     }
 

@@ -919,7 +919,12 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             // Nothing will ever wake it, so it is not to sleep.
             let end = Some(began + PATIENCE);
             let _ = store.sleep(&waiter, &behind, &now(), end);
+            // A thread of the child's own may have what the connection's had.
+            let own = std::thread::spawn(|| std::thread::sleep(Duration::from_millis(100)));
             drop((seat, waiter, store));
+            if own.join().is_err() {
+                wrong |= 32;
+            }
             if instant().saturating_duration_since(began) > Duration::from_secs(5) {
                 wrong |= 64;
             }
@@ -943,7 +948,7 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             assert_eq!(
                 status,
                 WaitStatus::Exited(child, 0),
-                "which calls were answered, or 64 for too late"
+                "which calls were answered, 32 for a thread that is not to be joined, 64 for too late"
             );
             // Longer than the lease runs without somebody who keeps it alive.
             let end = instant() + ttl * 2;
@@ -1018,6 +1023,85 @@ fn a_guard_that_has_gone_watches_nothing() {
         drop(guard);
     }
     until("nothing is watched any more", PATIENCE, || watchers() < 0.5);
+}
+
+/// Nor does the thread that keeps guards go on being woken for it.
+#[test]
+fn a_guard_that_has_gone_keeps_nobody_busy() {
+    // In ticks of 10 ms.
+    let busy = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("this process");
+        let keepers = tasks.filter_map(|task| {
+            let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+            let (name, rest) = stat.rsplit_once(')')?;
+            let numbers: Vec<&str> = rest.split_whitespace().collect();
+            let ticks = |field: usize| numbers.get(field)?.parse::<u64>().ok();
+            // The fields 14 and 15 of proc(5); these begin with the third.
+            name.ends_with("(tenure-keeper").then_some(())?;
+            Some(ticks(11)? + ticks(12)?)
+        });
+        keepers.sum::<u64>()
+    };
+    let server = Server::start();
+    let locks = LockManager::with_store(caller(&server.address("idle")));
+    for _ in 0..20 {
+        let guard = locks.acquire("idle").expect("a free lock");
+        std::thread::sleep(Duration::from_millis(45));
+        drop(guard);
+    }
+    let before = busy();
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = busy() - before;
+    assert!(spent < 20, "{spent} hundredths of a second in one second");
+}
+
+/// The end of a thread takes its guards with it, and what a runtime keeps of that thread before them.
+#[test]
+fn a_guard_goes_with_its_thread() {
+    use std::cell::RefCell;
+    std::thread_local! {
+        static KEPT: RefCell<Option<tenure::guard::Guard>> = const { RefCell::new(None) };
+    }
+    let server = Server::start();
+    let address = server.address("thread");
+    let locks = LockManager::with_store(caller(&address));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Registered before the runtime's own, and so ended after it.
+            KEPT.with(|kept| *kept.borrow_mut() = None);
+            let guard = locks.acquire("thread").expect("a free lock");
+            KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+        });
+    });
+    let (store, name) = (caller(&address), name("thread"));
+    until("it is released", PATIENCE, || {
+        claims(&store, &name).is_empty()
+    });
+}
+
+/// A burial that nobody waits for any more makes a life of its name. Whoever uses the name again asks
+/// by another one instead of giving up.
+#[test]
+fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
+    let server = Server::start();
+    let store = caller(&server.address("late"));
+    let name = name("late");
+    let (seat, _) = take(&store, &name, "one", LONG);
+    let life = on(&server, async |mut client| {
+        let options = Some(GetOptions::new().with_prefix().with_keys_only());
+        let found = client.get("/late/locks/late/lives/", options).await;
+        found.expect("an answer").kvs()[0].key().to_vec()
+    });
+    store.leave(&seat, &now()).expect("an answer");
+    on(&server, async |mut client| {
+        client.put(life, "buried", None).await.expect("an answer")
+    });
+    let mut request = request("two", LONG);
+    request.patience = Patience::AtOnce;
+    let began = instant();
+    let entered = store.enter(&name, request, &now()).expect("an answer");
+    assert!(matches!(entered.entering, Entering::Granted { .. }));
+    assert!(instant() - began < Duration::from_secs(3));
 }
 
 /// A guard is blocking, and is used and dropped in async code all the same.

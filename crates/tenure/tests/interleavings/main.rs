@@ -6,7 +6,7 @@
 //! that would sleep for ever is a failure too. [`explore`] tries all orders where they are few enough.
 //!
 //! A check that finds nothing proves nothing, so each property is also shown a caller that does it
-//! wrong ([`finds`]). Decision 0017 has the defects that were put into the files themselves.
+//! wrong ([`finds`]). Decision 0019 has the defects that were put into the files themselves.
 //!
 //! Left out: anything with a file descriptor, and memory orderings, for shuttle knows but one order
 //! of all steps.

@@ -17,9 +17,10 @@
 
 use crate::clock::instant;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
-use std::thread::{JoinHandle, Thread};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -35,7 +36,8 @@ pub(super) struct Driver {
     runtime: Weak<Runtime>,
     handle: Handle,
     shared: Arc<Shared>,
-    thread: JoinHandle<()>,
+    /// Not what it could be joined by: in a forked child that may be another thread's by now.
+    thread: Thread,
     /// The process that has the thread.
     process: u32,
 }
@@ -43,7 +45,7 @@ pub(super) struct Driver {
 struct Shared {
     /// How many callers turn it, or are about to.
     callers: AtomicUsize,
-    /// How many sleep until a watch has news.
+    /// How many wait for something that was spawned, mostly for a watch to have news.
     sleepers: AtomicUsize,
     /// There is work which nobody waits for.
     is_left: AtomicBool,
@@ -56,7 +58,7 @@ struct Shared {
     seen: Mutex<Instant>,
 }
 
-/// Somebody who sleeps until a watch has news, which are heard at once meanwhile.
+/// Somebody who sleeps and does not turn it: what it waits for goes on at once meanwhile.
 pub(super) struct Sleeping {
     shared: Arc<Shared>,
     is_over: AtomicBool,
@@ -80,25 +82,29 @@ impl Driver {
             seen: Mutex::new(instant()),
         });
         let weak = Arc::downgrade(&runtime);
-        let thread = std::thread::Builder::new()
+        let started = std::thread::Builder::new()
             .name("tenure-etcd".to_owned())
             .spawn({
-                let shared = Arc::clone(&shared);
+                let (shared, runtime) = (Arc::clone(&shared), Arc::clone(&runtime));
                 move || {
                     shared.turn_when_nobody_does(&runtime);
                     // Nobody else has it for longer than a call, and there is none any more.
-                    if let Some(runtime) = Arc::into_inner(runtime) {
-                        runtime.shutdown_background();
-                    }
+                    end(runtime);
                 }
-            })?;
-        Ok(Self {
-            runtime: weak,
-            handle,
-            shared,
-            thread,
-            process: std::process::id(),
-        })
+            });
+        match started {
+            Ok(thread) => Ok(Self {
+                runtime: weak,
+                handle,
+                shared,
+                thread: thread.thread().clone(),
+                process: std::process::id(),
+            }),
+            Err(error) => {
+                end(runtime);
+                Err(error)
+            }
+        }
     }
 
     /// Whether the thread is this process's own.
@@ -111,8 +117,8 @@ impl Driver {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        if Handle::try_current().is_ok() {
-            // Inside a runtime, be it another's: waiting is all that is allowed.
+        if !may_turn() {
+            let _waits = self.sleeping();
             let (sender, receiver) = mpsc::sync_channel(1);
             self.spawn(async move {
                 let _ = sender.send(work.await);
@@ -120,7 +126,7 @@ impl Driver {
             return receiver.recv().ok();
         }
         let runtime = self.runtime.upgrade()?;
-        let _turn = Turn::take(&self.shared, self.thread.thread());
+        let _turn = Turn::take(&self.shared, &self.thread);
         Some(runtime.block_on(work))
     }
 
@@ -128,14 +134,14 @@ impl Driver {
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let task = self.handle.spawn(work);
         self.shared.is_left.store(true, Ordering::SeqCst);
-        self.thread.thread().unpark();
+        self.thread.unpark();
         task.abort_handle()
     }
 
-    /// From now on somebody sleeps until there are news.
+    /// From now on somebody sleeps until something that was spawned has an answer, or news.
     pub(super) fn sleeping(&self) -> Arc<Sleeping> {
         self.shared.sleepers.fetch_add(1, Ordering::SeqCst);
-        self.thread.thread().unpark();
+        self.thread.unpark();
         Arc::new(Sleeping {
             shared: Arc::clone(&self.shared),
             is_over: AtomicBool::new(false),
@@ -150,7 +156,7 @@ impl Drop for Driver {
         }
         self.shared.ends.store(true, Ordering::SeqCst);
         self.shared.called.notify_one();
-        self.thread.thread().unpark();
+        self.thread.unpark();
     }
 }
 
@@ -173,6 +179,19 @@ impl Drop for Sleeping {
             self.shared.sleepers.fetch_sub(1, Ordering::SeqCst);
         }
     }
+}
+
+/// Ends a runtime if nobody else has it. Not by a drop, which waits and may be inside another one.
+fn end(runtime: Arc<Runtime>) {
+    if let Some(runtime) = Arc::into_inner(runtime) {
+        runtime.shutdown_background();
+    }
+}
+
+/// Whether the thread that asks may turn a runtime. Inside one, be it another's, waiting is all that
+/// is allowed; and so it is while the thread ends and what a runtime keeps of it is gone.
+fn may_turn() -> bool {
+    Handle::try_current().is_err_and(|error| error.is_missing_context())
 }
 
 /// A caller that turns the runtime.
@@ -238,12 +257,19 @@ impl Shared {
                 continue;
             }
             self.is_turned.store(true, Ordering::SeqCst);
+            let mut called = pin!(self.called.notified());
+            if called.as_mut().enable() {
+                // A call of the past, whose caller is counted by now or has gone again.
+                called.set(self.called.notified());
+                called.as_mut().enable();
+            }
             // Only now: a caller that came before this is seen here, and a later one sees that it is
             // turned, and calls.
-            if self.callers.load(Ordering::SeqCst) == 0 {
+            let is_wanted = self.callers.load(Ordering::SeqCst) > 0;
+            if !is_wanted && !self.ends.load(Ordering::SeqCst) {
                 // What is left to do from now on says so again.
                 self.is_left.store(false, Ordering::SeqCst);
-                runtime.block_on(self.called.notified());
+                runtime.block_on(called);
             }
             self.is_turned.store(false, Ordering::SeqCst);
         }

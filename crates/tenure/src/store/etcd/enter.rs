@@ -23,6 +23,7 @@ use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
 use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Claim, Entering, Entry, Event, Force, Kind, LockName, Now, Patience, Queueing,
@@ -132,6 +133,10 @@ impl<'a> Entrance<'a> {
                 Tried::Entered(entered) => {
                     let mut entered = self.looked(*entered)?;
                     entered.events.splice(0..0, std::mem::take(&mut self.swept));
+                    if entered.seat.is_none() {
+                        // Every attempt by this name was answered, and made nothing.
+                        self.store.shared.ids.give_back(&self.id);
+                    }
                     return Ok(entered);
                 }
                 Tried::Swept => continue,
@@ -140,7 +145,11 @@ impl<'a> Entrance<'a> {
                     overtaken += 1;
                     continue;
                 }
-                Tried::Overtaken(_) => "it changes again and again".to_owned(),
+                Tried::Overtaken(_) => {
+                    // Or its name is taken by something that nobody made out.
+                    self.begin_anew();
+                    "it changes again and again".to_owned()
+                }
                 Tried::Unsure { why, claim, events } => {
                     if let Some(entered) = self.bury(&claim, events)? {
                         return self.looked(entered);
@@ -384,9 +393,14 @@ impl<'a> Entrance<'a> {
         if !queues {
             return Ok(Tried::Overtaken(list));
         }
-        let list = match list {
-            Some(list) => list,
-            None => self.store.load(self.name, &Scope::All, self.end)?,
+        let list = if let Some(list) = list {
+            list
+        } else {
+            let list = self.store.load(self.name, &Scope::All, self.end);
+            // It stands in the line, and nobody would wait there.
+            list.inspect_err(|_| {
+                self.bury_later(&self.store.shared.keys.claim(self.name, &self.id));
+            })?
         };
         let Some(row) = list.rows.iter().find(|row| row.written.life == self.id) else {
             // Somebody has taken it out again.
@@ -492,7 +506,14 @@ impl<'a> Entrance<'a> {
         let list = self.store.load(self.name, &Scope::All, self.end);
         let list = list.inspect_err(|_| self.bury_later(claim))?;
         let row = list.rows.iter().find(|row| row.written.life == self.id);
-        Ok(row.map(|row| self.found(&list, row, events)))
+        Ok(row.map(|row| {
+            let found = self.found(&list, row, events);
+            if let Some(seat) = &found.seat {
+                // Of the burials that were not answered one may still come, and make a life.
+                seat.doubtful.store(true, Ordering::SeqCst);
+            }
+            found
+        }))
     }
 
     /// The same behind the back of a caller who has been told that the call failed: the claim is
@@ -504,13 +525,12 @@ impl<'a> Entrance<'a> {
         let (end, lease) = (instant() + BURIAL_MAX, self.session.lease);
         self.store.shared.link.spawn(async move {
             let buried = endpoints.until(end, |mut client: Client| {
-                let made = Compare::create_revision(life.clone(), CompareOp::Greater, 0);
+                // The life of a claim is empty. It is buried in either case: a request that comes
+                // again finds that, and undoes nothing.
+                let made = Compare::value(life.clone(), CompareOp::Equal, "");
                 let leased = PutOptions::new().with_lease(lease);
                 let put = TxnOp::put(life.clone(), "buried", Some(leased));
-                let remove = [
-                    TxnOp::delete(claim.clone(), None),
-                    TxnOp::delete(life.clone(), None),
-                ];
+                let remove = [TxnOp::delete(claim.clone(), None), put.clone()];
                 let txn = Txn::new().when([made]).and_then(remove).or_else([put]);
                 async move { client.txn(txn).await }
             });

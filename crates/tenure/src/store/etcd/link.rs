@@ -345,7 +345,7 @@ impl Link {
         self.is_ours().then(|| self.driver.spawn(work))
     }
 
-    /// Notes that somebody sleeps until a watch has news.
+    /// Notes that somebody sleeps until something that was spawned has an answer, or news.
     pub(super) fn sleeping(&self) -> Arc<Sleeping> {
         self.driver.sleeping()
     }

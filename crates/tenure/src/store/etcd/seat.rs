@@ -184,6 +184,7 @@ impl Drop for Seat {
         let endpoints = Arc::clone(self.shared.link.endpoints());
         let end = instant() + CLEARING_MAX;
         let (sender, done) = mpsc::channel::<()>();
+        let _waits = self.shared.link.sleeping();
         let spawned = self.shared.link.spawn(async move {
             let ended = endpoints.until(end, |mut client: Client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
