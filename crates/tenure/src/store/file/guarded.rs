@@ -551,6 +551,14 @@ mod tests {
         }
     }
 
+    /// An instant as a record shows it.
+    fn theirs(wall_ms: u64) -> Stamp {
+        Stamp {
+            wall_ms,
+            boot_ms: Stamp::OTHER_BOOT,
+        }
+    }
+
     /// A claim of our list. It came, was granted and gave its last sign of life at 10.5 seconds.
     fn listed(ticket: u64, token: Option<u64>) -> Claim {
         Claim {
@@ -587,10 +595,7 @@ mod tests {
     /// and no ttl.
     fn shown(token: Option<u64>) -> Claim {
         let mut claim = listed(0, Some(1));
-        let second = Stamp {
-            wall_ms: 10_000,
-            boot_ms: Stamp::OTHER_BOOT,
-        };
+        let second = theirs(10_000);
         claim.token = token;
         claim.kind = Kind::Foreign;
         claim.holder.process = Some(Process {
@@ -769,10 +774,6 @@ mod tests {
 
     #[test]
     fn an_instant_that_the_record_only_cut_keeps_its_boot_clock() {
-        let theirs = |wall_ms| Stamp {
-            wall_ms,
-            boot_ms: Stamp::OTHER_BOOT,
-        };
         for (wall_ms, is_ours) in [
             (10_500, true),
             (10_000, true),
@@ -801,14 +802,19 @@ mod tests {
         let since = |renewals, shown_at, renewed_at| {
             let (mut held, mut record) = (listed(2, Some(9)), shown(Some(9)));
             held.lease.renewals = renewals;
-            record.since = Some(stamp(shown_at));
-            record.lease.renewed = stamp(renewed_at);
+            record.since = Some(theirs(shown_at));
+            record.lease.renewed = theirs(renewed_at);
             merged(held, record).since.map(|since| since.wall_ms)
         };
         assert_eq!(since(1, 40_000, 40_000), Some(10_500), "its only time");
         assert_eq!(since(0, 40_000, 40_000), Some(40_000), "never renewed");
         assert_eq!(since(1, 40_000, 41_000), Some(40_000), "it has two");
         assert_eq!(since(1, 2_000, 2_000), Some(2_000), "earlier than ours");
+        // Our own renewal, by a clock that was set back since the grant.
+        let (mut held, mut record) = (listed(2, Some(9)), shown(Some(9)));
+        (held.lease.renewals, held.lease.renewed) = (1, stamp(2_000));
+        (record.since, record.lease.renewed) = (Some(theirs(2_000)), theirs(2_000));
+        assert_eq!(merged(held, record).since, Some(stamp(10_500)));
     }
 
     #[test]
