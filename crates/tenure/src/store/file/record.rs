@@ -723,6 +723,14 @@ mod tests {
                         let seen = read(borrow(&file)).map_err(|_| ());
                         assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
                         compared += 1;
+                        // And the frames are enough, where any slot is whole.
+                        if let Ok(whole) = all
+                            && whole.long
+                            && whole.slot.is_some()
+                        {
+                            let by_frames = read_long(borrow(&file)).expect("a look");
+                            assert_eq!(by_frames, Some(whole));
+                        }
                     }
                 }
             }
