@@ -628,6 +628,8 @@ mod tests {
             "after the cut"
         );
         assert_eq!(length(), 4096);
+        let page = read(borrow(&file)).expect("a whole state");
+        assert!(!page.long, "nothing is left to be cut off");
     }
 
     #[test]
