@@ -22,6 +22,10 @@ pub(crate) use unix::*;
 pub(crate) use windows::*;
 
 /// What a descriptor had to tell.
+#[cfg_attr(
+    windows,
+    allow(dead_code, reason = "no store of that system tells anything by one")
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     Nothing,
