@@ -817,6 +817,112 @@ mod tests {
         assert_eq!(merged(held, record).since, Some(stamp(10_500)));
     }
 
+    /// A fleet lock on which another program acts in the middle of a change of ours: it renames a
+    /// record of its own over the path after the look and before the write.
+    fn changed_meanwhile(
+        held: bool,
+        comes: bool,
+        change: impl Fn(&mut Entry),
+    ) -> (Change, Option<String>, Vec<(u64, bool)>) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Host {
+            name: "host-1".into(),
+            ..Host::default()
+        };
+        let store = FileStore::with_profile(
+            Box::new(crate::profile::Fleet),
+            scratch.path(),
+            here,
+            Box::new(super::super::ThreadSleeper),
+        );
+        let names = store.names_of(&LockName::new("app-prod").expect("a name"));
+        let create = super::super::folder::Access::Create;
+        let taken = store.guarded(&names, create).expect("its guard");
+        let (guarded, opened) = taken.expect("its file");
+        let now = Now {
+            wall_us: 1_700_000_000_000_000,
+            ..Now::default()
+        };
+        let load = || {
+            let loaded = guarded.load(&opened, Want::All, &now);
+            loaded
+                .map_err(|error| format!("{error:?}"))
+                .expect("a state")
+        };
+        let write = |change: &dyn Fn(&mut Entry), comes: bool| {
+            let before = load();
+            let mut after = before.entry.clone();
+            change(&mut after);
+            if comes {
+                let new = scratch.path().join("theirs.new");
+                std::fs::write(&new, "theirs").expect("a private file");
+                std::fs::rename(&new, store.record_path(&names)).expect("theirs stands");
+            }
+            guarded.commit(&opened, &before, &after).expect("an answer")
+        };
+        let enters = |entry: &mut Entry| {
+            entry.last = 2;
+            entry.claims.push(fleet_claim(None));
+        };
+        assert_eq!(write(&enters, false), Change::Done);
+        if held {
+            assert_eq!(write(&grant, false), Change::Done);
+        }
+        let answer = write(&change, comes);
+        let text = std::fs::read_to_string(store.record_path(&names)).ok();
+        let snapshot = record::read(super::super::fd(&opened)).expect("a state");
+        let list = list::decode(&snapshot.body).expect("a list");
+        (answer, text, tickets(&list))
+    }
+
+    fn fleet_claim(token: Option<u64>) -> Claim {
+        let mut claim = listed(1, token);
+        claim.holder.host.name = "host-1".into();
+        claim
+            .holder
+            .facts
+            .push(("intent_version".into(), "1.0.0".into()));
+        claim
+    }
+
+    fn grant(entry: &mut Entry) {
+        entry.claims = vec![fleet_claim(Some(2))];
+    }
+
+    fn renew(entry: &mut Entry) {
+        for claim in &mut entry.claims {
+            claim.lease.renewed = stamp(60_000);
+            claim.lease.renewals += 1;
+        }
+    }
+
+    #[test]
+    fn a_change_is_made_to_the_record_that_was_looked_at_and_to_no_other() {
+        let (done, text, list) = changed_meanwhile(false, false, grant);
+        assert_eq!((done, list), (Change::Done, vec![(1, true)]));
+        let granted = text.expect("a record");
+        let (done, text, list) = changed_meanwhile(true, false, renew);
+        assert_eq!((done, list), (Change::Done, vec![(1, true)]));
+        assert_ne!(text, Some(granted), "it says that it was renewed");
+        let (done, text, list) = changed_meanwhile(true, false, |entry| entry.claims.clear());
+        assert_eq!((done, text, list), (Change::Done, None, vec![]));
+    }
+
+    #[test]
+    fn a_change_that_another_program_overtook_did_not_happen() {
+        let theirs = Some("theirs".to_owned());
+        let (answer, text, list) = changed_meanwhile(false, true, grant);
+        assert_eq!((answer, &text), (Change::Overtaken, &theirs));
+        assert_eq!(list, [(1, false)], "it waits, as before");
+        let (answer, text, list) = changed_meanwhile(true, true, renew);
+        assert_eq!((answer, &text), (Change::Overtaken, &theirs));
+        assert_eq!(list, [(1, true)], "the list is not written");
+        let release = |entry: &mut Entry| entry.claims.clear();
+        let (answer, text, list) = changed_meanwhile(true, true, release);
+        assert_eq!((answer, &text), (Change::Overtaken, &theirs));
+        assert_eq!(list, [(1, true)], "the list is not written");
+    }
+
     #[test]
     fn the_bytes_of_a_record_that_was_taken_over_go_with_the_news() {
         let stolen = || Event::Stolen {

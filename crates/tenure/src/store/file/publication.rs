@@ -402,3 +402,20 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         modified_ms: crate::clock::written_ms(facts.modified_ms()),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What another program wrote into the same file is another record, and so is its own file of
+    /// the same bytes: it may be renewed the moment after.
+    #[test]
+    fn a_record_is_the_one_that_was_judged_by_its_file_and_its_bytes() {
+        let judged = Published::of_bytes(b"a record");
+        assert!(judged.is(&Published::of_bytes(b"a record")));
+        assert!(!judged.is(&Published::of_bytes(b"another")));
+        let mut elsewhere = Published::of_bytes(b"a record");
+        elsewhere.inode = (0, 1);
+        assert!(!judged.is(&elsewhere));
+    }
+}
