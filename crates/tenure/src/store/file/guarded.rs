@@ -817,11 +817,20 @@ mod tests {
         assert_eq!(merged(held, record).since, Some(stamp(10_500)));
     }
 
-    /// A fleet lock on which another program acts in the middle of a change of ours: it renames a
-    /// record of its own over the path after the look and before the write.
+    /// What another program does to a record between our look and our write.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Meanwhile {
+        Nothing,
+        /// It renames a record of its own over the path.
+        Replaces,
+        Removes,
+    }
+    use Meanwhile::{Nothing, Removes, Replaces};
+
+    /// A fleet lock on which another program acts in the middle of a change of ours.
     fn changed_meanwhile(
         held: bool,
-        comes: bool,
+        meanwhile: Meanwhile,
         change: impl Fn(&mut Entry),
     ) -> (Change, Option<String>, Vec<(u64, bool)>) {
         let scratch = tempfile::tempdir().expect("a folder");
@@ -849,14 +858,20 @@ mod tests {
                 .map_err(|error| format!("{error:?}"))
                 .expect("a state")
         };
-        let write = |change: &dyn Fn(&mut Entry), comes: bool| {
+        let write = |change: &dyn Fn(&mut Entry), meanwhile: Meanwhile| {
             let before = load();
             let mut after = before.entry.clone();
             change(&mut after);
-            if comes {
-                let new = scratch.path().join("theirs.new");
-                std::fs::write(&new, "theirs").expect("a private file");
-                std::fs::rename(&new, store.record_path(&names)).expect("theirs stands");
+            let record = store.record_path(&names);
+            match meanwhile {
+                Nothing => {}
+                Replaces => {
+                    let new = scratch.path().join("theirs.new");
+                    std::fs::write(&new, "theirs").expect("a private file");
+                    std::fs::rename(&new, record).expect("theirs stands");
+                }
+                #[expect(clippy::disallowed_methods, reason = "another program does")]
+                Removes => std::fs::remove_file(record).expect("it is gone"),
             }
             guarded.commit(&opened, &before, &after).expect("an answer")
         };
@@ -864,11 +879,11 @@ mod tests {
             entry.last = 2;
             entry.claims.push(fleet_claim(None));
         };
-        assert_eq!(write(&enters, false), Change::Done);
+        assert_eq!(write(&enters, Nothing), Change::Done);
         if held {
-            assert_eq!(write(&grant, false), Change::Done);
+            assert_eq!(write(&grant, Nothing), Change::Done);
         }
-        let answer = write(&change, comes);
+        let answer = write(&change, meanwhile);
         let text = std::fs::read_to_string(store.record_path(&names)).ok();
         let snapshot = record::read(super::super::fd(&opened)).expect("a state");
         let list = list::decode(&snapshot.body).expect("a list");
@@ -898,27 +913,30 @@ mod tests {
 
     #[test]
     fn a_change_is_made_to_the_record_that_was_looked_at_and_to_no_other() {
-        let (done, text, list) = changed_meanwhile(false, false, grant);
+        let (done, text, list) = changed_meanwhile(false, Nothing, grant);
         assert_eq!((done, list), (Change::Done, vec![(1, true)]));
         let granted = text.expect("a record");
-        let (done, text, list) = changed_meanwhile(true, false, renew);
+        let (done, text, list) = changed_meanwhile(true, Nothing, renew);
         assert_eq!((done, list), (Change::Done, vec![(1, true)]));
         assert_ne!(text, Some(granted), "it says that it was renewed");
-        let (done, text, list) = changed_meanwhile(true, false, |entry| entry.claims.clear());
+        let (done, text, list) = changed_meanwhile(true, Nothing, |entry| entry.claims.clear());
         assert_eq!((done, text, list), (Change::Done, None, vec![]));
     }
 
     #[test]
     fn a_change_that_another_program_overtook_did_not_happen() {
         let theirs = Some("theirs".to_owned());
-        let (answer, text, list) = changed_meanwhile(false, true, grant);
+        let (answer, text, list) = changed_meanwhile(false, Replaces, grant);
         assert_eq!((answer, &text), (Change::Overtaken, &theirs));
         assert_eq!(list, [(1, false)], "it waits, as before");
-        let (answer, text, list) = changed_meanwhile(true, true, renew);
+        let (answer, text, list) = changed_meanwhile(true, Replaces, renew);
         assert_eq!((answer, &text), (Change::Overtaken, &theirs));
         assert_eq!(list, [(1, true)], "the list is not written");
+        let (answer, text, list) = changed_meanwhile(true, Removes, renew);
+        assert_eq!((answer, text), (Change::Overtaken, None), "it stays away");
+        assert_eq!(list, [(1, true)], "the list is not written");
         let release = |entry: &mut Entry| entry.claims.clear();
-        let (answer, text, list) = changed_meanwhile(true, true, release);
+        let (answer, text, list) = changed_meanwhile(true, Replaces, release);
         assert_eq!((answer, &text), (Change::Overtaken, &theirs));
         assert_eq!(list, [(1, true)], "the list is not written");
     }
