@@ -885,7 +885,9 @@ mod tests {
         }
         let answer = write(&change, meanwhile);
         let text = std::fs::read_to_string(store.record_path(&names)).ok();
-        let snapshot = record::read(super::super::fd(&opened)).expect("a state");
+        let file = super::super::fd(&opened);
+        let length = os::facts(file).expect("a file").size();
+        let snapshot = record::read(file, length).expect("a state");
         let list = list::decode(&snapshot.body).expect("a list");
         (answer, text, tickets(&list))
     }
