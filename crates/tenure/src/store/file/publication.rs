@@ -222,7 +222,7 @@ impl Publication<'_> {
     /// Gives the record that was judged a private name, and answers with that. `None` if it is another
     /// one that stands there, or none.
     fn take_away(&self, judged: &Published) -> Result<Option<String>, StoreError> {
-        let away = self.private_name("old");
+        let away = private_name(self.file, "old");
         match os::rename(self.records.fd(), self.file, self.private.fd(), &away) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(None),
@@ -263,14 +263,10 @@ impl Publication<'_> {
         os::exchange(self.private.fd(), fresh, self.records.fd(), self.file)
     }
 
-    fn private_name(&self, kind: &str) -> String {
-        private_name(self.file, kind)
-    }
-
     /// Writes a whole file under the private name. The guard keeps everybody else of ours away
     /// from it, so one that stands there was left behind by a crash.
     fn write_private(&self, bytes: &[u8]) -> Result<String, StoreError> {
-        let name = self.private_name(GOES_IN);
+        let name = private_name(self.file, GOES_IN);
         let open = || os::open_file(self.private.fd(), &name, Open::New);
         let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
         let fd = match open() {
@@ -417,5 +413,19 @@ mod tests {
         let mut elsewhere = Published::of_bytes(b"a record");
         elsewhere.inode = (0, 1);
         assert!(!judged.is(&elsewhere));
+    }
+    /// Two locks of one folder are changed at the same time, each under its own guard.
+    #[test]
+    fn each_record_has_private_files_of_its_own() {
+        let mut names = Vec::new();
+        for file in ["a.lock", "b.lock"] {
+            for kind in [GOES_IN, "old"] {
+                names.push(private_name(file, kind));
+            }
+        }
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all, "{names:?}");
     }
 }
