@@ -428,4 +428,36 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all, "{names:?}");
     }
+
+    /// Of those in a shared folder, our own are read like anywhere else. That others' are refused takes
+    /// two users to see.
+    #[cfg(unix)]
+    #[test]
+    fn our_own_record_is_read_in_a_folder_that_all_may_write() {
+        use std::os::unix::fs::PermissionsExt;
+        for mode in [0o700, 0o1777] {
+            let scratch = tempfile::tempdir().expect("a folder");
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(scratch.path(), permissions).expect("its mode");
+            std::fs::write(scratch.path().join("a.lock"), "ours").expect("a record");
+            let folder = Folder::open(scratch.path(), false, false, false);
+            let folder = folder.expect("a good folder").expect("it is there");
+            assert_eq!(folder.shared, mode != 0o700);
+            let found = read_at(&folder, "a.lock").expect("an answer");
+            assert_eq!(found.map(|found| found.bytes), Some(b"ours".to_vec()));
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_mebibyte_is_one_and_of_a_byte_more_is_too_long() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(scratch.path(), false, false, false);
+        let folder = folder.expect("a good folder").expect("it is there");
+        for (length, is_too_long) in [(1 << 20, false), ((1 << 20) + 1, true)] {
+            std::fs::write(scratch.path().join("a.lock"), vec![b'x'; length]).expect("a record");
+            let found = read_at(&folder, "a.lock").expect("an answer");
+            let found = found.map(|found| (found.bytes.len(), found.is_too_long));
+            assert_eq!(found, Some((length, is_too_long)));
+        }
+    }
 }
