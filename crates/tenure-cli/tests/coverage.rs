@@ -259,7 +259,9 @@ const ENDS_THE_PROCESS: [&str; 6] = [
 /// The lines of production code that contain such a call: none of comments, none of tests, which stand
 /// at the end of a file.
 fn ending_the_process(text: &str) -> Vec<(usize, &str)> {
-    let production = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let tests = ["\n#[cfg(test)]\nmod ", "\n#[cfg(all(test, "];
+    let end = tests.iter().filter_map(|begin| text.find(begin)).min();
+    let production = &text[..end.unwrap_or(text.len())];
     let lines = production.lines().enumerate();
     lines
         .map(|(index, line)| (index + 1, line.trim()))
@@ -286,6 +288,7 @@ fn nothing_that_ships_unwraps_expects_or_panics() {
             // Declared as a module of the tests.
             if path.extension().is_none_or(|kind| kind != "rs")
                 || path.ends_with("profile/fixture.rs")
+                || path.ends_with("tests.rs")
             {
                 continue;
             }

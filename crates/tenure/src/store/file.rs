@@ -68,7 +68,8 @@ use excerpt::{Rest, Want};
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
 use publication::{Change, Published};
-use record::ReadError;
+use record::{ReadError, UNKNOWN};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -337,7 +338,7 @@ impl FileStore {
             let Some(opened) = folder.open_file(&names.list, access)? else {
                 return Ok(None);
             };
-            let mut guarded = self.guard(folder, names, fd(&opened))?;
+            let guarded = self.guard(folder, names, fd(&opened))?;
             if guarded.still_leads_to(&opened)? {
                 return Ok(Some((guarded, opened)));
             }
@@ -365,7 +366,7 @@ impl FileStore {
         let Some(folder) = self.folder(false)? else {
             return Ok(None);
         };
-        let mut guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
+        let guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
         let ours = guarded.still_leads_to(&seat.opened)?;
         Ok(ours.then_some(guarded))
     }
@@ -398,8 +399,7 @@ impl FileStore {
             store: self,
             folder,
             names,
-            // Asked by the first question under the guard.
-            length: 0,
+            length: Cell::new(UNKNOWN),
         })
     }
 
@@ -479,7 +479,7 @@ impl FileStore {
         let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
             return Ok(());
         };
-        let snapshot = record::read(fd(&opened), guarded.length)
+        let snapshot = record::read(fd(&opened), guarded.length.get())
             .map_err(|error| error.into_store(&folder.path_of(&names.list)))?;
         let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
             place: folder.path_of(&names.list).display().to_string(),
@@ -1570,8 +1570,7 @@ impl FileStore {
             store: self,
             folder,
             names: &names,
-            // It has been read.
-            length: 0,
+            length: Cell::new(UNKNOWN),
         };
         let before = Loaded {
             entry: bad.entry.clone(),

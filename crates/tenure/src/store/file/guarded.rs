@@ -19,12 +19,12 @@
 use super::excerpt::{self, Rest, Want};
 use super::folder::{Folder, Opened, fault};
 use super::publication::{Change, Publication, Published};
-use super::record::{self, ReadError, Snapshot};
+use super::record::{self, ReadError, Snapshot, UNKNOWN};
 use super::{FileStore, list, release, somebody_is_lit};
-use crate::os;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use crate::store::StoreError;
+use std::cell::Cell;
 use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Stamp};
 
 /// The highest token that a record is believed to carry: half of what JSON readers keep exactly,
@@ -50,8 +50,8 @@ pub(super) struct Guarded<'a> {
     /// Where the coordination file is.
     pub(super) folder: &'a Folder,
     pub(super) names: &'a Names,
-    /// How long the coordination file was when the guard had been taken.
-    pub(super) length: u64,
+    /// How long the coordination file is, if that is known ([`record::read`]).
+    pub(super) length: Cell<u64>,
 }
 
 /// A lock as it was read under the guard.
@@ -123,10 +123,10 @@ impl LoadError {
 
 impl<'a> Guarded<'a> {
     /// Whether the name still leads to the opened file; if not, the guard is let go.
-    pub(super) fn still_leads_to(&mut self, opened: &Opened) -> Result<bool, StoreError> {
+    pub(super) fn still_leads_to(&self, opened: &Opened) -> Result<bool, StoreError> {
         let length = self.folder.length_of(&self.names.list, opened);
         match length {
-            Ok(Some(length)) => self.length = length,
+            Ok(Some(length)) => self.length.set(length),
             Ok(None) | Err(_) => release(opened),
         }
         length.map(|length| length.is_some())
@@ -153,7 +153,7 @@ impl<'a> Guarded<'a> {
     /// Reads the list, or as much of it as is wanted, and the record.
     pub(super) fn load(&self, opened: &Opened, want: Want, now: &Now) -> Result<Loaded, LoadError> {
         let path = || self.folder.path_of(&self.names.list);
-        let snapshot = match record::read(super::fd(opened), self.length) {
+        let snapshot = match record::read(super::fd(opened), self.length.get()) {
             Ok(snapshot) => snapshot,
             Err(ReadError::Torn(why)) => {
                 return Err(LoadError::List {
@@ -339,13 +339,8 @@ impl<'a> Guarded<'a> {
 
     /// Undoes the writing of a list. The counter stays where it was raised to.
     fn write_list_back(&self, opened: &Opened, before: &Loaded) -> Result<(), StoreError> {
-        let path = || self.folder.path_of(&self.names.list);
-        // What has been written since the guard was taken may have made it longer.
-        let length = os::facts(super::fd(opened))
-            .map_err(|errno| fault(&path(), "looking at the lock again", errno))?
-            .size();
-        let current =
-            record::read(super::fd(opened), length).map_err(|error| error.into_store(&path()))?;
+        let current = record::read(super::fd(opened), self.length.get())
+            .map_err(|error| error.into_store(&self.folder.path_of(&self.names.list)))?;
         let mut entry = before.entry.clone();
         if let Ok(written) = list::decode(&current.body) {
             entry.raise(written.last);
@@ -375,6 +370,8 @@ impl<'a> Guarded<'a> {
             doing: "writing the lock",
             source: error.into(),
         })?;
+        // It may be longer from here on, also if the write fails in the middle.
+        self.length.set(UNKNOWN);
         let written = record::write(super::fd(opened), current, &body)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;
         if written {
@@ -885,9 +882,7 @@ mod tests {
         }
         let answer = write(&change, meanwhile);
         let text = std::fs::read_to_string(store.record_path(&names)).ok();
-        let file = super::super::fd(&opened);
-        let length = os::facts(file).expect("a file").size();
-        let snapshot = record::read(file, length).expect("a state");
+        let snapshot = record::read(super::super::fd(&opened), UNKNOWN).expect("a state");
         let list = list::decode(&snapshot.body).expect("a list");
         (answer, text, tickets(&list))
     }

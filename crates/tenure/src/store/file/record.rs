@@ -88,11 +88,14 @@ impl ReadError {
     }
 }
 
+/// The length of a file that is to be read until its end.
+pub(crate) const UNKNOWN: u64 = u64::MAX;
+
 /// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
 /// frames have to be read, and the body of the slot that counts.
 ///
-/// `length` is the file's, asked under the guard as well: its end is then not looked for by a call of
-/// its own.
+/// `length` is the file's, asked under the guard as well and not written since: its end is then not
+/// looked for by a call of its own. With [`UNKNOWN`] it is.
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
     // One byte more than the first pair tells whether there is a second.
     let most = 2 * SLOT_BYTES + 1;
