@@ -78,16 +78,7 @@ impl Place {
     }
 
     fn held_by(&self, role: &str, what: &str) -> Elsewhere {
-        let mut child = self.child(role, what).spawn().expect("a process");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let held = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("held")));
-        assert!(held.is_some(), "it says when it holds");
-        let stdin = child.stdin.take();
-        Elsewhere {
-            child,
-            stdin,
-            _output: lines,
-        }
+        Elsewhere::that_says_when_it_holds(&mut self.child(role, what))
     }
 
     fn child(&self, role: &str, name: &str) -> Command {
@@ -111,6 +102,19 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
+    fn that_says_when_it_holds(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("a process");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let held = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("held")));
+        assert!(held.is_some(), "it says when it holds");
+        let stdin = child.stdin.take();
+        Self {
+            child,
+            stdin,
+            _output: lines,
+        }
+    }
+
     fn release(mut self) {
         drop(self.stdin.take());
         assert!(self.child.wait().expect("its end").success());
@@ -160,16 +164,6 @@ fn what_a_child_does() {
         "abort" => {
             let _guard = locks.acquire(name).expect("a free lock");
             std::process::abort();
-        }
-        "panic-abort" => {
-            let _guard = locks.acquire(name).expect("a free lock");
-            println!("\nheld");
-            std::io::stdout().flush().expect("a parent");
-            let mut rest = String::new();
-            let _ = std::io::stdin().read_to_string(&mut rest);
-            // What `panic = "abort"` makes of a panic: its hook runs, and then nothing any more.
-            std::panic::set_hook(Box::new(|_| std::process::abort()));
-            panic!("as the test wants it");
         }
         #[cfg(unix)]
         "fork" => fork_under_a_guard(&locks, name),
@@ -454,19 +448,64 @@ fn a_process_that_aborts_leaves_a_free_lock() {
     drop(place.locks().try_acquire("a").expect("free for the next"));
 }
 
-/// As a program does that is built with `panic = "abort"`: no drop runs, and the next one has the lock.
+/// Builds the program of `aborting/` with the library as it was built for this test; the system's
+/// libraries come unwinding as well, and a program that aborts may use both.
+#[cfg(unix)]
+fn aborting_program(folder: &std::path::Path) -> PathBuf {
+    let own = std::env::current_exe().expect("this program");
+    let built = own.parent().expect("its folder");
+    let files = std::fs::read_dir(built).expect("what was built");
+    let libraries = files.filter_map(|file| {
+        let path = file.ok()?.path();
+        let name = path.file_stem()?.to_str()?;
+        let is_ours = name.starts_with("libtenure-") && path.extension()? == "rlib";
+        is_ours.then(|| {
+            (
+                path.metadata().and_then(|facts| facts.modified()).ok(),
+                path,
+            )
+        })
+    });
+    let (_, library) = libraries.max().expect("the library");
+    let program = folder.join("aborting");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let compiled = Command::new(rustc)
+        .args(["--edition=2024", "-Cpanic=abort", "--extern"])
+        .arg(format!("tenure={}", library.display()))
+        .arg(format!("-Ldependency={}", built.display()))
+        .arg("-o")
+        .arg(&program)
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/aborting/program.rs"
+        ))
+        .output()
+        .expect("rustc");
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+    program
+}
+
+/// No drop runs in a program that is built with `panic = "abort"`, and the next one has the lock.
+#[cfg(unix)]
 #[test]
 fn a_panic_that_aborts_hands_the_lock_to_the_next_in_line() {
+    use std::os::unix::process::ExitStatusExt;
     let place = Place::new();
-    let mut holder = place.held_by("panic-abort", "a");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(aborting_program(folder.path()));
+    command
+        .arg(place.0.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut holder = Elsewhere::that_says_when_it_holds(&mut command);
     let locks = place.locks();
     let waiter = thread::spawn(move || locks.acquire_with("a", &forever()));
     eventually(|| place.claims("a") == 2);
     drop(holder.stdin.take());
-    assert!(
-        !holder.child.wait().expect("its end").success(),
-        "it aborts"
-    );
+    let ended = holder.child.wait().expect("its end");
+    assert_eq!(ended.signal(), Some(nix::libc::SIGABRT), "it aborts");
     drop(waiter.join().expect("no panic").expect("its turn"));
 }
 
