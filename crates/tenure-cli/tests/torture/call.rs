@@ -17,6 +17,30 @@ pub(crate) enum Profile {
     Fleet,
 }
 
+impl Profile {
+    /// A lock of it, and what a run of that has to be told.
+    pub(crate) fn lock(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Native => ("A", &[]),
+            Self::Sprint => ("sprint", &["--epic-spec", "epic5"]),
+            Self::Resume => ("job-1", &[]),
+            Self::Session => ("42", &[]),
+            Self::Fleet => (
+                "app-prod",
+                &[
+                    "--intent-name",
+                    "x",
+                    "--intent-version",
+                    "1",
+                    "--ttl",
+                    "5s",
+                    "--force-lock",
+                ],
+            ),
+        }
+    }
+}
+
 /// All of them.
 pub(crate) const PROFILES: [Profile; 5] = [
     Profile::Native,
@@ -461,24 +485,13 @@ impl Draw<'_> {
     }
 
     fn published(&mut self, profile: Profile) -> Call {
-        let (kind, lock, more): (_, _, &[&str]) = match profile {
-            Profile::Sprint => ("sprint run", "sprint", &["--epic-spec", "epic5"]),
-            Profile::Resume => ("resume run", "job-1", &[]),
-            Profile::Session => ("session run", "42", &[]),
-            Profile::Native | Profile::Fleet => (
-                "fleet run",
-                "app-prod",
-                &[
-                    "--intent-name",
-                    "x",
-                    "--intent-version",
-                    "1",
-                    "--ttl",
-                    "5s",
-                    "--force-lock",
-                ],
-            ),
+        let kind = match profile {
+            Profile::Sprint => "sprint run",
+            Profile::Resume => "resume run",
+            Profile::Session => "session run",
+            Profile::Native | Profile::Fleet => "fleet run",
         };
+        let (lock, more) = profile.lock();
         let mut plan = self.plan(&[(kind.split(' ').next().unwrap_or(kind), Mode::Exclusive)]);
         if self.random.one_in(3) {
             // Long enough for the clock to be set meanwhile.

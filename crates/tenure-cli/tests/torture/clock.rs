@@ -5,12 +5,10 @@
 use crate::journal::now_ns;
 use crate::random::Random;
 use crate::world::{World, locked};
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
-use tenure::clock::instant;
+use std::time::{Duration, Instant};
+use tenure::clock::{instant, stepped};
 
 /// The name of the file.
 pub(crate) const FILE: &str = "clock";
@@ -22,7 +20,7 @@ const YEAR_US: i64 = 365 * 24 * HOUR_US;
 /// The clock, and when it was set to what.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    file: File,
+    file: PathBuf,
     /// Since when, in nanoseconds of the journal, and by how many microseconds it is ahead.
     set: Mutex<Vec<(u64, i64)>>,
 }
@@ -30,10 +28,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn new(root: &Path) -> std::io::Result<Self> {
         let clock = Self {
-            file: File::options()
-                .append(true)
-                .create(true)
-                .open(root.join(FILE))?,
+            file: root.join(FILE),
             set: Mutex::default(),
         };
         clock.set(0)?;
@@ -43,8 +38,7 @@ impl Clock {
     /// Sets it, that much ahead of the machine's own.
     pub(crate) fn set(&self, offset_us: i64) -> std::io::Result<()> {
         locked(&self.set).push((now_ns(), offset_us));
-        let line = format!("{} {offset_us}\n", real_us());
-        (&self.file).write_all(line.as_bytes())
+        stepped::set(&self.file, offset_us)
     }
 
     /// Forgets how it was set up to now, as nothing was done under it yet.
@@ -85,16 +79,6 @@ impl Clock {
     }
 }
 
-/// The machine's own wall clock, in microseconds.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "what is set for the others is set from here"
-)]
-fn real_us() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
-}
-
 /// Whether the binary takes the clock that it is given: without that, no step means anything.
 pub(crate) fn is_taken(world: &World) -> bool {
     let asked = |offset_us: i64| {
@@ -104,7 +88,7 @@ pub(crate) fn is_taken(world: &World) -> bool {
         let at: jiff::Timestamp = document["meta"]["timestamp"].as_str()?.parse().ok()?;
         Some(at.as_microsecond())
     };
-    let real = i64::try_from(real_us()).unwrap_or(0);
+    let real = i64::try_from(stepped::real_us()).unwrap_or(0);
     let is_near = |answer: Option<i64>, ahead: i64| {
         answer.is_some_and(|at| (at - real - ahead).abs() < HOUR_US)
     };

@@ -215,27 +215,22 @@ fn set(world: &World, result: std::io::Result<()>) {
 
 /// A run of a lock of a profile.
 fn run_of(world: &World, profile: Profile, command: &[&str]) -> Command {
-    let (lock, more): (_, &[&str]) = match profile {
-        Profile::Native => ("A", &[]),
-        Profile::Sprint => ("sprint", &["--epic-spec", "x", "--force"]),
-        Profile::Resume => ("job-1", &[]),
-        Profile::Session => ("42", &[]),
-        Profile::Fleet => (
-            "app-prod",
-            &[
-                "--intent-name",
-                "x",
-                "--intent-version",
-                "1",
-                "--ttl",
-                "5s",
-                "--force-lock",
-            ],
-        ),
+    let (lock, more) = profile.lock();
+    // What a killed sprint left behind is refused until it is forced.
+    let force: &[&str] = match profile {
+        Profile::Sprint => &["--force"],
+        _ => &[],
     };
     let place = world.place(profile);
     let place: Vec<&str> = place.iter().map(String::as_str).collect();
-    let words = [&["run", lock], &place[..], more, &["-w", "10s", "--"]].concat();
+    let words = [
+        &["run", lock],
+        &place[..],
+        more,
+        force,
+        &["-w", "10s", "--"],
+    ]
+    .concat();
     let mut run = world.tenure(&words);
     run.args(command);
     run

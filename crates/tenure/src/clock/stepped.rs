@@ -4,11 +4,13 @@
 //! The file that [`STEPS`] names has one line for each time that the clock was set,
 //! `REAL_US OFFSET_US`: from that instant of the machine's own wall clock on, all who are given the same
 //! file read it so many microseconds ahead, or behind where the number is negative. A step is a line
-//! more, appended in one write. All that the kernel writes down by itself, the times of files, is read as
+//! more, appended in one write ([`set`]). All that the kernel writes down by itself, the times of files, is read as
 //! the clock of that moment would have written it.
 //!
 //! The boot clock is nobody's to set, and no test sets it.
 
+use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 /// The environment variable that names the file. Without it nothing is set.
@@ -17,6 +19,24 @@ pub const STEPS: &str = "TENURE_TESTING_CLOCK";
 /// The kernel takes the times of files from a coarser clock, so near a step nobody can tell which of
 /// the two offsets a file was written under.
 const COARSE: Duration = Duration::from_millis(20);
+
+/// The machine's own wall clock, in microseconds since 1970.
+pub fn real_us() -> u64 {
+    super::read().0
+}
+
+/// Sets the clock of all who are given this file, so many microseconds ahead of the machine's own.
+///
+/// # Errors
+/// - The system's answer, if the file cannot be written.
+pub fn set(file: &Path, ahead_us: i64) -> io::Result<()> {
+    let line = format!("{} {ahead_us}\n", real_us());
+    let mut file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(file)?;
+    file.write_all(line.as_bytes())
+}
 
 fn steps() -> Option<String> {
     std::fs::read_to_string(std::env::var_os(STEPS)?).ok()

@@ -383,13 +383,7 @@ impl Cluster {
     /// Sets a machine's wall clock so many seconds ahead of what it is in truth, or behind.
     #[cfg(feature = "testing-clock")]
     fn set_clock(&self, host: usize, seconds: i64) {
-        let options = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.clock(host));
-        let since = shared_ns() / 1_000;
-        let step = format!("{since} {}\n", seconds * 1_000_000);
-        let stepped = options.and_then(|mut file| file.write_all(step.as_bytes()));
+        let stepped = tenure::clock::stepped::set(&self.clock(host), seconds * 1_000_000);
         stepped.expect("a clock that can be set");
     }
 

@@ -49,13 +49,11 @@ impl Ids {
     /// Takes a name back. Nothing that could make a claim under it is on its way any more.
     pub(super) fn give_back(&self, id: &str) {
         let mut free = self.free();
-        if free.len() < KEPT_MAX {
-            free.push(id.to_owned());
-        } else {
+        if free.len() == KEPT_MAX {
             // Those of a lease that has run out would keep their places for ever.
             free.remove(0);
-            free.push(id.to_owned());
         }
+        free.push(id.to_owned());
     }
 }
 
