@@ -6,8 +6,8 @@ use rustix::io::{pread, pwrite};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use tenure::core::{
-    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
-    RequestId, Stamp, WaitingFor,
+    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Now, Process,
+    Queueing, RequestId, Stamp, WaitingFor,
 };
 use tenure::store::file::fuzzing;
 
@@ -125,7 +125,7 @@ fn content(file: &OwnedFd) -> Vec<u8> {
 }
 
 /// A list that is read comes back as the same list when it is written, in whole or by a part of
-/// it; and so does a list that was drawn.
+/// it; and so does a list that was drawn. A heartbeat in its text changes what the core changes.
 pub fn list(data: &[u8]) {
     let mut draw = Draw(data);
     let entry = if draw.flag() {
@@ -154,6 +154,22 @@ pub fn list(data: &[u8]) {
         for excerpt in fuzzing::excerpts(&body, claim.ticket) {
             assert_eq!(fuzzing::decode(&excerpt), Ok(entry.clone()), "in parts");
         }
+        beat(&entry, &body, claim);
+    }
+}
+
+/// A heartbeat in the text is the one that the core makes.
+fn beat(entry: &Entry, body: &[u8], claim: &Claim) {
+    let here = &claim.holder.host;
+    let now = Now {
+        wall_us: 1_800_000_000_000_000,
+        boot_ms: 7_000,
+        boot_id: here.boot_id.clone().unwrap_or_default(),
+    };
+    if let Some((answer, after)) = fuzzing::beat(body, claim.ticket, &now, here) {
+        let mut renewed = entry.clone();
+        assert_eq!(renewed.renew(claim.ticket, &now), answer, "the answer");
+        assert_eq!(fuzzing::decode(&after), Ok(renewed), "and the list");
     }
 }
 

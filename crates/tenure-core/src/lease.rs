@@ -14,6 +14,12 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// One more sign of life.
+    pub fn renew(&mut self, at: Stamp) {
+        self.renewed = at;
+        self.renewals = self.renewals.saturating_add(1);
+    }
+
     /// Milliseconds since the last renewal.
     pub fn silent_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
         self.renewed.age_ms(recorded_boot, now)

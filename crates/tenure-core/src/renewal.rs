@@ -25,8 +25,8 @@ impl Entry {
     pub fn renew(&mut self, ticket: u64, now: &Now) -> Renewal {
         let renewal = self.verify(ticket);
         if let (Renewal::Renewed { .. }, Some(claim)) = (renewal, self.claim_mut(ticket)) {
-            claim.lease.renewed = now.stamp_for(claim.holder.host.boot_id.as_deref());
-            claim.lease.renewals = claim.lease.renewals.saturating_add(1);
+            let at = now.stamp_for(claim.holder.host.boot_id.as_deref());
+            claim.lease.renew(at);
         }
         renewal
     }

@@ -41,6 +41,7 @@
 //! process sleeps in the kernel ([`Sleeper`]): a command may use signals for that, a library may
 //! not.
 
+mod beat;
 mod bytes;
 mod excerpt;
 mod folder;
@@ -634,6 +635,21 @@ impl FileStore {
         Err(self.contended(&seat.names))
     }
 
+    /// Renews a hold without reading more of the list than its own line. `None` where that cannot
+    /// be done: nothing was changed then.
+    fn beat(&self, seat: &Seat, now: &Now) -> Result<Option<Renewal>, StoreError> {
+        if self.profile.record().is_some() {
+            return Ok(None);
+        }
+        let _turn = seat.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(guarded) = self.guarded_seat(seat)? else {
+            return Ok(Some(Renewal::Lost));
+        };
+        let renewed = guarded.beat(&seat.opened, seat.ticket, now);
+        release(&seat.opened);
+        renewed
+    }
+
     /// The list for a change. What it was before is needed again only where a record has to be
     /// written with it.
     fn to_be_changed(&self, loaded: &mut Loaded) -> Entry {
@@ -1179,6 +1195,9 @@ impl Store for FileStore {
     }
 
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
+        if let Some(renewal) = self.beat(seat, now)? {
+            return Ok(renewal);
+        }
         self.change_seat(
             seat,
             Want::Own(seat.ticket),

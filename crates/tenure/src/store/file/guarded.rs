@@ -17,15 +17,15 @@
 //! that the list does not know, which is judged by what it says, as everybody else's is.
 
 use super::excerpt::{self, Rest, Want};
-use super::folder::{Folder, Opened, fault};
+use super::folder::{Folder, Opened, fault, io_fault};
 use super::publication::{Change, Publication, Published};
 use super::record::{self, ReadError, Snapshot, UNKNOWN};
-use super::{FileStore, list, release, somebody_is_lit};
+use super::{FileStore, beat, list, release, somebody_is_lit};
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use crate::store::StoreError;
 use std::cell::Cell;
-use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Stamp};
+use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Renewal, Stamp};
 
 /// The highest token that a record is believed to carry: half of what JSON readers keep exactly,
 /// and in microseconds the year 2112.
@@ -254,9 +254,10 @@ impl<'a> Guarded<'a> {
                     Some(rest) => rest.encode(&before.snapshot.body, after),
                     None => list::encode(after),
                 };
-                let unread = before.rest.as_ref().map_or(0, Rest::len);
-                let claims = after.claims.len() + unread;
-                self.write_body(opened, &before.snapshot, body, claims)
+                let unread = || before.rest.as_ref().map_or(0, Rest::len);
+                let claims = || after.claims.len() + unread();
+                body.map_err(|error| self.not_encoded(error))
+                    .and_then(|body| self.write_body(opened, &before.snapshot, &body, claims))
                     .map(|()| Change::Done)
             }
             Ok(Some((publication, format))) => {
@@ -268,6 +269,26 @@ impl<'a> Guarded<'a> {
             release(opened);
         }
         change
+    }
+
+    /// Renews a claim in the text of the list. `None` if the list has to be read for that, or
+    /// cannot be.
+    pub(super) fn beat(
+        &self,
+        opened: &Opened,
+        ticket: u64,
+        now: &Now,
+    ) -> Result<Option<Renewal>, StoreError> {
+        let Ok(before) = record::read(super::fd(opened), self.length.get()) else {
+            return Ok(None);
+        };
+        let renewed = beat::renew(&before.body, ticket, now, &self.store.here);
+        let Some((renewal, body)) = renewed else {
+            return Ok(None);
+        };
+        let lines = || before.body.split(|byte| *byte == b'\n').count();
+        self.write_body(opened, &before, &body, || lines().saturating_sub(2))?;
+        Ok(Some(renewal))
     }
 
     fn commit_both(
@@ -354,32 +375,33 @@ impl<'a> Guarded<'a> {
         current: &Snapshot,
         entry: &Entry,
     ) -> Result<(), StoreError> {
-        self.write_body(opened, current, list::encode(entry), entry.claims.len())
+        let body = list::encode(entry).map_err(|error| self.not_encoded(error))?;
+        self.write_body(opened, current, &body, || entry.claims.len())
+    }
+
+    fn not_encoded(&self, error: serde_json::Error) -> StoreError {
+        let path = self.folder.path_of(&self.names.list);
+        io_fault(&path, "writing the lock", error.into())
     }
 
     fn write_body(
         &self,
         opened: &Opened,
         current: &Snapshot,
-        body: Result<Vec<u8>, serde_json::Error>,
-        claims: usize,
+        body: &[u8],
+        claims: impl FnOnce() -> usize,
     ) -> Result<(), StoreError> {
         let place = || self.folder.path_of(&self.names.list);
-        let body = body.map_err(|error| StoreError::Io {
-            place: place().display().to_string(),
-            doing: "writing the lock",
-            source: error.into(),
-        })?;
         // It may be longer from here on, also if the write fails in the middle.
         self.length.set(UNKNOWN);
-        let written = record::write(super::fd(opened), current, &body)
+        let written = record::write(super::fd(opened), current, body)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;
         if written {
             return Ok(());
         }
         Err(StoreError::Full {
             place: place().display().to_string(),
-            claims,
+            claims: claims(),
         })
     }
 

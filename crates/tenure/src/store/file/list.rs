@@ -427,10 +427,11 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn sample() -> Entry {
+    /// A list of one claim that has everything a claim can have.
+    pub(in crate::store::file) fn sample() -> Entry {
         let stamp = Stamp {
             wall_ms: 1_795_000_000_000,
             boot_ms: 5_000,
