@@ -876,6 +876,12 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
             matches!(renewed, Ok(Renewal::Renewed { .. }) | Err(_)),
             "{pages} pages: a failing renewal is an error and no loss: {renewed:?}"
         );
+        let holder = &place.list().claims[0];
+        assert_eq!(
+            holder.lease.renewals,
+            u64::from(renewed.is_ok()),
+            "{pages} pages: and what was answered was written"
+        );
         // The shorter the list, the more room: nobody needs help to get out.
         for seat in seats.iter().rev() {
             let left = store.leave(seat, &place.now());

@@ -473,7 +473,8 @@ mod files {
 
         /// The holds whose files were touched by somebody else, as far as that can be told: a
         /// heartbeat is one write, of which the kernel tells once. It tells of equal things in a row
-        /// once as well, so between two heartbeats of ours nobody is told apart.
+        /// once as well, so between two heartbeats of ours to one file nobody is told apart: then
+        /// all of its holds are looked at.
         pub(super) fn touched(&mut self, renewed: &[u64]) -> Vec<u64> {
             let mut buffer = [MaybeUninit::uninit(); 4096];
             let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -489,8 +490,10 @@ mod files {
                     .or_insert(is_write);
             }
             for (number, once) in once {
-                let holds = self.holds.get(&number).into_iter().flatten();
-                touched.extend(holds.filter(|hold| !(once && renewed.contains(hold))));
+                let holds = self.holds.get(&number).map_or(&[][..], Vec::as_slice);
+                let is_ours = |hold: &&u64| renewed.contains(hold);
+                let ours_alone = once && holds.iter().filter(is_ours).count() == 1;
+                touched.extend(holds.iter().filter(|hold| !(ours_alone && is_ours(hold))));
             }
             touched.sort_unstable();
             touched.dedup();
@@ -572,7 +575,13 @@ mod tests {
         write(&a);
         write(&b);
         write(&a);
-        assert_eq!(files.touched(&[1, 2, 3]), [1], "one of the two is not ours");
+        let all = files.touched(&[1, 2, 3]);
+        assert_eq!(all, [1, 2, 3], "one of the two is not ours");
+        for _ in 0..3 {
+            write(&b);
+        }
+        let both = files.touched(&[2, 3]);
+        assert_eq!(both, [2, 3], "somebody may have come between two of ours");
         write(&a);
         crate::os::touch(&a).expect("its own file");
         assert_eq!(files.touched(&[1]), [1], "asked to stop beside a heartbeat");

@@ -2,7 +2,8 @@
 //!
 //! # How a change is made
 //! 1. Open the file, lock its *guard* byte, make sure that the name still leads to this file.
-//! 2. Read the list (`record`), run the core's transition on it.
+//! 2. Read the list (`record`), run the core's transition on it; an ordinary heartbeat changes a few
+//!    numbers in its text instead (`beat`).
 //! 3. A new claim locks its own *ticket* byte, its beacon. **Then** the list is written.
 //! 4. Let go of the guard.
 //!
@@ -77,8 +78,8 @@ use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
     Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, Queueing, ReleaseByOther,
-    Released, Renewal, Request, StaleUnforced, Standing, Takeover, UnreadableRule, WaitingFor,
-    judge, unreadable,
+    Released, Renewal, Request, StaleUnforced, Stamp, Standing, Takeover, UnreadableRule,
+    WaitingFor, judge, unreadable,
 };
 
 /// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
@@ -160,6 +161,9 @@ pub struct Seat {
     has_turn: bool,
     /// Where it learns that it was asked to stop while it waits, if it may be.
     summons: Summons,
+    /// Whether its claim was made on this boot, so that a heartbeat of it needs no more than its own
+    /// line.
+    on_this_boot: bool,
     /// Taken for the length of a change. The guard byte belongs to the open file, and so keeps
     /// out every other caller, but not a second thread with this same seat.
     turn: Mutex<()>,
@@ -635,17 +639,25 @@ impl FileStore {
         Err(self.contended(&seat.names))
     }
 
+    fn is_of_this_boot(&self, entry: &Entry, ticket: u64) -> bool {
+        let claim = entry.claim(ticket);
+        let boot = claim.and_then(|claim| claim.holder.host.boot_id.as_deref());
+        boot.is_some() && boot == self.here.boot_id.as_deref()
+    }
+
     /// Renews a hold without reading more of the list than its own line. `None` where that cannot
     /// be done: nothing was changed then.
     fn beat(&self, seat: &Seat, now: &Now) -> Result<Option<Renewal>, StoreError> {
-        if self.profile.record().is_some() {
+        let at = now.stamp_for(self.here.boot_id.as_deref());
+        let is_elsewhere = !seat.on_this_boot || at.boot_ms == Stamp::OTHER_BOOT;
+        if is_elsewhere || self.profile.record().is_some() {
             return Ok(None);
         }
         let _turn = seat.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(guarded) = self.guarded_seat(seat)? else {
             return Ok(Some(Renewal::Lost));
         };
-        let renewed = guarded.beat(&seat.opened, seat.ticket, now);
+        let renewed = guarded.beat(&seat.opened, seat.ticket, at);
         release(&seat.opened);
         renewed
     }
@@ -1066,7 +1078,6 @@ impl Store for FileStore {
             release(&opened);
             return Ok(Entered {
                 entering,
-                entry,
                 unread,
                 events,
                 seat: place_made.map(|made| Seat {
@@ -1080,8 +1091,10 @@ impl Store for FileStore {
                         (true, true) => Summons::Watch(OnceLock::new()),
                         (true, false) => Summons::Looks,
                     },
+                    on_this_boot: self.is_of_this_boot(&entry, made.ticket),
                     turn: Mutex::default(),
                 }),
+                entry,
             });
         }
         Err(self.contended(&names))

@@ -8,7 +8,7 @@
 use super::excerpt::{self, Want};
 use super::{beat, list, record};
 use std::os::fd::BorrowedFd;
-use tenure_core::{Entry, Host, Now, Renewal};
+use tenure_core::{Entry, Renewal, Stamp};
 
 /// The sequence and the body of the slot that counts, as a reader under the guard finds it.
 ///
@@ -70,8 +70,8 @@ pub fn excerpts(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
 }
 
 /// A heartbeat in the text of a list, where that can be done.
-pub fn beat(body: &[u8], ticket: u64, now: &Now, here: &Host) -> Option<(Renewal, Vec<u8>)> {
-    beat::renew(body, ticket, now, here)
+pub fn beat(body: &[u8], ticket: u64, at: Stamp) -> Option<(Renewal, Vec<u8>)> {
+    beat::renew(body, ticket, at)
 }
 
 fn plain(read: Result<record::Snapshot, record::ReadError>) -> Result<(u64, Vec<u8>), String> {

@@ -277,12 +277,12 @@ impl<'a> Guarded<'a> {
         &self,
         opened: &Opened,
         ticket: u64,
-        now: &Now,
+        at: Stamp,
     ) -> Result<Option<Renewal>, StoreError> {
         let Ok(before) = record::read(super::fd(opened), self.length.get()) else {
             return Ok(None);
         };
-        let renewed = beat::renew(&before.body, ticket, now, &self.store.here);
+        let renewed = beat::renew(&before.body, ticket, at);
         let Some((renewal, body)) = renewed else {
             return Ok(None);
         };
