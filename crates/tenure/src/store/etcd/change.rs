@@ -10,7 +10,7 @@ use super::session::{self, Session};
 use super::{EtcdStore, OVERTAKEN_AT_ONCE};
 use crate::clock::Clock;
 use crate::store::StoreError;
-use etcd_client::{Client, Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Claim, Entry, Event, Evidence, Force, Kind, LockName, Refusal};
@@ -106,7 +106,7 @@ impl EtcdStore {
     pub(super) fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {
         let endpoints = Arc::clone(self.shared.link.endpoints());
         self.shared.link.block("writing the lock", async move {
-            let answer = endpoints.once(|mut client: Client| async move { client.txn(txn).await });
+            let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
             match answer.await {
                 Ok(answer) if answer.succeeded() => Ok(Commit::Done(revision_of(answer.header()))),
                 Ok(_) => Ok(Commit::Overtaken),
@@ -433,9 +433,9 @@ pub(super) async fn read_range(
         if revision != 0 {
             page = page.with_revision(revision);
         }
-        let answer = endpoints.until(end, |mut client: Client| {
+        let answer = endpoints.until(end, |client| {
             let (begin, page) = (begin.clone(), page.clone());
-            async move { client.get(begin, Some(page)).await }
+            async move { client.kv_client().get(begin, Some(page)).await }
         });
         let mut answer = match answer.await {
             Err(Fault::Refused(why)) if why.contains("compacted") && revision != 0 => {
@@ -468,9 +468,9 @@ pub(super) async fn read_keys(
         .map(|key| TxnOp::get(key.clone(), None))
         .collect();
     let answer = endpoints
-        .until(end, |mut client: Client| {
+        .until(end, |client| {
             let txn = Txn::new().and_then(gets.clone());
-            async move { client.txn(txn).await }
+            async move { client.kv_client().txn(txn).await }
         })
         .await?;
     Ok((revision_of(answer.header()), read_by(&answer).0))

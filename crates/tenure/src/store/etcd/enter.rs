@@ -21,7 +21,7 @@ use super::session::Session;
 use super::{EtcdStore, NOBODY, OVERTAKEN_AT_ONCE};
 use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
-use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -363,7 +363,7 @@ impl<'a> Entrance<'a> {
             .link
             .block("writing the lock", async move {
                 let answer =
-                    endpoints.once(|mut client: Client| async move { client.txn(txn).await });
+                    endpoints.once(|client| async move { client.kv_client().txn(txn).await });
                 match answer.await {
                     Ok(answer) => Ok(Ok(answer)),
                     Err(refused @ Fault::Refused(_)) => Err(refused),
@@ -484,12 +484,12 @@ impl<'a> Entrance<'a> {
             .link
             .block("writing the lock", async move {
                 let txn = endpoints
-                    .until(end, |mut client: Client| {
+                    .until(end, |client| {
                         let absent = Compare::create_revision(life.clone(), CompareOp::Equal, 0);
                         let leased = PutOptions::new().with_lease(lease);
                         let put = TxnOp::put(life.clone(), "buried", Some(leased));
                         let txn = Txn::new().when([absent]).and_then([put]);
-                        async move { client.txn(txn).await }
+                        async move { client.kv_client().txn(txn).await }
                     })
                     .await;
                 match txn {
@@ -524,7 +524,7 @@ impl<'a> Entrance<'a> {
         let endpoints = Arc::clone(self.store.shared.link.endpoints());
         let (end, lease) = (instant() + BURIAL_MAX, self.session.lease);
         self.store.shared.link.spawn(async move {
-            let buried = endpoints.until(end, |mut client: Client| {
+            let buried = endpoints.until(end, |client| {
                 // The life of a claim is empty. It is buried in either case: a request that comes
                 // again finds that, and undoes nothing.
                 let made = Compare::value(life.clone(), CompareOp::Equal, "");
@@ -532,7 +532,7 @@ impl<'a> Entrance<'a> {
                 let put = TxnOp::put(life.clone(), "buried", Some(leased));
                 let remove = [TxnOp::delete(claim.clone(), None), put.clone()];
                 let txn = Txn::new().when([made]).and_then(remove).or_else([put]);
-                async move { client.txn(txn).await }
+                async move { client.kv_client().txn(txn).await }
             });
             let _ = buried.await;
         });

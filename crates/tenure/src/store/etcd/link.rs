@@ -67,7 +67,8 @@ struct Current {
     index: usize,
     /// Counts the changes, so that one failure that several requests see changes it once.
     turns: u64,
-    client: Option<Client>,
+    /// Each request takes out of it what it needs: a clone of the whole makes seventeen channels.
+    client: Option<Arc<Client>>,
     /// Since when no request has been answered; `None` if the last one was.
     failing: Option<Instant>,
 }
@@ -132,20 +133,20 @@ impl Endpoints {
     }
 
     /// The client for the endpoint that is asked now, and its turn.
-    pub(super) async fn client(&self) -> Result<(Client, u64), Fault> {
+    pub(super) async fn client(&self) -> Result<(Arc<Client>, u64), Fault> {
         let (index, turn) = {
             let current = self.lock();
             if let Some(client) = &current.client {
-                return Ok((client.clone(), current.turns));
+                return Ok((Arc::clone(client), current.turns));
             }
             (current.index, current.turns)
         };
         let url = self.urls.get(index).cloned().unwrap_or_default();
         let connected = Client::connect([url], Some(self.options.clone())).await;
-        let client = connected.map_err(|error| classify(&error))?;
+        let client = Arc::new(connected.map_err(|error| classify(&error))?);
         let mut current = self.lock();
         if current.turns == turn {
-            current.client.get_or_insert_with(|| client.clone());
+            current.client.get_or_insert_with(|| Arc::clone(&client));
         }
         Ok((client, turn))
     }
@@ -169,7 +170,7 @@ impl Endpoints {
     /// One request to one endpoint.
     pub(super) async fn once<T, F, A>(&self, ask: F) -> Result<T, Fault>
     where
-        F: FnOnce(Client) -> A,
+        F: FnOnce(Arc<Client>) -> A,
         A: Future<Output = Result<T, Error>>,
     {
         self.once_within(REQUEST_MAX, ask).await
@@ -178,7 +179,7 @@ impl Endpoints {
     /// The same for less time than a request may take.
     pub(super) async fn once_within<T, F, A>(&self, limit: Duration, ask: F) -> Result<T, Fault>
     where
-        F: FnOnce(Client) -> A,
+        F: FnOnce(Arc<Client>) -> A,
         A: Future<Output = Result<T, Error>>,
     {
         let limit = limit.clamp(REQUEST_MIN, REQUEST_MAX);
@@ -212,7 +213,7 @@ impl Endpoints {
     /// The same again and again, for a request that may be carried out any number of times.
     pub(super) async fn until<T, F, A>(&self, end: Instant, ask: F) -> Result<T, Fault>
     where
-        F: Fn(Client) -> A,
+        F: Fn(Arc<Client>) -> A,
         A: Future<Output = Result<T, Error>>,
     {
         let mut pause = Pause::default();

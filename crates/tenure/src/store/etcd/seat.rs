@@ -7,7 +7,7 @@ use super::keys::Keys;
 use super::list::List;
 use super::{EtcdStore, Shared};
 use crate::clock::{Clock, instant};
-use etcd_client::{Client, Txn, TxnOp};
+use etcd_client::{Txn, TxnOp};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -186,10 +186,10 @@ impl Drop for Seat {
         let (sender, done) = mpsc::channel::<()>();
         let _waits = self.shared.link.sleeping();
         let spawned = self.shared.link.spawn(async move {
-            let ended = endpoints.until(end, |mut client: Client| {
+            let ended = endpoints.until(end, |client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
                 let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
-                async move { client.txn(txn).await }
+                async move { client.kv_client().txn(txn).await }
             });
             let _ = ended.await;
             drop(sender);

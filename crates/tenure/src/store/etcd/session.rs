@@ -10,7 +10,7 @@
 
 use super::link::{Endpoints, Fault, Link, Pause};
 use crate::clock::{Clock, SystemClock, instant};
-use etcd_client::{Client, Error};
+use etcd_client::Error;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -157,8 +157,9 @@ impl Sessions {
         let endpoints = Arc::clone(link.endpoints());
         let _ = link.block("giving the lease back", async move {
             for lease in leases {
-                let revoked = endpoints
-                    .once(|mut client| async move { client.lease_revoke(lease).await.map(|_| ()) });
+                let revoked = endpoints.once(|client| async move {
+                    client.lease_client().revoke(lease).await.map(|_| ())
+                });
                 let _ = tokio::time::timeout(Duration::from_millis(200), revoked).await;
             }
             Ok(())
@@ -170,8 +171,8 @@ impl Sessions {
 pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> Result<i64, Fault> {
     let ttl = i64::try_from(seconds(ttl_ms)).unwrap_or(i64::MAX);
     let granted = endpoints
-        .until(end, |mut client: Client| async move {
-            client.lease_grant(ttl, None).await
+        .until(end, |client| async move {
+            client.lease_client().grant(ttl, None).await
         })
         .await?;
     Ok(granted.id())
@@ -180,8 +181,8 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
 /// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
 pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
     let answer = endpoints
-        .until(end, |mut client: Client| async move {
-            match client.lease_keep_alive(lease).await {
+        .until(end, |client| async move {
+            match client.lease_client().keep_alive(lease).await {
                 Ok(_) => Ok(true),
                 // What the client says of an answer with a ttl of nothing.
                 Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),

@@ -7,7 +7,7 @@ use super::list::{Guard, List, number};
 use super::seat::Seat;
 use super::{EtcdStore, value};
 use crate::store::{Advanced, StoreError};
-use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -145,7 +145,7 @@ impl EtcdStore {
             ]);
         let endpoints = Arc::clone(self.shared.link.endpoints());
         let answer = self.shared.link.block("writing the lock", async move {
-            let answer = endpoints.once(|mut client: Client| async move { client.txn(txn).await });
+            let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
             // Whatever else became of it, whoever looks finds out.
             Ok(answer.await.ok())
         })?;

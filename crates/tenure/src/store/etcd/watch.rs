@@ -7,7 +7,7 @@
 use super::driver::Sleeping;
 use super::link::{Endpoints, Link, Pause, revision_of};
 use crate::store::StoreError;
-use etcd_client::{Client, Error, WatchFilterType, WatchOptions, WatchStream};
+use etcd_client::{Error, WatchClient, WatchFilterType, WatchOptions, WatchStream};
 use rustix::pipe::PipeFlags;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ fn ring(writes: &OwnedFd) {
 async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
     let mut pause = Pause::default();
     loop {
-        let opened = endpoints.once(|client| open(client, keys.to_vec()));
+        let opened = endpoints.once(|client| open(client.watch_client(), keys.to_vec()));
         if let Ok(mut stream) = opened.await {
             let mut is_doubled = false;
             while let Ok(Some(answer)) = stream.message().await {
@@ -188,7 +188,7 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
 }
 
 /// One stream for all keys.
-async fn open(mut client: Client, keys: Vec<Watched>) -> Result<WatchStream, Error> {
+async fn open(mut client: WatchClient, keys: Vec<Watched>) -> Result<WatchStream, Error> {
     let mut keys = keys.into_iter();
     let Some(first) = keys.next() else {
         return Err(Error::WatchError("nothing to watch".to_owned()));
