@@ -255,7 +255,7 @@ impl List {
                     life: light.life.clone(),
                     was_away: false,
                 };
-                let value = value::encode(&written, claim.token.is_some())?;
+                let value = value::encode(written, claim.token.is_some())?;
                 change.operations.push(TxnOp::put(key, value, None));
             }
             let lease = PutOptions::new().with_lease(light.lease);
@@ -340,7 +340,7 @@ impl List {
         if written.life != row.written.life || claim.away.is_some() {
             change.operations.push(TxnOp::delete(old_life, None));
         }
-        let value = value::encode(&written, grants)?;
+        let value = value::encode(written, grants)?;
         change.operations.push(TxnOp::put(key, value, None));
         Ok(())
     }

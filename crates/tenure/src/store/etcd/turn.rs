@@ -124,7 +124,7 @@ impl EtcdStore {
             life: seat.life.clone(),
             was_away: false,
         };
-        let value = self.told(value::encode(&written, true))?;
+        let value = self.told(value::encode(written, true))?;
         let keys = &self.shared.keys;
         let (own, life) = (
             keys.claim(&seat.name, &seat.id),

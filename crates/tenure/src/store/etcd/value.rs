@@ -61,14 +61,22 @@ pub(super) struct Written {
 const VERSION: u32 = 1;
 
 /// Writes a claim. `granted_here` says that its token is to be the revision of this write.
-pub(super) fn encode(written: &Written, granted_here: bool) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn encode(
+    mut written: Written,
+    granted_here: bool,
+) -> Result<Vec<u8>, serde_json::Error> {
     let mut value = serde_json::to_vec(&Frame {
         tenure: VERSION,
-        life: written.life.clone(),
+        life: std::mem::take(&mut written.life),
         granted_here,
         was_away: written.was_away,
     })?;
     value.push(b'\n');
+    // The key says it better.
+    written.claim.ticket = 0;
+    if granted_here {
+        written.claim.token = None;
+    }
     let hosts = [&written.claim.holder.host];
     list::write_head(&mut value, &Entry::default(), &hosts)?;
     list::write_claim(&mut value, &written.claim, &hosts)?;
