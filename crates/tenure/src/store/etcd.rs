@@ -35,6 +35,7 @@ mod driver;
 mod enter;
 mod ids;
 mod keys;
+mod left;
 mod link;
 mod list;
 mod seat;
@@ -57,6 +58,7 @@ use enter::Entrance;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use ids::Ids;
 use keys::{Keys, end_of};
+use left::Leavings;
 use link::{Fault, Link, Pause, is_full};
 use list::Guard;
 use seat::SeatState;
@@ -110,6 +112,7 @@ struct Shared {
     sleeper: Box<dyn Sleeper>,
     patience: Duration,
     ids: Ids,
+    left: Leavings,
 }
 
 impl Drop for Shared {
@@ -163,6 +166,7 @@ impl EtcdStore {
                 sleeper,
                 patience: PATIENCE,
                 ids: Ids::default(),
+                left: Leavings::default(),
             }),
         })
     }
@@ -766,9 +770,13 @@ impl EtcdStore {
             operations.push(TxnOp::put(key, value, None));
         }
         let committed = self.commit(Txn::new().when(compares).and_then(operations))?;
-        if let Commit::Done(_) = committed {
+        if let Commit::Done(revision) = committed {
             seat.settled.store(true, Ordering::SeqCst);
             seat.give_back_id();
+            if let Some((_, found)) = header {
+                let left = &self.shared.left;
+                left.note(&seat.name, found, entry.history, revision);
+            }
         }
         Ok((left, committed))
     }

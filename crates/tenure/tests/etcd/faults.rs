@@ -477,6 +477,21 @@ fn a_lost_answer_is_found_out() {
 /// others would have to wait for, although its process goes on and keeps its lease alive.
 #[test]
 fn a_claim_that_was_given_up_blocks_nobody() {
+    give_up(|_, _| {});
+}
+
+/// The same where the claim was tried on the expectation that the lock is as it was left.
+#[test]
+fn a_claim_on_a_lock_that_was_left_before_is_given_up_like_any_other() {
+    give_up(|one, name| {
+        for _ in 0..2 {
+            let (seat, _) = take(one, name, "before", Duration::from_secs(600));
+            one.leave(&seat, &now()).expect("an etcd that answers");
+        }
+    });
+}
+
+fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let two = caller(&server.address("given-up"));
@@ -487,6 +502,7 @@ fn a_claim_that_was_given_up_blocks_nobody() {
     let one = hasty();
     let name_one = name("carried-out");
     take(&one, &name("first"), "warm", ttl);
+    before(&one, &name_one);
     proxy.strike(&format!("{name_one}/claims/"), Fault::LastWord);
     let gave_up = one.enter(&name_one, request("one", ttl), &now());
     assert!(
@@ -502,6 +518,7 @@ fn a_claim_that_was_given_up_blocks_nobody() {
 
     // Carried out after the caller has given up.
     let name_two = name("late");
+    before(&one, &name_two);
     proxy.strike(
         &format!("{name_two}/claims/"),
         Fault::Late(Duration::from_secs(5)),

@@ -1009,6 +1009,65 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     assert_eq!(different.len(), 2, "of {} claims", HOLDS + 2);
 }
 
+/// Holds it twice: from then on the lock is expected to be as it was left.
+fn hold_twice(store: &EtcdStore, name: &LockName) {
+    for _ in 0..2 {
+        let (seat, _) = take(store, name, "before", LONG);
+        let left = store.leave(&seat, &now()).expect("an answer");
+        assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    }
+}
+
+/// Whoever locks again expects the lock as it was left. Whatever has happened to it meanwhile is
+/// seen all the same.
+#[test]
+fn what_happens_between_two_holds_of_a_program_is_seen() {
+    let server = Server::start();
+    let (store, other) = (
+        caller(&server.address("between")),
+        caller(&server.address("between")),
+    );
+    let holds = |name: &LockName| {
+        let reading = store.read(name).expect("an answer");
+        reading.entry().expect("a list").history.holds
+    };
+
+    let held = name("held");
+    hold_twice(&store, &held);
+    let (theirs, token) = take(&other, &held, "theirs", LONG);
+    let (seat, behind) = line_up(&store, &held, "mine", LONG);
+    assert_eq!(claims(&store, &held)[0].token, Some(token), "they hold on");
+    other.leave(&theirs, &now()).expect("an answer");
+    assert!(wait(&store, &seat, behind, Duration::from_secs(20)) > token);
+    store.leave(&seat, &now()).expect("an answer");
+    assert_eq!(holds(&held), 4, "every hold is counted");
+
+    let waited_for = name("waited-for");
+    hold_twice(&store, &waited_for);
+    let (seat, _) = take(&store, &waited_for, "mine", LONG);
+    let (theirs, behind) = line_up(&other, &waited_for, "theirs", LONG);
+    store.leave(&seat, &now()).expect("an answer");
+    let (again, _) = line_up(&store, &waited_for, "again", LONG);
+    wait(&other, &theirs, behind, Duration::from_secs(20));
+    drop((again, theirs));
+
+    let used = name("used");
+    hold_twice(&store, &used);
+    let (theirs, _) = take(&other, &used, "theirs", LONG);
+    other.leave(&theirs, &now()).expect("an answer");
+    let (seat, _) = take(&store, &used, "mine", LONG);
+    store.leave(&seat, &now()).expect("an answer");
+    assert_eq!(holds(&used), 4, "every hold is counted");
+
+    let cleaned = name("cleaned");
+    hold_twice(&store, &cleaned);
+    let gone = other.clean(&cleaned, &now(), false).expect("an answer");
+    assert!(gone.removed, "nobody holds it");
+    let (seat, _) = take(&store, &cleaned, "mine", LONG);
+    store.leave(&seat, &now()).expect("an answer");
+    assert_eq!(holds(&cleaned), 1, "what was remembered was removed");
+}
+
 /// What a guard watches is its own affair, and ends with it.
 #[test]
 fn a_guard_that_has_gone_watches_nothing() {
@@ -1086,6 +1145,7 @@ fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
     let server = Server::start();
     let store = caller(&server.address("late"));
     let name = name("late");
+    hold_twice(&store, &name);
     let (seat, _) = take(&store, &name, "one", LONG);
     let life = on(&server, async |mut client| {
         let options = Some(GetOptions::new().with_prefix().with_keys_only());

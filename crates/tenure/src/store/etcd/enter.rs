@@ -2,7 +2,9 @@
 //!
 //! Most requests are plain: they want the lock, and wait behind whoever is there. For them the whole
 //! decision can be told to etcd: *if there is no claim, this one holds; else it stands at the end*.
-//! Everybody else looks first and commits what the core decides on that.
+//! A lock that this process has had twice in a row is asked for more shortly: *if it is as it was
+//! left, this one holds* (`left`); where it is not, the rest is said after all. Everybody else looks
+//! first and commits what the core decides on that.
 //!
 //! # Answers that never come
 //! A transaction whose answer is lost may be carried out at any time afterwards. Each attempt makes
@@ -14,6 +16,7 @@
 
 use super::change::{Commit, Scope, settle, settle_events};
 use super::keys::end_of;
+use super::left::Remains;
 use super::link::{Fault, Pause, read_by, revision_of};
 use super::list::{Guard, Light, List, Row, number};
 use super::seat::Seat;
@@ -355,40 +358,30 @@ impl<'a> Entrance<'a> {
         let queues = self.is_plain()
             && self.request.patience == Patience::Queue
             && self.store.policy().stale_unforced == StaleUnforced::TakeOver;
-        let txn = self.guessing(&entry, &light, queues)?;
-        let endpoints = Arc::clone(self.store.shared.link.endpoints());
-        let answer = self
-            .store
-            .shared
-            .link
-            .block("writing the lock", async move {
-                let answer =
-                    endpoints.once(|client| async move { client.kv_client().txn(txn).await });
-                match answer.await {
-                    Ok(answer) => Ok(Ok(answer)),
-                    Err(refused @ Fault::Refused(_)) => Err(refused),
-                    Err(fault) => Ok(Err(fault)),
+        let holds = |entry, list: &List, revision| {
+            let ticket = Some(made.ticket);
+            let entered = self.entered(entering, entry, events, ticket, (list, None), revision);
+            Ok(Tried::Entered(Box::new(entered)))
+        };
+        if let Some(left) = self.store.shared.left.expected(self.name) {
+            match self.ask(self.guessing_undisturbed(&entry, &light, left)?)? {
+                Err(tried) => return Ok(tried),
+                Ok(answer) if answer.succeeded() => {
+                    let revision = revision_of(answer.header());
+                    return holds(entry, &List::undisturbed(left, revision), revision);
                 }
-            })?;
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(Fault::LeaseGone) => return Ok(Tried::LeaseGone),
-            Err(Fault::Unsure(why) | Fault::Refused(why)) => {
-                return Ok(Tried::Unsure {
-                    why,
-                    claim: self.store.shared.keys.claim(self.name, &self.id),
-                    events: Vec::new(),
-                });
+                // It has done nothing, so what it is called is still free.
+                Ok(_) => self.store.shared.left.forget(self.name),
             }
+        }
+        let answer = match self.ask(self.guessing(&entry, &light, queues)?)? {
+            Ok(answer) => answer,
+            Err(tried) => return Ok(tried),
         };
         let list = self.listed(&answer);
         if answer.succeeded() {
-            let list = list.unwrap_or_default();
-            let ticket = Some(made.ticket);
-            let before = (&list, None);
             let revision = revision_of(answer.header());
-            let entered = self.entered(entering, entry, events, ticket, before, revision);
-            return Ok(Tried::Entered(Box::new(entered)));
+            return holds(entry, &list.unwrap_or_default(), revision);
         }
         if !queues {
             return Ok(Tried::Overtaken(list));
@@ -418,6 +411,47 @@ impl<'a> Entrance<'a> {
         }
         self.begin_anew();
         Ok(Tried::Overtaken(None))
+    }
+
+    /// Asks for an attempt to be carried out. Inside, what became of it if that was not answered.
+    fn ask(&self, txn: Txn) -> Result<Result<TxnResponse, Tried>, StoreError> {
+        let link = &self.store.shared.link;
+        let endpoints = Arc::clone(link.endpoints());
+        let answer = link.block("writing the lock", async move {
+            let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
+            match answer.await {
+                Ok(answer) => Ok(Ok(answer)),
+                Err(refused @ Fault::Refused(_)) => Err(refused),
+                Err(fault) => Ok(Err(fault)),
+            }
+        })?;
+        Ok(answer.map_err(|fault| match fault {
+            Fault::LeaseGone => Tried::LeaseGone,
+            Fault::Unsure(why) | Fault::Refused(why) => Tried::Unsure {
+                why,
+                claim: self.store.shared.keys.claim(self.name, &self.id),
+                events: Vec::new(),
+            },
+        }))
+    }
+
+    /// If nothing has happened to the lock since this process has left it, the claim holds. That
+    /// says that there is no life either, so it is an attempt like any other.
+    fn guessing_undisturbed(
+        &self,
+        entry: &Entry,
+        light: &Light,
+        left: Remains,
+    ) -> Result<Txn, StoreError> {
+        let (store, keys) = (self.store, &self.store.shared.keys);
+        let lights = std::slice::from_ref(light);
+        let change = List::default().change(keys, self.name, entry, Guard::None, lights);
+        let holds = store.told(change)?.unwrap_or_default().operations;
+        let lock = keys.lock(self.name);
+        let end = end_of(&lock);
+        // Of an empty range etcd compares a key of revision 0, so the header has to be there.
+        let same = Compare::mod_revision(lock, CompareOp::Equal, left.revision).with_range(end);
+        Ok(Txn::new().when([same]).and_then(holds))
     }
 
     /// If nobody is there, the claim holds; else, if it `queues` whatever it finds, it is put at the

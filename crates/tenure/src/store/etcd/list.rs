@@ -12,6 +12,7 @@
 //! was only late): whoever relights a life writes its claim again, which is such a change.
 
 use super::keys::{Keys, end_of};
+use super::left::Remains;
 use super::value::{self, Written};
 use crate::process::liveness;
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
@@ -117,6 +118,21 @@ impl List {
         };
         list.add(keys, name, found);
         list
+    }
+
+    /// The list of a lock to which nothing has happened since this process has left it.
+    pub(super) fn undisturbed(left: Remains, revision: i64) -> Self {
+        let entry = Entry {
+            last: number(revision),
+            history: left.history,
+            claims: Vec::new(),
+        };
+        Self {
+            revision,
+            entry,
+            header_modified: left.revision,
+            ..Self::default()
+        }
     }
 
     /// Adds what was read of it besides.
