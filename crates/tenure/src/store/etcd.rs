@@ -68,7 +68,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entry, Force, Forced, History, Host, Kind, Left, LockName, Now, Ownership, Policy,
+    Claim, Entry, Force, Forced, History, Host, Kind, Left, LockName, Mode, Now, Ownership, Policy,
     Predecessor, Process, Released, Renewal, Request, Standing, WaitingFor,
 };
 
@@ -764,8 +764,11 @@ impl EtcdStore {
         ];
         if let Some((_, modified)) = header {
             let key = keys.header(&seat.name);
-            let same = Compare::mod_revision(key.clone(), CompareOp::Equal, modified);
-            compares.push(same);
+            // Only the end of a hold writes it, and there is no other hold beside one that is alone.
+            if claim.mode != Mode::Exclusive {
+                let same = Compare::mod_revision(key.clone(), CompareOp::Equal, modified);
+                compares.push(same);
+            }
             let value = self.told(value::encode_header(entry.history))?;
             operations.push(TxnOp::put(key, value, None));
         }
