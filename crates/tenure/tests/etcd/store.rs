@@ -1068,6 +1068,34 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     assert_eq!(holds(&cleaned), 1, "what was remembered was removed");
 }
 
+/// Who holds beside others may find that one of them has ended meanwhile, and has been counted.
+#[test]
+fn holds_beside_each_other_are_all_counted() {
+    let server = Server::start();
+    let (store, other) = (
+        caller(&server.address("beside")),
+        caller(&server.address("beside")),
+    );
+    let name = name("beside");
+    let share = |store: &EtcdStore, id| {
+        let mut request = request(id, LONG);
+        request.terms.mode = Mode::Shared;
+        let entered = store.enter(&name, request, &now()).expect("an answer");
+        assert!(matches!(entered.entering, Entering::Granted { .. }));
+        entered.seat.expect("a seat")
+    };
+    for round in 1..=3 {
+        let (one, two) = (share(&store, "one"), share(&other, "two"));
+        for (store, seat) in [(&store, &one), (&other, &two)] {
+            let left = store.leave(seat, &now()).expect("an answer");
+            assert!(matches!(left, Left::Released { .. }), "{left:?}");
+        }
+        let reading = store.read(&name).expect("an answer");
+        let history = reading.entry().expect("a list").history;
+        assert_eq!(history.holds, 2 * round);
+    }
+}
+
 /// What a guard watches is its own affair, and ends with it.
 #[test]
 fn a_guard_that_has_gone_watches_nothing() {
