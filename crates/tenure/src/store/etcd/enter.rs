@@ -449,9 +449,11 @@ impl<'a> Entrance<'a> {
         let holds = store.told(change)?.unwrap_or_default().operations;
         let lock = keys.lock(self.name);
         let end = end_of(&lock);
-        // Of an empty range etcd compares a key of revision 0, so the header has to be there.
+        // The header by itself as well: in an etcd that was restored from a backup, a lock without one
+        // may be held since a revision of this number.
+        let header = Compare::mod_revision(keys.header(self.name), CompareOp::Equal, left.revision);
         let same = Compare::mod_revision(lock, CompareOp::Equal, left.revision).with_range(end);
-        Ok(Txn::new().when([same]).and_then(holds))
+        Ok(Txn::new().when([header, same]).and_then(holds))
     }
 
     /// If nobody is there, the claim holds; else, if it `queues` whatever it finds, it is put at the
