@@ -1058,6 +1058,41 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
     assert_eq!(place.tickets(), [other.ticket()]);
 }
 
+// A folder in which somebody has a file open cannot be removed on Windows.
+#[cfg(unix)]
+#[test]
+fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() {
+    let place = Place::new();
+    let kept = place.store();
+    let (lost, _) = place.granted("lost");
+    let read = || {
+        let reading = kept.read(&place.name).expect("a reading");
+        let entry = reading.entry().expect("a list").clone();
+        entry.claims.iter().map(|claim| claim.ticket).collect()
+    };
+    let before: Vec<u64> = read();
+    assert_eq!(before, [lost.ticket()]);
+    fs::remove_dir_all(place.folder()).expect("a removal by hand");
+    let gone: Vec<u64> = read();
+    assert!(gone.is_empty(), "nobody holds");
+    assert!(!place.folder().exists(), "looking makes nothing");
+
+    let (holder, _) = place.granted("holder");
+    let after: Vec<u64> = read();
+    assert_eq!(after, [holder.ticket()], "it is not free");
+    let mut names = Vec::new();
+    kept.names(&mut |name| names.push(name)).expect("names");
+    assert_eq!(names, std::slice::from_ref(&place.name));
+    let verified = kept.verify(&lost).expect("an answer");
+    assert_eq!(verified, Renewal::Lost);
+    let renewed = kept.renew(&lost, &place.now()).expect("an answer");
+    assert_eq!(renewed, Renewal::Lost);
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = kept.release_owned(&place.name, &owns, &place.now());
+    let is_found = matches!(released, Ok(Released::Done { .. }));
+    assert!(is_found, "it is found by its name: {released:?}");
+}
+
 /// Wants to be shown the queue again and again.
 struct Restless {
     seen: u32,
@@ -1101,6 +1136,26 @@ fn a_waiter_whose_file_was_removed_queues_again() {
 }
 
 // --- Beacons and descriptors -------------------------------------------------------------------
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_opens_its_folder_once() {
+    let place = Place::new();
+    let store = place.store();
+    let opened = || {
+        let links = fs::read_dir("/proc/self/fd").expect("our descriptors");
+        links
+            .filter_map(|link| fs::read_link(link.ok()?.path()).ok())
+            .filter(|to| *to == place.folder())
+            .count()
+    };
+    for round in 0..4 {
+        let entered = store.enter(&place.name, place.request("holder"), &place.now());
+        let seat = entered.expect("a grant").seat.expect("a seat");
+        store.leave(&seat, &place.now()).expect("a release");
+        assert_eq!(opened(), 1, "round {round}");
+    }
+}
 
 /// A process that keeps a copy of a seat's descriptor, as a command keeps the one it inherited.
 #[cfg(unix)]

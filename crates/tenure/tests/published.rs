@@ -1074,6 +1074,54 @@ fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
     });
 }
 
+// A folder in which somebody has a file open cannot be removed on Windows.
+#[cfg(unix)]
+#[test]
+fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
+    each(|format| {
+        let place = Place::with_folder(format);
+        let kept = place.store();
+        drop(place.granted("ours-1"));
+        let standing = || {
+            let reading = kept.read(&place.name).expect("a reading");
+            reading.standing(kept.policy(), &place.now()).0
+        };
+        assert!(matches!(standing(), Standing::Held(_)), "{format:?}");
+        fs::remove_dir_all(place.folder()).expect("a removal by hand");
+        assert_eq!(standing(), Standing::Free, "{format:?}: nobody holds");
+        fs::create_dir_all(place.folder()).expect("a folder");
+        ours_alone(&place.folder());
+        place.plant(&place.live());
+        assert!(
+            matches!(standing(), Standing::Held(_)),
+            "{format:?}: theirs"
+        );
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_opens_its_two_folders_once() {
+    each(|format| {
+        let place = Place::with_folder(format);
+        let store = place.store();
+        let opened = |folder: &Path| {
+            let links = fs::read_dir("/proc/self/fd").expect("our descriptors");
+            links
+                .filter_map(|link| fs::read_link(link.ok()?.path()).ok())
+                .filter(|to| to == folder)
+                .count()
+        };
+        for round in 0..3 {
+            let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
+            let seat = entered.expect("an answer").seat.expect("a seat");
+            store.leave(&seat, &place.now()).expect("a release");
+            assert_eq!(opened(&place.folder()), 1, "{format:?}, round {round}");
+            assert_eq!(opened(&place.ledger()), 1, "{format:?}, round {round}");
+        }
+    });
+}
+
 #[test]
 fn names_are_those_of_records() {
     each(|format| {

@@ -263,11 +263,9 @@ impl FileStore {
         SystemClock::new(self.here.boot_id.as_deref()).now()
     }
 
-    /// The folder of the records.
+    /// The folder of the records, as [`FileStore::folder`].
     fn records(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        if let Some(folder) = self.records.get()
-            && !(create && folder.is_removed())
-        {
+        if let Some(folder) = self.records.get().filter(|folder| !folder.is_removed()) {
             return Ok(Some(folder));
         }
         let rule = self.profile.place();
@@ -278,13 +276,10 @@ impl FileStore {
         }
     }
 
-    /// The folder of the coordination files.
+    /// The folder of the coordination files. Not one that was removed since it was opened: nothing is
+    /// to be found in it, while somebody may hold in one that was made in its place.
     fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        // Only who makes something looks whether the folder is still there: who finds nothing in
-        // one that was removed finds what there is.
-        if let Some(folder) = self.folder.get()
-            && !(create && folder.is_removed())
-        {
+        if let Some(folder) = self.folder.get().filter(|folder| !folder.is_removed()) {
             return Ok(Some(folder));
         }
         let opened = if self.profile.record().is_some() {
@@ -368,7 +363,10 @@ impl FileStore {
     /// Takes the guard of a seat's own file. `None` if the name no longer leads to that file:
     /// whatever the seat stood for is lost.
     fn guarded_seat<'a>(&'a self, seat: &'a Seat) -> Result<Option<Guarded<'a>>, StoreError> {
-        let Some(folder) = self.folder(false)? else {
+        // A heartbeat need not ask whether the folder was removed: in such a one the name leads nowhere.
+        let opened = self.folder.get();
+        let Some(folder) = opened.map_or_else(|| self.folder(false), |folder| Ok(Some(folder)))?
+        else {
             return Ok(None);
         };
         let guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;

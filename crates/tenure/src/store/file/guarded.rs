@@ -133,21 +133,15 @@ impl<'a> Guarded<'a> {
     }
 
     /// The record's path, where the profile publishes.
-    pub(super) fn publication(
-        &self,
-    ) -> Result<Option<(Publication<'a>, &'a dyn Record)>, StoreError> {
-        let Some(format) = self.store.profile.record() else {
-            return Ok(None);
-        };
-        let Some(records) = self.store.records(false)? else {
-            return Ok(None);
-        };
+    pub(super) fn publication(&self) -> Option<(Publication<'a>, &'a dyn Record)> {
+        let format = self.store.profile.record()?;
         let publication = Publication {
-            records,
+            // The folder that was found good as the guard was taken: a change ends where it began.
+            records: self.store.records.get()?,
             private: self.folder,
             file: &self.names.record,
         };
-        Ok(Some((publication, format)))
+        Some((publication, format))
     }
 
     /// Reads the list, or as much of it as is wanted, and the record.
@@ -196,7 +190,7 @@ impl<'a> Guarded<'a> {
         snapshot: Snapshot,
         now: &Now,
     ) -> Result<Loaded, LoadError> {
-        let Some((publication, format)) = self.publication().map_err(LoadError::Store)? else {
+        let Some((publication, format)) = self.publication() else {
             return Ok(Loaded {
                 entry,
                 snapshot,
@@ -249,7 +243,7 @@ impl<'a> Guarded<'a> {
         after: &Entry,
     ) -> Result<Change, StoreError> {
         let change = match self.publication() {
-            Ok(None) => {
+            None => {
                 let body = match &before.rest {
                     Some(rest) => rest.encode(&before.snapshot.body, after),
                     None => list::encode(after),
@@ -260,10 +254,9 @@ impl<'a> Guarded<'a> {
                     .and_then(|body| self.write_body(opened, &before.snapshot, &body, claims))
                     .map(|()| Change::Done)
             }
-            Ok(Some((publication, format))) => {
+            Some((publication, format)) => {
                 self.commit_both(opened, before, after, publication, format)
             }
-            Err(error) => Err(error),
         };
         if change.is_err() {
             release(opened);
