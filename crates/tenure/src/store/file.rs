@@ -406,20 +406,23 @@ impl FileStore {
         })
     }
 
+    /// What the byte of a claim says.
+    fn beacon(file: BorrowedDescriptor<'_>, claim: &Claim) -> Beacon {
+        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
+        if !has_beacon {
+            return Beacon::None;
+        }
+        match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
+            Ok(true) => Beacon::Lit,
+            Ok(false) => Beacon::Out,
+            // A failed look is no proof of death; what else is known has to decide.
+            Err(_) => Beacon::None,
+        }
+    }
+
     /// What is known of a claim, gathered from its beacon and its processes.
     fn evidence(&self, folder: &Folder, file: BorrowedDescriptor<'_>, claim: &Claim) -> Evidence {
-        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
-        let beacon = if has_beacon {
-            match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
-                Ok(true) => Beacon::Lit,
-                Ok(false) => Beacon::Out,
-                // A failed look is no proof of death; what else is known has to decide.
-                Err(_) => Beacon::None,
-            }
-        } else {
-            Beacon::None
-        };
-        self.evidence_of_processes(folder.local, claim, beacon)
+        self.evidence_of_processes(folder.local, claim, Self::beacon(file, claim))
     }
 
     fn evidence_of_processes(&self, local: bool, claim: &Claim, beacon: Beacon) -> Evidence {
@@ -442,15 +445,16 @@ impl FileStore {
         file: BorrowedDescriptor<'_>,
         claim: &Claim,
     ) -> Evidence {
-        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
-        if has_beacon && bytes::probe(file, Byte::of_ticket(claim.ticket)) == Ok(true) {
-            return Evidence {
+        match Self::beacon(file, claim) {
+            Beacon::Lit => Evidence {
                 beacon: Beacon::Lit,
                 process: Liveness::Unknown,
                 command: Liveness::Unknown,
-            };
+            },
+            beacon @ (Beacon::Out | Beacon::None) => {
+                self.evidence_of_processes(folder.local, claim, beacon)
+            }
         }
-        self.evidence(folder, file, claim)
     }
 
     /// The highest number of files that were removed from this folder.
@@ -526,8 +530,8 @@ impl FileStore {
     ) -> Result<Changed<T>, StoreError> {
         let names = self.names_of(name);
         let began = instant();
-        let mut overtaken = 0;
-        while overtaken < OVERTAKEN_MAX {
+        let mut tries = OVERTAKEN_MAX;
+        loop {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
                 return Ok(Changed::Done(absent, None));
             };
@@ -543,13 +547,12 @@ impl FileStore {
             let mut entry = self.to_be_changed(&mut loaded);
             let (answer, changed) = step(&mut entry, &guarded, &opened);
             if changed && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
-                overtaken += 1;
+                tries = self.overtaken(tries, &names)?;
                 continue;
             }
             release(&opened);
             return Ok(Changed::Done(answer, loaded.published));
         }
-        Err(self.contended(&names))
     }
 
     /// A published record has room for one holder.
@@ -562,6 +565,11 @@ impl FileStore {
             why: "its format has room for one holder, and this claim would hold beside others"
                 .to_owned(),
         })
+    }
+
+    /// How many tries are left to a change that another program came before.
+    fn overtaken(&self, tries: usize, names: &Names) -> Result<usize, StoreError> {
+        tries.checked_sub(1).ok_or_else(|| self.contended(names))
     }
 
     fn contended(&self, names: &Names) -> StoreError {
@@ -604,8 +612,8 @@ impl FileStore {
         // A thread that panicked in the middle of a change has written all of it or nothing.
         let _turn = seat.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let began = instant();
-        let mut overtaken = 0;
-        while overtaken < OVERTAKEN_MAX {
+        let mut tries = OVERTAKEN_MAX;
+        loop {
             let Some(guarded) = self.guarded_seat(seat)? else {
                 return Ok((gone(), Entry::default(), None));
             };
@@ -628,13 +636,12 @@ impl FileStore {
             let (answer, changed) = step(&mut entry, &guarded);
             if changed && guarded.commit(&seat.opened, &loaded, &entry)? == Change::Overtaken {
                 release(&seat.opened);
-                overtaken += 1;
+                tries = self.overtaken(tries, &seat.names)?;
                 continue;
             }
             release(&seat.opened);
             return Ok((answer, entry, loaded.published));
         }
-        Err(self.contended(&seat.names))
     }
 
     fn is_of_this_boot(&self, entry: &Entry, ticket: u64) -> bool {
@@ -994,13 +1001,13 @@ impl Store for FileStore {
         let names = self.names_of(name);
         self.refuse_beside_others(&names, &request)?;
         let began = instant();
-        let mut overtaken = 0;
+        let mut tries = OVERTAKEN_MAX;
         let mut want = if is_plain(&request) {
             Want::Ends
         } else {
             Want::All
         };
-        while overtaken < OVERTAKEN_MAX {
+        loop {
             let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
                 return Err(StoreError::Io {
                     place: self.path.display().to_string(),
@@ -1026,8 +1033,7 @@ impl Store for FileStore {
             let (kind, force, terms) = (request.kind, request.force, request.terms);
             let mut loaded = *loaded;
             let mut entry = self.to_be_changed(&mut loaded);
-            let (read, last) = (entry.claims.len(), entry.claims.last());
-            let last = last.map(|last| last.ticket);
+            let last = entry.claims.last().map(|last| last.ticket);
             let entering = entry.enter(
                 &self.policy,
                 request.clone(),
@@ -1042,8 +1048,7 @@ impl Store for FileStore {
                 &mut events,
             );
             let unread = loaded.rest.as_ref().map_or(0, Rest::len);
-            let only_appended = events.is_empty() && entry.claims.len() == read + 1;
-            if unread > 0 && !(only_appended && queues_behind(&entering, last)) {
+            if unread > 0 && !queues_behind(&entering, last) {
                 want = Want::All;
                 continue;
             }
@@ -1070,7 +1075,7 @@ impl Store for FileStore {
             if (place_made.is_some() || !events.is_empty())
                 && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken
             {
-                overtaken += 1;
+                tries = self.overtaken(tries, &names)?;
                 continue;
             }
             release(&opened);
@@ -1095,7 +1100,6 @@ impl Store for FileStore {
                 entry,
             });
         }
-        Err(self.contended(&names))
     }
 
     fn sleep(
@@ -1416,9 +1420,9 @@ impl Store for FileStore {
             None => None,
         };
         for claim in &seen.claims {
-            if let (Some(folder), Some(opened)) = (self.folder.get(), &opened)
+            if let Some(opened) = &opened
                 && self.policy.asks_beacon
-                && self.quick_evidence(folder, fd(opened), claim).beacon == Beacon::Lit
+                && Self::beacon(fd(opened), claim) == Beacon::Lit
             {
                 let byte = Byte::of_ticket(claim.ticket);
                 return self.sleep_on_byte(opened, byte, until, None);
@@ -1456,13 +1460,13 @@ impl Store for FileStore {
         }
         let names = self.names_of(name);
         let began = instant();
-        let mut overtaken = 0;
+        let mut tries = OVERTAKEN_MAX;
         let nothing = || Cleaned {
             swept: Vec::new(),
             removed: false,
             record: Vec::new(),
         };
-        while overtaken < OVERTAKEN_MAX {
+        loop {
             let Some((guarded, opened)) = self.guarded_if_there(&names)? else {
                 return Ok(nothing());
             };
@@ -1500,7 +1504,7 @@ impl Store for FileStore {
                 });
             }
             if !swept.is_empty() && guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
-                overtaken += 1;
+                tries = self.overtaken(tries, &names)?;
                 continue;
             }
             if removed {
@@ -1513,7 +1517,6 @@ impl Store for FileStore {
                 record,
             });
         }
-        Err(self.contended(&names))
     }
 }
 
@@ -1525,8 +1528,8 @@ fn bytes_of(error: LoadError) -> Vec<u8> {
     }
 }
 
-/// Whether a claim came to wait directly behind this one. It has nothing to do with those before
-/// that then.
+/// Whether a plain claim came to wait directly behind this one. It has nothing to do with those
+/// before that then: the core looks from the end of the list, and passed over nobody.
 fn queues_behind(entering: &Entering, last: Option<u64>) -> bool {
     match entering {
         Entering::Queued {
@@ -1882,5 +1885,116 @@ impl FileStore {
         self.sleeper
             .poll(&fds, nap, until)
             .map_err(|error| io_fault(&path, "watching the lock", error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{Holder, Patience, RequestId, Terms};
+
+    fn store_in(folder: &Path) -> FileStore {
+        let here = process::Identity::current().host;
+        FileStore::new(folder, here, Box::new(ThreadSleeper))
+    }
+
+    /// A holder and one who waits behind it and may be asked to stop meanwhile.
+    fn holder_and_waiter(store: &FileStore, name: &LockName) -> (Seat, Seat, Predecessor) {
+        let enter = |id: &str, queueing| {
+            let request = Request {
+                holder: Holder {
+                    facts: Vec::new(),
+                    request_id: RequestId::new(id).expect("an accepted id"),
+                    actor: "test".to_owned(),
+                    process: None,
+                    command: None,
+                    host: store.here.clone(),
+                    why: "testing".to_owned(),
+                },
+                kind: Kind::Kernel,
+                ttl_ms: 600_000,
+                force: Force::No,
+                patience: Patience::Queue,
+                terms: Terms {
+                    queueing,
+                    ..Terms::default()
+                },
+            };
+            let entered = store.enter(name, request, &store.now());
+            entered.expect("an entered claim")
+        };
+        let holder = enter("holder", Queueing::Fifo).seat.expect("a seat");
+        let entered = enter("waiter", Queueing::Single);
+        let Entering::Queued { behind, .. } = entered.entering else {
+            panic!("expected a place in the queue, saw {:?}", entered.entering);
+        };
+        (holder, entered.seat.expect("a seat"), behind)
+    }
+
+    #[test]
+    fn what_cannot_be_understood_may_be_being_written_for_two_seconds() {
+        let now = Now {
+            wall_us: 100_000_999,
+            ..Now::default()
+        };
+        for (modified_ms, since_now_ms, expected) in [
+            (100_000, 0, true),
+            (100_000, 1_999, true),
+            (100_000, 2_000, false),
+            (99_000, 999, true),
+            (99_000, 1_000, false),
+            (98_001, 0, true),
+            (98_000, 0, false),
+            (0, 0, false),
+            // A clock that is ahead says nothing, so this one looks for as long as any.
+            (700_000, 1_999, true),
+            (700_000, 2_000, false),
+            (700_000, 9_000, false),
+        ] {
+            let mut published = Published::of_bytes(b"");
+            published.modified_ms = modified_ms;
+            let since_now = Duration::from_millis(since_now_ms);
+            let is_settling = FileStore::is_settling(&published, &now, since_now);
+            assert_eq!(is_settling, expected, "{modified_ms} {since_now_ms}");
+        }
+    }
+
+    #[test]
+    fn locks_are_local_where_a_folder_was_opened_that_only_this_machine_reaches() {
+        for is_local in [true, false] {
+            let scratch = tempfile::tempdir().expect("a folder");
+            let store = store_in(scratch.path());
+            assert!(!store.is_local(), "nothing was opened yet");
+            let folder = Folder::open(scratch.path(), false, false, false);
+            let mut folder = folder.expect("a good folder").expect("it is there");
+            assert!(folder.local, "as the system says");
+            folder.local = is_local;
+            store.records.put(folder);
+            assert_eq!(store.is_local(), is_local);
+        }
+    }
+
+    /// As on a system without watches.
+    #[test]
+    fn where_nothing_can_be_watched_a_waiter_looks_from_time_to_time() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let store = store_in(scratch.path());
+        let name = LockName::new("lock").expect("an accepted name");
+        let (holder, mut waiter, behind) = holder_and_waiter(&store, &name);
+        waiter.summons = Summons::Looks;
+        let sleep = |length: Option<Duration>| {
+            let began = instant();
+            let until = length.map(|length| began + length);
+            let wake = store.sleep(&waiter, &behind, &store.now(), until);
+            (wake.expect("a sleep"), began.elapsed())
+        };
+        for length in [None, Some(GUARD_PATIENCE)] {
+            let (wake, took) = sleep(length);
+            assert_eq!(wake, Wake::Ready, "it has to look: {length:?}");
+            assert!(took >= SUMMONS_NAP && took < GUARD_PATIENCE, "{took:?}");
+        }
+        assert_eq!(sleep(Some(SUMMONS_NAP / 5)).0, Wake::Expired);
+        store.leave(&holder, &store.now()).expect("a release");
+        assert_eq!(sleep(None).0, Wake::Ready, "nobody is before it");
     }
 }

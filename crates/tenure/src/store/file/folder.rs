@@ -130,17 +130,7 @@ impl Folder {
         }
         let remote = os::remote_kind_of(&fd)
             .map_err(|errno| fault(path, "looking at the file system", errno))?;
-        if let Some(kind) = remote
-            && !allow_network
-        {
-            return Err(StoreError::FileSystem {
-                place: path.display().to_string(),
-                kind: kind.to_owned(),
-                why: "where locks may not hold between machines, or not at all; choose a local \
-                      folder, a store made for many machines, or say --allow-network-fs if you \
-                      know that its locks work",
-            });
-        }
+        refuse_remote(path, remote, allow_network)?;
         Ok(Some(Self {
             fd,
             path: path.to_owned(),
@@ -281,6 +271,20 @@ impl Folder {
     }
 }
 
+/// Refuses a file system that others reach as well, unless somebody knows that its locks work.
+fn refuse_remote(path: &Path, kind: Option<&str>, allow_network: bool) -> Result<(), StoreError> {
+    match kind {
+        Some(kind) if !allow_network => Err(StoreError::FileSystem {
+            place: path.display().to_string(),
+            kind: kind.to_owned(),
+            why: "where locks may not hold between machines, or not at all; choose a local \
+                  folder, a store made for many machines, or say --allow-network-fs if you \
+                  know that its locks work",
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Maps a system error to the store's own, with the two kinds that have a meaning of their own.
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreError {
     let place = path.display().to_string();
@@ -313,5 +317,58 @@ pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) 
             doing,
             source: error,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_file_system_is_refused_unless_it_is_allowed_and_a_local_one_never() {
+        for (kind, allow, is_refused) in [
+            (Some("nfs"), false, true),
+            (Some("nfs"), true, false),
+            (None, false, false),
+            (None, true, false),
+        ] {
+            let answer = refuse_remote(Path::new("locks"), kind, allow);
+            let refused =
+                matches!(&answer, Err(StoreError::FileSystem { kind, .. }) if kind == "nfs");
+            assert_eq!(refused, is_refused, "{kind:?}, {allow}: {answer:?}");
+            assert_eq!(answer.is_err(), is_refused, "{kind:?}, {allow}: {answer:?}");
+        }
+    }
+
+    // A folder that somebody has open cannot be removed on Windows.
+    #[cfg(unix)]
+    #[test]
+    fn in_a_removed_folder_there_is_no_file_and_making_one_is_an_error() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(scratch.path(), false, false, false);
+        let folder = folder.expect("a good folder").expect("it is there");
+        assert!(!folder.is_removed());
+        scratch.close().expect("its removal");
+        assert!(folder.is_removed());
+        for access in [Access::Read, Access::Write] {
+            let opened = folder.open_file("a.tenure", access);
+            assert!(matches!(opened, Ok(None)), "{access:?}: {opened:?}");
+        }
+        let made = folder.open_file("a.tenure", Access::Create);
+        assert!(matches!(made, Err(StoreError::Io { .. })), "{made:?}");
+    }
+
+    #[test]
+    fn of_the_folders_that_were_opened_the_last_one_is_worked_with() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let latest = Latest::default();
+        assert!(latest.get().is_none());
+        for name in ["one", "two", "three"] {
+            let path = scratch.path().join(name);
+            let folder = Folder::open(&path, true, false, false);
+            let folder = folder.expect("a good folder").expect("it was made");
+            assert_eq!(latest.put(folder).path, path);
+            assert_eq!(latest.get().map(|folder| &folder.path), Some(&path));
+        }
     }
 }

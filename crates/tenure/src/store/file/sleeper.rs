@@ -240,6 +240,9 @@ struct Helper {
     caller: mpsc::Sender<Word>,
 }
 
+/// Room for a thread that makes two system calls and sends a word.
+const STACK_BYTES: usize = 64 << 10;
+
 /// What somebody who waits for a helper is told.
 enum Word {
     /// The byte was let go, or the wait for it failed.
@@ -259,7 +262,7 @@ impl Helper {
         let caller = done.clone();
         std::thread::Builder::new()
             .name("tenure-wait".to_owned())
-            .stack_size(64 * 1024)
+            .stack_size(STACK_BYTES)
             .spawn(move || {
                 let result = loop {
                     match lock.take(os::borrow(&own)) {
@@ -323,5 +326,161 @@ pub fn poll_readable(
         Ok(false) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
         Ok(_) | Err(Errno::INTR) => Ok(Wake::Ready),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::{Cancel, listening};
+    use crate::os::borrow;
+    use std::fs::File;
+
+    const BYTE: Byte = Byte::GUARD;
+
+    const EXCLUSIVE: ByteLock = ByteLock {
+        byte: BYTE,
+        mode: Mode::Exclusive,
+    };
+
+    const SHARED: ByteLock = ByteLock {
+        byte: BYTE,
+        mode: Mode::Shared,
+    };
+
+    /// Short for a test, and longer than any pause between two looks.
+    const SOON: Duration = Duration::from_millis(40);
+
+    /// Longer than any of these tests takes.
+    const LATE: Duration = Duration::from_secs(10);
+
+    /// A file whose byte is somebody else's, and that somebody.
+    fn taken() -> (File, File) {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let [ours, owner] = [(); 2].map(|()| file.reopen().expect("an open file of its own"));
+        assert!(EXCLUSIVE.try_take(borrow(&owner)).expect("an answer"));
+        (ours, owner)
+    }
+
+    /// How a sleep ended, and how long it took.
+    fn timed(sleep: impl FnOnce() -> io::Result<Wake>) -> (Wake, Duration) {
+        let began = instant();
+        (sleep().expect("a sleep"), began.elapsed())
+    }
+
+    #[test]
+    fn a_byte_that_stays_taken_is_waited_for_as_long_as_patience_lasts() {
+        let (ours, _owner) = taken();
+        let (wake, took) = timed(|| ThreadSleeper.lock(borrow(&ours), EXCLUSIVE, SOON));
+        assert_eq!(wake, Wake::Expired);
+        assert!(took >= SOON && took < LATE, "{took:?}");
+    }
+
+    #[test]
+    fn a_byte_that_is_let_go_is_taken_and_kept_by_who_locks_and_left_by_who_passes() {
+        for (lock, is_kept) in [(EXCLUSIVE, true), (EXCLUSIVE, false), (SHARED, false)] {
+            let (ours, owner) = taken();
+            let (wake, took) = std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    std::thread::sleep(SOON);
+                    EXCLUSIVE.give_back(borrow(&owner)).expect("it is let go");
+                });
+                let until = instant().checked_add(LATE);
+                timed(|| {
+                    if is_kept {
+                        ThreadSleeper.lock(borrow(&ours), lock, LATE)
+                    } else {
+                        ThreadSleeper.pass(borrow(&ours), lock, until, None)
+                    }
+                })
+            });
+            assert_eq!(wake, Wake::Ready, "{lock:?}, {is_kept}");
+            assert!(took < LATE, "{lock:?}, {is_kept}: {took:?}");
+            let is_free = EXCLUSIVE.try_take(borrow(&owner)).expect("an answer");
+            assert_eq!(is_free, !is_kept, "{lock:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_cancelled_at_once_with_and_without_a_deadline_and_a_summons() {
+        for (until, is_summoned) in [(None, false), (Some(LATE), false), (Some(LATE), true)] {
+            let (ours, _owner) = taken();
+            let (hears, _calls) = os::bell().expect("a bell");
+            let cancel = Cancel::new();
+            let (wake, took) = std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    std::thread::sleep(SOON);
+                    cancel.cancel();
+                });
+                let summons = is_summoned.then(|| hears.descriptor());
+                let until = until.and_then(|until| instant().checked_add(until));
+                timed(|| {
+                    listening(Some(&cancel), || {
+                        ThreadSleeper.pass(borrow(&ours), SHARED, until, summons)
+                    })
+                })
+            });
+            assert_eq!(wake, Wake::Interrupted, "{until:?}, {is_summoned}");
+            assert!(took < LATE / 2, "{until:?}, {is_summoned}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_came_for_an_earlier_wait_of_the_thread_ends_no_later_one() {
+        let (ours, _owner) = taken();
+        let file = borrow(&ours);
+        let helper = Helper::start(file, SHARED, Sought::of(file, SHARED).expect("its facts"));
+        let helper = helper.expect("a helper");
+        helper.caller.send(Word::Called).expect("a listener");
+        PARKED.set(Some(helper));
+        let until = instant().checked_add(SOON);
+        let (wake, took) = timed(|| ThreadSleeper.pass(file, SHARED, until, None));
+        assert_eq!(wake, Wake::Expired);
+        assert!(took >= SOON, "{took:?}");
+    }
+
+    #[test]
+    fn a_summons_ends_a_wait_and_its_deadline_does_and_neither_before() {
+        let (ours, _owner) = taken();
+        let (hears, calls) = os::bell().expect("a bell");
+        let pass = |length| {
+            let until = instant().checked_add(length);
+            let summons = Some(hears.descriptor());
+            timed(|| ThreadSleeper.pass(borrow(&ours), SHARED, until, summons))
+        };
+        let (wake, took) = pass(SOON);
+        assert_eq!(wake, Wake::Expired);
+        assert!(took >= SOON && took < LATE / 2, "{took:?}");
+        let (wake, took) = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                std::thread::sleep(SOON);
+                calls.ring();
+            });
+            pass(LATE)
+        });
+        assert_eq!(wake, Wake::Ready);
+        assert!(took >= SOON / 2 && took < LATE / 2, "{took:?}");
+    }
+
+    #[test]
+    fn the_end_of_a_nap_is_news_and_that_of_the_wait_is_none() {
+        let now = instant();
+        for (nap, until, expected) in [
+            (SOON, None, Wake::Ready),
+            (SOON, Some(LATE), Wake::Ready),
+            (LATE, Some(SOON), Wake::Expired),
+            (LATE, Some(Duration::ZERO), Wake::Expired),
+        ] {
+            let until = until.and_then(|until| now.checked_add(until));
+            let (wake, took) = timed(|| poll_readable(&[], nap, until));
+            assert_eq!(wake, expected, "{nap:?}, {until:?}");
+            assert!(took < LATE / 2, "{nap:?}, {until:?}: {took:?}");
+        }
+        let (hears, calls) = os::bell().expect("a bell");
+        calls.ring();
+        let until = instant().checked_add(LATE);
+        let (wake, took) = timed(|| poll_readable(&[hears.descriptor()], LATE, until));
+        assert_eq!(wake, Wake::Ready);
+        assert!(took < LATE / 2, "{took:?}");
     }
 }
