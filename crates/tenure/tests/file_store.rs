@@ -35,11 +35,9 @@ use tenure::core::{
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::Identity;
 #[cfg(unix)]
-use tenure::store::Wake;
-#[cfg(unix)]
 use tenure::store::file::{Byte, ByteLock, Mode as LockMode};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
-use tenure::store::{Content, Entered, Store, StoreError};
+use tenure::store::{Content, Entered, Store, StoreError, Wake};
 
 const TTL_MS: u64 = 600_000;
 
@@ -548,6 +546,18 @@ fn folders_and_files_are_ours_alone_whatever_the_umask() {
 
 #[cfg(unix)]
 #[test]
+fn what_others_were_given_of_a_file_of_ours_is_left_to_them() {
+    let place = Place::with_folder();
+    drop(place.granted("first"));
+    for mode in [0o640, 0o664] {
+        place.chmod(&place.file(), mode);
+        drop(place.granted("next"));
+        assert_eq!(mode_of(&place.file()), mode);
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn reading_needs_no_right_to_write_and_creates_nothing() {
     let place = Place::with_folder();
     let (holder, _) = place.granted("holder");
@@ -689,6 +699,47 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
     let left = store.leave(&seats[0], &place.now()).expect("a release");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     assert!(place.tickets().is_empty());
+}
+
+/// A holder and waiters, as many as are read in parts.
+fn crowd(place: &Place) -> Vec<Seat> {
+    let waiters = (1..8).map(|number| place.queued(&format!("w{number}")).0);
+    std::iter::once(place.granted("holder").0)
+        .chain(waiters)
+        .collect()
+}
+
+#[test]
+fn who_comes_last_in_a_long_queue_reads_its_ends_and_counts_the_others() {
+    let place = Place::new();
+    let crowd = crowd(&place);
+    let entered = place.enter(place.request("last"));
+    assert_eq!(entered.unread, crowd.len() - 2, "all but the two ends");
+    let behind = Predecessor::Beacon {
+        ticket: crowd[crowd.len() - 1].ticket(),
+    };
+    match &entered.entering {
+        Entering::Queued { behind: seen, .. } => assert_eq!(*seen, behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+    assert_eq!(place.tickets().len(), crowd.len() + 1, "nobody is left out");
+}
+
+#[test]
+fn dead_ends_of_a_long_queue_give_nobody_the_turn_of_those_between() {
+    let place = Place::new();
+    let mut crowd = crowd(&place);
+    drop(crowd.remove(0));
+    drop(crowd.pop());
+    let entered = place.enter(place.request("last"));
+    let behind = Predecessor::Beacon {
+        ticket: crowd[crowd.len() - 1].ticket(),
+    };
+    match &entered.entering {
+        Entering::Queued { behind: seen, .. } => assert_eq!(*seen, behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+    assert_eq!(entered.unread, 0, "what lies between had to be read");
 }
 
 #[test]
@@ -1058,6 +1109,23 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
     assert_eq!(place.tickets(), [other.ticket()]);
 }
 
+#[test]
+fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
+    if keeps_removed_files() {
+        return;
+    }
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let list = fs::read(place.file()).expect("the file");
+    remove_by_hand(&place.file());
+    // As from a backup: whoever opens this one finds the bytes of all claims free.
+    fs::write(place.file(), list).expect("a copy");
+    let store = place.store();
+    assert_eq!(store.verify(&holder).expect("an answer"), Renewal::Lost);
+    let renewed = store.renew(&holder, &place.now()).expect("an answer");
+    assert_eq!(renewed, Renewal::Lost);
+}
+
 // A folder in which somebody has a file open cannot be removed on Windows.
 #[cfg(unix)]
 #[test]
@@ -1136,6 +1204,44 @@ fn a_waiter_whose_file_was_removed_queues_again() {
 }
 
 // --- Beacons and descriptors -------------------------------------------------------------------
+
+#[cfg(unix)]
+#[test]
+fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
+    let place = Place::new();
+    let (first, _) = place.granted("first");
+    let mut now = place.now();
+    now.wall_us += 1_000_000;
+    // The next ticket is the time, and somebody has its byte without being in the list.
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(place.file())
+        .expect("the lock's file");
+    let byte = ByteLock {
+        byte: Byte::of_ticket(now.wall_us),
+        mode: LockMode::Exclusive,
+    };
+    let fd = std::os::fd::AsFd::as_fd(&file);
+    assert!(byte.try_take(fd).expect("an answer"), "the byte is free");
+    let store = place.store();
+    let began = instant();
+    let answer = store.enter(&place.name, place.request("next"), &now);
+    assert!(
+        matches!(&answer, Err(StoreError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::AddrInUse),
+        "{answer:?}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "it is not waited for"
+    );
+    assert_eq!(place.tickets(), [first.ticket()]);
+    byte.give_back(fd).expect("it is let go");
+    let entered = store.enter(&place.name, place.request("next"), &now);
+    let seat = entered.expect("a place").seat.expect("a seat");
+    assert_eq!(seat.ticket(), now.wall_us);
+}
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -1255,6 +1361,44 @@ fn force_does_not_ask_an_orphan_to_stop_because_nobody_is_there_to_hear_it() {
             .all(|claim| claim.cancel.is_none()),
         "and nothing was written down"
     );
+}
+
+#[test]
+fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let before = fs::read(place.file()).expect("the file");
+    let hasty = |force| Request {
+        patience: Patience::AtOnce,
+        ..place.forced(force)
+    };
+    let entered = place.enter(hasty(Force::No));
+    assert!(matches!(entered.entering, Entering::Refused(_)));
+    let after = fs::read(place.file()).expect("the file");
+    assert_eq!(after, before, "a refusal alone writes nothing");
+    let entered = place.enter(hasty(Force::Asked));
+    assert!(
+        matches!(entered.entering, Entering::Refused(_)),
+        "{:?}",
+        entered.entering
+    );
+    let ticket = holder.ticket();
+    assert_eq!(entered.events, [Event::CancelRequested { ticket }]);
+    let list = place.list();
+    assert!(list.is_cancelled(ticket), "{list:?}");
+}
+
+#[test]
+fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing() {
+    let place = Place::new();
+    let mut request = place.request("detached");
+    request.kind = Kind::Detached;
+    request.holder.process = Some(Identity::current().process);
+    place.enter(request);
+    let soon = Some(instant() + Duration::from_millis(20));
+    let store = place.store();
+    let wake = store.watch(&place.name, &place.list(), &place.now(), soon);
+    assert_eq!(wake.expect("a watch"), Wake::Expired);
 }
 
 /// How many threads of this process sleep in a waiter's place.

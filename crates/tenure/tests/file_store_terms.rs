@@ -25,8 +25,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::core::{
-    Advance, Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, Patience,
-    Predecessor, Queueing, Request, RequestId, Terms,
+    Advance, Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX,
+    Patience, Predecessor, Queueing, Reason, Request, RequestId, Terms,
 };
 use tenure::engine::{self, Silent, Wait};
 use tenure::process::Identity;
@@ -340,6 +340,54 @@ fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
         matches!(advanced.advance, Advance::Behind(Predecessor::AnyOf(_))),
         "the first in line now: {advanced:?}"
     );
+}
+
+#[test]
+fn a_bounded_queue_counts_those_who_wait_in_no_such_queue() {
+    let place = Place::new();
+    let bounded = Terms {
+        queueing: Queueing::Max,
+        ..Terms::default()
+    };
+    let mut seats = vec![place.granted("holder", Terms::default())];
+    for number in 1..PENDING_MAX {
+        seats.push(place.queued(&format!("w{number}"), Terms::default()).0);
+    }
+    seats.push(place.queued("room-for-one", bounded).0);
+    let full = place.enter("one-too-many", bounded).entering;
+    assert!(
+        matches!(&full, Entering::Refused(refusal) if refusal.reason == Reason::QueueFull),
+        "{full:?}"
+    );
+    seats.push(place.queued("unbounded", Terms::default()).0);
+}
+
+#[test]
+fn a_waiter_that_finds_one_of_several_holders_dead_sweeps_it_although_its_turn_has_not_come() {
+    let place = Place::new();
+    let shared = Terms {
+        mode: Mode::Shared,
+        ..Terms::default()
+    };
+    let lives = place.granted("lives", shared);
+    let dies = place.granted("dies", shared);
+    let (writer, _) = place.queued("writer", Terms::default());
+    drop(dies);
+    let advanced = place
+        .store()
+        .advance(&writer, &place.now())
+        .expect("a look");
+    assert!(
+        matches!(advanced.advance, Advance::Behind(_)),
+        "{advanced:?}"
+    );
+    let tickets: Vec<u64> = place
+        .list()
+        .claims
+        .iter()
+        .map(|claim| claim.ticket)
+        .collect();
+    assert_eq!(tickets, [lives.ticket(), writer.ticket()], "{advanced:?}");
 }
 
 /// Displaces a claim and says how long after that it woke up.

@@ -28,20 +28,22 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::core::{
     Claim, Entering, Event, Force, Forced, Holder, Host, Kind, Left, LockName, Now, Ownership,
-    Patience, Process, Reason, Released, Renewal, Request, RequestId, StaleReason, Standing,
-    Takeover,
+    Patience, Policy, Process, Reason, Released, Renewal, Request, RequestId, StaleReason,
+    Standing, Takeover,
 };
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::{Identity, start_time};
-use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
-use tenure::store::file::{FileStore, Seat, ThreadSleeper};
-use tenure::store::{Content, Entered, RenewedOwned, Store, StoreError};
+use tenure::profile::{Fleet, Profile, Record, Resume, Session, Sprint};
+use tenure::store::file::{BorrowedDescriptor, ByteLock, FileStore, Seat, Sleeper, ThreadSleeper};
+use tenure::store::{Content, Entered, RenewedOwned, Store, StoreError, Wake};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -417,6 +419,11 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
             });
             let text = place.text();
             assert!(text.contains(&token.to_string()), "its token: {text}");
+            assert_eq!(
+                place.store().place(&place.name),
+                place.record().display().to_string(),
+                "{format:?}: what people are told"
+            );
             #[cfg(unix)]
             {
                 let mode = fs::metadata(place.record()).expect("a record").mode();
@@ -460,6 +467,12 @@ fn a_strict_umask_takes_nothing_from_the_record() {
         let (seat, _) = place.granted("ours-1");
         let mode = fs::metadata(place.record()).expect("a record").mode();
         assert_eq!(mode & 0o7777, 0o600, "{format:?}");
+        let list = fs::read_dir(place.ledger()).expect("the ledger");
+        let list = list.map(|file| file.expect("a file").path());
+        for file in list.filter(|file| file.extension().is_some_and(|end| end == "tenure")) {
+            let mode = fs::metadata(&file).expect("the list").mode();
+            assert_eq!(mode & 0o7777, 0o600, "{format:?}: {}", file.display());
+        }
         place.store().leave(&seat, &place.now()).expect("a release");
     });
 }
@@ -730,6 +743,131 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
     }
 }
 
+/// A program that writes its record anew each time that ours was just read, until it has enough.
+#[derive(Debug)]
+struct Meddler {
+    record: PathBuf,
+    times: AtomicUsize,
+}
+
+impl Profile for Meddler {
+    fn policy(&self) -> Policy {
+        Resume.policy()
+    }
+
+    fn folder(&self, place: &Path) -> PathBuf {
+        Resume.folder(place)
+    }
+
+    fn file_name(&self, name: &LockName) -> String {
+        Resume.file_name(name)
+    }
+
+    fn name_of(&self, file: &str) -> Option<LockName> {
+        Resume.name_of(file)
+    }
+
+    fn record(&self) -> Option<&dyn Record> {
+        Some(self)
+    }
+}
+
+impl Record for Meddler {
+    fn encode(
+        &self,
+        name: &LockName,
+        claim: &Claim,
+        previous: Option<&[u8]>,
+    ) -> Result<Vec<u8>, String> {
+        // So that a renewal has something to write.
+        let mut bytes = Resume.encode(name, claim, previous)?;
+        bytes.push(b' ');
+        Ok(bytes)
+    }
+
+    fn decode(
+        &self,
+        name: &LockName,
+        bytes: &[u8],
+        now: &Now,
+        here: &Host,
+    ) -> Result<Claim, String> {
+        let left = self.times.load(Ordering::SeqCst);
+        if left > 0 {
+            self.times.store(left - 1, Ordering::SeqCst);
+            let new = self.record.with_extension("meddled");
+            fs::write(&new, bytes).expect("a private file");
+            rename_over(&new, &self.record);
+        }
+        Resume.decode(name, bytes, now, here)
+    }
+}
+
+/// Every call that changes a lock, each of which finds what it wants to change, while another program
+/// writes the record anew this often.
+fn calls_that_are_overtaken(times: usize) -> Vec<(&'static str, Result<bool, StoreError>)> {
+    let owns = |_: &Claim| Ownership::Shown;
+    let scene = |text: Option<&str>| {
+        let place = Place::with_folder(R);
+        let seat = match text {
+            None => Some(place.granted("ours-1").0),
+            Some(text) => {
+                place.plant(text);
+                None
+            }
+        };
+        let meddler = Meddler {
+            record: place.record(),
+            times: AtomicUsize::new(times),
+        };
+        let store = FileStore::with_profile(
+            Box::new(meddler),
+            place.scratch.path(),
+            place.host.clone(),
+            Box::new(ThreadSleeper),
+        );
+        (place, store, seat)
+    };
+    let (mut calls, stale) = (Vec::new(), Place::new(R).stale());
+
+    let (place, store, _) = scene(Some(&stale));
+    let entered = store.enter(&place.name, place.request("ours-2"), &place.now());
+    let is_granted = |entered: Entered<Seat>| matches!(entered.entering, Entering::Granted { .. });
+    calls.push(("enter", entered.map(is_granted)));
+
+    let (place, store, seat) = scene(None);
+    let seat = seat.expect("a seat");
+    let renewed = store.renew(&seat, &place.now());
+    calls.push(("renew", renewed.map(|renewed| !is_lost(renewed))));
+
+    let (place, store, _seat) = scene(None);
+    let released = store.release_owned(&place.name, &owns, &place.now());
+    let is_done = |released| matches!(released, Released::Done { .. });
+    calls.push(("release", released.map(is_done)));
+
+    let (place, store, _) = scene(Some(&stale));
+    let cleaned = store.clean(&place.name, &place.now(), false);
+    calls.push(("clean", cleaned.map(|cleaned| cleaned.swept.len() == 1)));
+    calls
+}
+
+#[test]
+fn a_change_that_another_program_comes_before_a_few_times_is_made() {
+    for (call, answer) in calls_that_are_overtaken(5) {
+        assert!(matches!(answer, Ok(true)), "{call}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_change_that_another_program_always_comes_before_is_given_up() {
+    for (call, answer) in calls_that_are_overtaken(usize::MAX) {
+        assert!(
+            matches!(answer, Err(StoreError::Contended { .. })),
+            "{call}: {answer:?}"
+        );
+    }
+}
+
 // --- Taking over -------------------------------------------------------------------------------
 
 #[test]
@@ -771,7 +909,7 @@ fn the_path_is_never_empty_during_a_takeover() {
     each(|format| {
         let place = Place::with_folder(format);
         let over = std::sync::atomic::AtomicBool::new(false);
-        let order = std::sync::atomic::Ordering::SeqCst;
+        let order = Ordering::SeqCst;
         place.plant(&place.stale());
         thread::scope(|scope| {
             let watcher = scope.spawn(|| {
@@ -821,6 +959,108 @@ fn a_half_written_record_is_waited_for() {
             let took = began.elapsed();
             assert!(took < Duration::from_millis(1_500), "{format:?}: {took:?}");
             assert_eq!(place.text(), text, "{format:?}: theirs");
+        }
+    });
+}
+
+/// Sleeps not at all: meanwhile, another program writes the rest of its record.
+struct Mender {
+    record: PathBuf,
+    text: String,
+    naps: Arc<AtomicUsize>,
+}
+
+impl Sleeper for Mender {
+    fn lock(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        patience: Duration,
+    ) -> std::io::Result<Wake> {
+        ThreadSleeper.lock(file, lock, patience)
+    }
+
+    fn pass(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        until: Option<Instant>,
+        summons: Option<BorrowedDescriptor<'_>>,
+    ) -> std::io::Result<Wake> {
+        ThreadSleeper.pass(file, lock, until, summons)
+    }
+
+    fn poll(
+        &self,
+        _: &[BorrowedDescriptor<'_>],
+        _: Duration,
+        _: Option<Instant>,
+    ) -> std::io::Result<Wake> {
+        self.naps.fetch_add(1, Ordering::SeqCst);
+        fs::write(&self.record, &self.text)?;
+        Ok(Wake::Ready)
+    }
+}
+
+#[test]
+fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
+    type Call<'a> = (&'a str, &'a dyn Fn(&FileStore, &Place, &Seat) -> bool);
+    let owns = |_: &Claim| Ownership::Shown;
+    let calls: [Call<'_>; 7] = [
+        ("read", &|store, place, _| {
+            let reading = store.read(&place.name).expect("a reading");
+            matches!(reading.content, Content::Whole { .. })
+        }),
+        ("enter", &|store, place, _| {
+            let entered = store.enter(&place.name, place.request("ours-2"), &place.now());
+            matches!(entered.expect("an answer").entering, Entering::Refused(_))
+        }),
+        ("renew", &|store, place, seat| {
+            !is_lost(store.renew(seat, &place.now()).expect("an answer"))
+        }),
+        ("renew by name", &|store, place, _| {
+            let renewed = store.renew_owned(&place.name, &owns, &place.now());
+            matches!(renewed, Ok(RenewedOwned::Renewed { .. }))
+        }),
+        ("release", &|store, place, _| {
+            let released = store.release_owned(&place.name, &owns, &place.now());
+            matches!(released, Ok(Released::Done { .. }))
+        }),
+        ("dry clean", &|store, place, _| {
+            let cleaned = store.clean(&place.name, &place.now(), true);
+            cleaned.expect("an answer").swept.is_empty()
+        }),
+        ("clean", &|store, place, _| {
+            let cleaned = store.clean(&place.name, &place.now(), false);
+            cleaned.expect("an answer").swept.is_empty()
+        }),
+    ];
+    each(|format| {
+        for (what, call) in calls {
+            for is_whole in [true, false] {
+                let place = Place::with_folder(format);
+                let (seat, _) = place.granted("ours-1");
+                let text = place.text();
+                if !is_whole {
+                    // In place, as programs write that do not rename.
+                    fs::write(place.record(), &text[..7]).expect("its first bytes");
+                }
+                let naps = Arc::new(AtomicUsize::new(0));
+                let mender = Mender {
+                    record: place.record(),
+                    text,
+                    naps: Arc::clone(&naps),
+                };
+                let store = FileStore::with_profile(
+                    format.profile(),
+                    place.scratch.path(),
+                    place.host.clone(),
+                    Box::new(mender),
+                );
+                assert!(call(&store, &place, &seat), "{format:?}: {what}");
+                let napped = naps.load(Ordering::SeqCst);
+                assert_eq!(napped, usize::from(!is_whole), "{format:?}: {what}");
+            }
         }
     });
 }
@@ -1099,6 +1339,32 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
     });
 }
 
+#[test]
+fn the_folder_of_the_records_is_made_unless_it_is_somebody_s_project() {
+    each(|format| {
+        let place = Place::new(format);
+        let root = place.scratch.path().join("deeper");
+        let store = FileStore::with_profile(
+            format.profile(),
+            &root,
+            place.host.clone(),
+            Box::new(ThreadSleeper),
+        );
+        let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
+        if format == P {
+            assert!(
+                matches!(&entered, Err(StoreError::Io { .. })),
+                "{entered:?}"
+            );
+            assert!(!root.exists(), "nothing was made");
+        } else {
+            let entering = entered.expect("an answer").entering;
+            assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
+            assert!(format.folder(&root).is_dir(), "{format:?}");
+        }
+    });
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_store_opens_its_two_folders_once() {
@@ -1119,6 +1385,44 @@ fn a_store_opens_its_two_folders_once() {
             assert_eq!(opened(&place.folder()), 1, "{format:?}, round {round}");
             assert_eq!(opened(&place.ledger()), 1, "{format:?}, round {round}");
         }
+    });
+}
+
+#[test]
+fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
+    each(|format| {
+        let place = Place::with_folder(format);
+        let left = |place: &Place| {
+            let mut names = Vec::new();
+            let store = place.store();
+            let listed = store.leftovers(&mut |name| names.push(name));
+            listed.expect("a list");
+            names
+        };
+        assert_eq!(left(&place), [], "{format:?}: nothing was made yet");
+        let (seat, _) = place.granted("ours-1");
+        assert_eq!(left(&place), [], "{format:?}: its record stands");
+        place.store().leave(&seat, &place.now()).expect("a release");
+        assert_eq!(
+            left(&place),
+            std::slice::from_ref(&place.name),
+            "{format:?}"
+        );
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_others_can_read_deserves_a_warning_where_the_format_wants_it_private() {
+    each(|format| {
+        let place = Place::with_folder(format);
+        assert_eq!(place.store().warning().expect("an answer"), None);
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(place.folder(), mode).expect("a mode");
+        let warning = place.store().warning().expect("an answer");
+        let path = place.folder().display().to_string();
+        let is_warned = warning.is_some_and(|warning| warning.starts_with(&path));
+        assert_eq!(is_warned, format == F, "{format:?}");
     });
 }
 
@@ -1279,6 +1583,48 @@ fn a_planted_ledger_is_refused() {
         let made = fs::read_dir(elsewhere.path()).expect("a folder").count();
         assert_eq!(made, 0, "{format:?}: nothing was made through the link");
         assert!(!place.record().exists(), "{format:?}");
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a folder away");
+        return;
+    }
+    let place = Place::with_folder(R);
+    let shared = |mode| {
+        fs::set_permissions(place.folder(), fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    shared(0o1777);
+    let (seat, _) = place.granted("ours-1");
+    place.store().leave(&seat, &place.now()).expect("a release");
+    std::os::unix::fs::chown(place.ledger(), Some(65_534), None).expect("another owner");
+    let entered = place.try_enter(place.request("ours-2"));
+    assert!(
+        matches!(entered, Err(StoreError::Unsafe { .. })),
+        "{entered:?}"
+    );
+    assert!(!place.record().exists(), "nothing was published");
+    // Where nobody else can make files, whose it is was our business.
+    shared(0o700);
+    place.granted("ours-3");
+}
+
+#[test]
+fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
+    each(|format| {
+        let place = Place::with_folder(format);
+        let ignore = place.ledger().join(".gitignore");
+        drop(place.granted("ours-1"));
+        let told = fs::read_to_string(&ignore).expect("a .gitignore");
+        assert_eq!(told, "*\n", "{format:?}");
+        fs::write(&ignore, "!42.lock\n").expect("somebody's own");
+        assert!(matches!(place.release_shown(), Released::Done { .. }));
+        drop(place.granted("ours-2"));
+        let told = fs::read_to_string(&ignore).expect("a .gitignore");
+        assert_eq!(told, "!42.lock\n", "{format:?}");
     });
 }
 
@@ -1533,6 +1879,30 @@ fn what_force_release_may_remove_is_in_the_row() {
 }
 
 #[test]
+fn a_record_that_cannot_be_read_is_removed_by_force_where_the_row_says_so() {
+    const BAD: &str = "no record at all\n";
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (format, age, goes) in [
+        (P, minutes(1), true),
+        (R, minutes(1), true),
+        (S, minutes(1), true),
+        (F, minutes(14), false),
+        (F, minutes(16), true),
+    ] {
+        let place = Place::with_folder(format);
+        place.plant(BAD);
+        place.age(age);
+        let store = place.store();
+        let forced = store.force_release(&place.name, Force::Asked, &place.now());
+        let forced = forced.expect("an answer");
+        assert_eq!(forced.record, BAD.as_bytes(), "{format:?}: what others saw");
+        let done = matches!(forced.released, Forced::Done { claim: None, .. });
+        assert_eq!(done, goes, "{format:?}, {age:?}: {:?}", forced.released);
+        assert_eq!(place.record().exists(), !goes, "{format:?}, {age:?}");
+    }
+}
+
+#[test]
 fn cleaning_removes_what_a_plain_request_would_take_over() {
     each(|format| {
         let place = Place::with_folder(format);
@@ -1549,6 +1919,8 @@ fn cleaning_removes_what_a_plain_request_would_take_over() {
             (cleaned.swept.len(), cleaned.removed),
             (usize::from(takes), takes)
         );
+        let expected = if takes { before.as_str() } else { "" };
+        assert_eq!(cleaned.record, expected.as_bytes(), "{format:?}");
         assert_eq!(place.record().exists(), !takes, "{format:?}");
         if !takes {
             assert_eq!(place.text(), before, "{format:?}: left alone");
@@ -1559,7 +1931,10 @@ fn cleaning_removes_what_a_plain_request_would_take_over() {
         let would = place.store().clean(&place.name, &place.now(), true);
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         if format == S {
-            assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
+            let cleaned = cleaned.expect("an answer");
+            assert!(cleaned.removed, "{format:?}");
+            assert_eq!(cleaned.record, b"garbage", "{format:?}: for the audit");
+            assert_eq!(would.expect("a dry run"), cleaned, "{format:?}");
             assert!(!place.record().exists(), "{format:?}");
         } else {
             assert!(
@@ -1636,8 +2011,8 @@ fn an_unreadable_record_is_released_by_sprint_alone() {
             .release_owned(&place.name, &owns, &place.now());
         if format == P {
             assert!(
-                matches!(released, Ok(Released::Unreadable { .. })),
-                "{released:?}"
+                matches!(&released, Ok(Released::Unreadable { record }) if record == b"pid: [\n"),
+                "with what stood there: {released:?}"
             );
             assert!(!place.record().exists() && !temporary.exists());
         } else {
