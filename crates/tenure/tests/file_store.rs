@@ -1388,17 +1388,81 @@ fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
     assert!(list.is_cancelled(ticket), "{list:?}");
 }
 
+/// Well under the second after which a sleeper that nobody told looks by itself.
+const AT_ONCE: Duration = Duration::from_millis(700);
+
 #[test]
-fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing() {
+fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing_and_not_behind_one_that_is_gone() {
     let place = Place::new();
     let mut request = place.request("detached");
     request.kind = Kind::Detached;
     request.holder.process = Some(Identity::current().process);
     place.enter(request);
-    let soon = Some(instant() + Duration::from_millis(20));
+    let (store, seen) = (place.store(), place.list());
+    let watch = |length| {
+        let began = instant();
+        let wake = store.watch(&place.name, &seen, &place.now(), Some(began + length));
+        (wake.expect("a watch"), began.elapsed())
+    };
+    assert_eq!(watch(Duration::from_millis(20)).0, Wake::Expired);
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = store.release_owned(&place.name, &owns, &place.now());
+    assert!(
+        matches!(released, Ok(Released::Done { .. })),
+        "{released:?}"
+    );
+    let (wake, took) = watch(Duration::from_secs(10));
+    assert_eq!(wake, Wake::Ready);
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
+    let place = Place::new();
+    let mut request = place.request("stranger");
+    request.kind = Kind::Detached;
+    request.ttl_ms = 150;
+    request.holder.host.machine_id = Some("another machine".to_owned());
+    request.holder.host.boot_id = Some("another boot".to_owned());
+    place.enter(request);
+    let (store, seen) = (place.store(), place.list());
+    let began = instant();
+    let until = Some(began + Duration::from_secs(10));
+    let wake = store.watch(&place.name, &seen, &place.now(), until);
+    assert_eq!(wake.expect("a watch"), Wake::Ready);
+    let took = began.elapsed();
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+// Whoever has the folder open goes on in it, and nobody can be told of what happens at its old path.
+#[cfg(unix)]
+#[test]
+fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_stands() {
+    let place = Place::new();
+    let mut request = place.request("detached");
+    request.kind = Kind::Detached;
+    request.holder.process = Some(Identity::current().process);
+    place.enter(request);
+    let seen = place.list();
     let store = place.store();
-    let wake = store.watch(&place.name, &place.list(), &place.now(), soon);
-    assert_eq!(wake.expect("a watch"), Wake::Expired);
+    store.read(&place.name).expect("a reading");
+    let elsewhere = place.scratch.path().join("elsewhere");
+    fs::rename(place.folder(), &elsewhere).expect("another name");
+    let watch = |length: u64| {
+        let until = Some(instant() + Duration::from_millis(length));
+        let wake = store.watch(&place.name, &seen, &place.now(), until);
+        wake.expect("a watch")
+    };
+    assert_eq!(watch(20), Wake::Expired, "it stands");
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = place
+        .store_in(&elsewhere)
+        .release_owned(&place.name, &owns, &place.now());
+    assert!(
+        matches!(released, Ok(Released::Done { .. })),
+        "{released:?}"
+    );
+    assert_eq!(watch(10_000), Wake::Ready, "it is gone");
 }
 
 /// How many threads of this process sleep in a waiter's place.

@@ -316,6 +316,39 @@ fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
 }
 
 #[test]
+fn a_holder_that_its_byte_alone_tells_of_is_looked_at_often() {
+    let place = Place::new();
+    let nameless = |id| {
+        let mut request = request(&place.identity, id, slots(2));
+        request.holder.process = None;
+        let entered = place.store().enter(&place.name, request, &place.now());
+        entered.expect("an entered claim").seat.expect("a seat")
+    };
+    let (ends, _stays) = (nameless("ends"), nameless("stays"));
+    let (first, behind) = place.queued("first", slots(2));
+    assert!(matches!(behind, Predecessor::AnyOf(_)), "{behind:?}");
+    thread::scope(|threads| {
+        let sleeping = threads.spawn(|| (place.sleep(&first, &behind, LONG), instant()));
+        // Neither a write nor the end of a process tells of this.
+        thread::sleep(Duration::from_millis(20));
+        drop(ends);
+        let ended = instant();
+        let mut woken = sleeping.join().expect("a sleeper");
+        let is_granted = || {
+            let advanced = place.store().advance(&first, &place.now());
+            let advance = advanced.expect("a look").advance;
+            matches!(advance, Advance::Granted { .. })
+        };
+        while !is_granted() {
+            woken = (place.sleep(&first, &behind, LONG), instant());
+        }
+        assert_eq!(woken.0, Wake::Ready);
+        let took = woken.1.saturating_duration_since(ended);
+        assert!(took < AT_ONCE, "woken after {took:?}");
+    });
+}
+
+#[test]
 fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
     let place = Place::new();
     let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];

@@ -1813,18 +1813,8 @@ impl FileStore {
         } else {
             &names.record
         });
-        // Removed meanwhile, or no watch to be had: looking again is always right, after a pause
-        // that keeps it from spinning. Where nothing can be watched, the pause has to do for all.
-        let watch = match self.news_of(names) {
-            Ok(watch) => Some(watch),
-            Err(_) if !os::WATCHES => None,
-            Err(_) => {
-                return self
-                    .sleeper
-                    .poll(&[], RECORD_NAP_MIN, until)
-                    .map_err(|error| io_fault(&path, "watching the lock", error));
-            }
-        };
+        // Where there is none to be had, as on a system that cannot watch, the pause has to do for all.
+        let watch = self.news_of(names).ok();
         // The watch is in place; if a claim changed before it was, look at once.
         let look = self.look(names, now)?;
         let entry = look.joined.as_ref().ok();
