@@ -1142,6 +1142,10 @@ fn an_old_unreadable_record_is_judged_by_the_row() {
                 took < Duration::from_secs(1),
                 "{format:?}: at once, {took:?}"
             );
+            // Who brings force, or asks where force would do, is refused; to others it is an error.
+            let is_error = matches!(entered, Err(StoreError::Unreadable { .. }));
+            let nothing_helps = force == Force::No && matches!(format, R | F);
+            assert_eq!(is_error, nothing_helps, "{format:?} with {force:?}");
             let granted = match entered {
                 Ok(entered) => {
                     let granted = matches!(entered.entering, Entering::Granted { .. });
@@ -1968,8 +1972,17 @@ fn cleaning_keeps_the_numbers_rising() {
         place.store().leave(&seat, &ahead).expect("a release");
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
-        let (_, next) = place.granted("ours-2");
+        let (seat, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: {next} > {token}");
+
+        // The same where another program has left something that cannot be read.
+        place.store().leave(&seat, &place.now()).expect("a release");
+        let cleaned = place.store().clean(&place.name, &place.now(), false);
+        assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
+        place.plant("garbage");
+        place.age(Duration::from_secs(5));
+        let (_, last) = place.grant(place.forced("ours-3", Force::Asked));
+        assert!(last > next, "{format:?}: {last} > {next}");
     }
 }
 
