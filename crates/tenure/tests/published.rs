@@ -618,6 +618,35 @@ fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
     });
 }
 
+#[cfg(unix)]
+#[test]
+fn a_renewal_ends_the_news_of_a_seat_where_it_replaces_the_file() {
+    let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
+    let renewed = |place: &Place, store: &FileStore, path: &Path| {
+        let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
+        let seat = entered.expect("an answer").seat.expect("a seat");
+        let before = inode(path);
+        let mut now = place.now();
+        now.wall_us += 1_000_000;
+        now.boot_ms += 1_000;
+        let renewal = store.renew(&seat, &now).expect("an answer");
+        assert!(!is_lost(renewal));
+        inode(path) != before
+    };
+    // The formats that are renewed.
+    for format in [S, F] {
+        let place = Place::with_folder(format);
+        let store = place.store();
+        let is_replaced = renewed(&place, &store, &place.record());
+        assert!(is_replaced && store.renewals_end_news(), "{format:?}");
+    }
+    let place = Place::with_folder(R);
+    let sleeper = Box::new(ThreadSleeper);
+    let store = FileStore::new(place.folder(), place.host.clone(), sleeper);
+    let is_replaced = renewed(&place, &store, &place.folder().join("job-1.tenure"));
+    assert!(!is_replaced && !store.renewals_end_news(), "native");
+}
+
 #[test]
 fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
     each(|format| {
@@ -662,7 +691,8 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
 fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is_not_ours() {
     // Both asked under one id, at the same time, and the other program looked before our record
     // stood there and overwrote it afterwards: it believes that it holds, so we must not.
-    for format in [P, S, F] {
+    // The formats that are renewed.
+    for format in [S, F] {
         let place = Place::with_folder(format);
         let (seat, _) = place.granted("shared-1");
         let mut theirs = place.foreign();
