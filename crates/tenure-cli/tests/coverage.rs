@@ -259,7 +259,11 @@ const ENDS_THE_PROCESS: [&str; 6] = [
 /// The lines of production code that contain such a call: none of comments, none of tests, which stand
 /// at the end of a file.
 fn ending_the_process(text: &str) -> Vec<(usize, &str)> {
-    let tests = ["\n#[cfg(test)]\nmod ", "\n#[cfg(all(test, "];
+    let tests = [
+        "\n#[cfg(test)]\nmod ",
+        "\n#[cfg(test)]\npub(super) mod ",
+        "\n#[cfg(all(test, ",
+    ];
     let end = tests.iter().filter_map(|begin| text.find(begin)).min();
     let production = &text[..end.unwrap_or(text.len())];
     let lines = production.lines().enumerate();

@@ -435,7 +435,7 @@ impl Store for EtcdStore {
                     .is_some_and(|row| session.is_some_and(|session| session.lease == row.lease));
                 return match list.entry.verify(seat.ticket) {
                     Renewal::Renewed { .. } if !hangs => Err(error),
-                    renewal => Ok(renewal),
+                    renewal => Ok(seat.told(renewal)),
                 };
             }
             made => made.inspect_err(|_| seat.doubtful.store(true, Ordering::SeqCst))?,
@@ -443,7 +443,7 @@ impl Store for EtcdStore {
         if let Some(revision) = made.revision {
             seat.saw(revision);
         }
-        Ok(made.answer)
+        Ok(seat.told(made.answer))
     }
 
     fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
@@ -454,7 +454,7 @@ impl Store for EtcdStore {
             // life is lit again.
             return self.renew(seat, &self.shared.clock.now());
         }
-        Ok(list.entry.verify(seat.ticket))
+        Ok(seat.told(list.entry.verify(seat.ticket)))
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {

@@ -14,7 +14,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Advance, Claim, Entering, Entry, Left, LockName, Renewal};
+use tenure::core::{
+    Advance, Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request,
+};
 use tenure::store::etcd::{EtcdStore, Seat};
 use tenure::store::{Store, StoreError};
 
@@ -489,6 +491,35 @@ fn a_claim_on_a_lock_that_was_left_before_is_given_up_like_any_other() {
             one.leave(&seat, &now()).expect("an etcd that answers");
         }
     });
+}
+
+/// Whoever was told that its hold is lost has nothing to release, whatever becomes of the answer.
+#[test]
+fn a_hold_that_was_overridden_is_not_said_to_be_released_where_an_answer_is_lost() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let one = caller(&proxy.address("overridden"));
+    let two = caller(&server.address("overridden"));
+    for (round, asks) in ["renew", "verify"].into_iter().enumerate() {
+        let name = name(&format!("overridden-{round}"));
+        let detached = Request {
+            kind: Kind::Detached,
+            ..request("one", Duration::from_secs(60))
+        };
+        let entered = one.enter(&name, detached, &now()).expect("an answer");
+        let seat = entered.seat.expect("a free lock");
+        let forced = two.force_release(&name, Force::Confirmed, &now());
+        let forced = forced.expect("an answer").released;
+        assert!(matches!(forced, Forced::Done { .. }), "{forced:?}");
+        let told = match asks {
+            "renew" => one.renew(&seat, &now()),
+            _ => one.verify(&seat),
+        };
+        assert_eq!(told.expect("an answer"), Renewal::Lost, "{asks}");
+        proxy.strike(&format!("{name}/claims/"), Fault::CutAfter);
+        let left = one.leave(&seat, &now()).expect("an answer");
+        assert_eq!(left, Left::Absent, "{asks}");
+    }
 }
 
 fn give_up(before: impl Fn(&EtcdStore, &LockName)) {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
-use tenure_core::{Claim, History, Kind, LockName, Request};
+use tenure_core::{Claim, History, Kind, LockName, Renewal, Request};
 use tokio::task::AbortHandle;
 
 /// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
@@ -121,6 +121,15 @@ impl Seat {
         }
         let mut state = self.state();
         state.granted = Some((claim.clone(), list.entry.history, list.header_modified));
+    }
+
+    /// Notes what its caller is told of the hold. One that is lost is not ended by what was known at
+    /// its grant: should the answer to that be lost, nobody could tell that it had done nothing.
+    pub(super) fn told(&self, renewal: Renewal) -> Renewal {
+        if renewal == Renewal::Lost {
+            self.state().granted = None;
+        }
+        renewal
     }
 
     /// Whether the lease of its life runs for certain.
