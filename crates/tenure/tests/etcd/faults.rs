@@ -454,7 +454,7 @@ fn a_lost_answer_is_found_out() {
         );
 
         let mut detached = request("detached", ttl);
-        detached.kind = tenure::core::Kind::Detached;
+        detached.kind = Kind::Detached;
         let entered = with(&proxy, fault, &written("enter detached"), || {
             one.enter(&name, detached, &now())
         });
@@ -465,11 +465,11 @@ fn a_lost_answer_is_found_out() {
             entered.entering
         );
         let forced = with(&proxy, fault, &removed("force_release", 0), || {
-            one.force_release(&name, tenure::core::Force::Confirmed, &now())
+            one.force_release(&name, Force::Confirmed, &now())
         });
         let forced = forced.expect(done).released;
         assert!(
-            matches!(forced, tenure::core::Forced::Done { claim: Some(_), .. }),
+            matches!(forced, Forced::Done { claim: Some(_), .. }),
             "{forced:?}"
         );
     }
