@@ -1389,7 +1389,7 @@ fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
 }
 
 /// Well under the second after which a sleeper that nobody told looks by itself.
-const AT_ONCE: Duration = Duration::from_millis(700);
+const AT_ONCE: Duration = Duration::from_millis(900);
 
 #[test]
 fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing_and_not_behind_one_that_is_gone() {
