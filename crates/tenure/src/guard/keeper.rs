@@ -2,10 +2,10 @@
 //! guards.
 //!
 //! It is started with the first guard and ends with the manager and its last guard. Each hold is
-//! renewed three times within its ttl, a few together, so that many holds do not beat at once. Where the store's files can be watched, the kernel says when somebody touched one; holds
-//! that cannot be watched are looked at from time to time, so seldom that all of them together cost
-//! next to nothing. A hold that ends within [`SETTLE`] costs this thread nothing but one look at a
-//! list of newcomers.
+//! renewed three times within its ttl, a few together, so that many holds do not beat at once. Where
+//! the store's files can be watched, the kernel says when somebody touched one; holds that cannot be
+//! watched are looked at from time to time, so seldom that all of them together cost next to nothing.
+//! A hold that ends within [`SETTLE`] costs this thread nothing but one look at a list of newcomers.
 //!
 //! Where a hold lapses although its holder lives (a lease in etcd), this thread only keeps the time:
 //! the store is asked by another one (`asker`), for its answers may take as long as a network does,

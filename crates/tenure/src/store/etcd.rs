@@ -735,8 +735,8 @@ impl Store for EtcdStore {
 
 impl EtcdStore {
     /// Ends a hold by what was known at its grant, without another look; without a header, nothing is
-    /// remembered of it. With what that would have
-    /// come to, for it may have been carried out without an answer.
+    /// remembered of it. With what that would have come to, for it may have been carried out without
+    /// an answer.
     fn leave_as_granted(
         &self,
         seat: &Seat,

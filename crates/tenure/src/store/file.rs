@@ -363,10 +363,12 @@ impl FileStore {
     /// Takes the guard of a seat's own file. `None` if the name no longer leads to that file:
     /// whatever the seat stood for is lost.
     fn guarded_seat<'a>(&'a self, seat: &'a Seat) -> Result<Option<Guarded<'a>>, StoreError> {
-        // A heartbeat need not ask whether the folder was removed: in such a one the name leads nowhere.
-        let opened = self.folder.get();
-        let Some(folder) = opened.map_or_else(|| self.folder(false), |folder| Ok(Some(folder)))?
-        else {
+        let folder = match self.folder.get() {
+            // A heartbeat need not ask whether it was removed: in such a one the name leads nowhere.
+            Some(opened) => Some(opened),
+            None => self.folder(false)?,
+        };
+        let Some(folder) = folder else {
             return Ok(None);
         };
         let guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
@@ -646,8 +648,7 @@ impl FileStore {
 
     fn is_of_this_boot(&self, entry: &Entry, ticket: u64) -> bool {
         let claim = entry.claim(ticket);
-        let boot = claim.and_then(|claim| claim.holder.host.boot_id.as_deref());
-        boot.is_some() && boot == self.here.boot_id.as_deref()
+        claim.is_some_and(|claim| claim.holder.host.boot_id == self.here.boot_id)
     }
 
     /// Renews a hold without reading more of the list than its own line. `None` where that cannot

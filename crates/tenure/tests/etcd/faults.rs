@@ -6,8 +6,8 @@
 use super::proxy::{Dice, Fault, Proxy, Rates, Weather};
 use super::server::Server;
 use super::{
-    Callers, caller, claims, is_long, keeps_every_promise, line_up, name, now, request, take,
-    until, wait,
+    Callers, caller, claims, hold_twice, is_long, keeps_every_promise, line_up, name, now, request,
+    take, until, wait,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -485,12 +485,7 @@ fn a_claim_that_was_given_up_blocks_nobody() {
 /// The same where the claim was tried on the expectation that the lock is as it was left.
 #[test]
 fn a_claim_on_a_lock_that_was_left_before_is_given_up_like_any_other() {
-    give_up(|one, name| {
-        for _ in 0..2 {
-            let (seat, _) = take(one, name, "before", Duration::from_secs(600));
-            one.leave(&seat, &now()).expect("an etcd that answers");
-        }
-    });
+    give_up(hold_twice);
 }
 
 /// Whoever was told that its hold is lost has nothing to release, whatever becomes of the answer.

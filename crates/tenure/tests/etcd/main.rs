@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::core::{
-    Advance, Claim, Entering, Force, Holder, Host, Kind, LockName, Now, Patience, Predecessor,
-    Process, Request, RequestId, Terms,
+    Advance, Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience,
+    Predecessor, Process, Request, RequestId, Terms,
 };
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
@@ -101,6 +101,15 @@ pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) 
     match entered.entering {
         Entering::Granted { token, .. } => (entered.seat.expect("a seat"), token),
         other => panic!("expected a grant, saw {other:?}"),
+    }
+}
+
+/// Holds it twice: from then on the lock is expected to be as it was left.
+pub(crate) fn hold_twice(store: &EtcdStore, name: &LockName) {
+    for _ in 0..2 {
+        let (seat, _) = take(store, name, "before", Duration::from_secs(600));
+        let left = store.leave(&seat, &now()).expect("an answer");
+        assert!(matches!(left, Left::Released { .. }), "{left:?}");
     }
 }
 

@@ -3,7 +3,9 @@
 
 use super::proxy::{Proxy, Weather};
 use super::server::{self, Server, Tls};
-use super::{caller, caller_as, claims, line_up, name, now, request, take, until, wait};
+use super::{
+    caller, caller_as, claims, hold_twice, line_up, name, now, request, take, until, wait,
+};
 use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -1007,15 +1009,6 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     different.sort();
     different.dedup();
     assert_eq!(different.len(), 2, "of {} claims", HOLDS + 2);
-}
-
-/// Holds it twice: from then on the lock is expected to be as it was left.
-fn hold_twice(store: &EtcdStore, name: &LockName) {
-    for _ in 0..2 {
-        let (seat, _) = take(store, name, "before", LONG);
-        let left = store.leave(&seat, &now()).expect("an answer");
-        assert!(matches!(left, Left::Released { .. }), "{left:?}");
-    }
 }
 
 /// Whoever locks again expects the lock as it was left. Whatever has happened to it meanwhile is

@@ -10,7 +10,7 @@ use super::session::{self, Session};
 use super::{EtcdStore, OVERTAKEN_AT_ONCE};
 use crate::clock::Clock;
 use crate::store::StoreError;
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Claim, Entry, Event, Evidence, Force, Kind, LockName, Refusal};
@@ -55,6 +55,13 @@ pub(super) struct Made<T> {
     /// The revision of the write; `None` if nothing had to be written.
     pub(super) revision: Option<i64>,
     pub(super) events: Vec<Event>,
+}
+
+/// Why a transaction does not count as carried out, and another try may.
+pub(super) enum Undone {
+    /// It may have been carried out, or yet be.
+    Unsure(String),
+    LeaseGone,
 }
 
 /// How a commit ended.
@@ -104,15 +111,24 @@ impl EtcdStore {
 
     /// Commits one transaction.
     pub(super) fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {
+        Ok(match self.ask(txn)? {
+            Ok(answer) if answer.succeeded() => Commit::Done(revision_of(answer.header())),
+            Ok(_) => Commit::Overtaken,
+            Err(Undone::Unsure(why)) => Commit::Unsure(why),
+            Err(Undone::LeaseGone) => Commit::LeaseGone,
+        })
+    }
+
+    /// Asks for one transaction, once.
+    pub(super) fn ask(&self, txn: Txn) -> Result<Result<TxnResponse, Undone>, StoreError> {
         let endpoints = Arc::clone(self.shared.link.endpoints());
         self.shared.link.block("writing the lock", async move {
             let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
             match answer.await {
-                Ok(answer) if answer.succeeded() => Ok(Commit::Done(revision_of(answer.header()))),
-                Ok(_) => Ok(Commit::Overtaken),
-                Err(Fault::Unsure(why)) => Ok(Commit::Unsure(why)),
-                Err(Fault::LeaseGone) => Ok(Commit::LeaseGone),
-                Err(refused) => Err(refused),
+                Ok(answer) => Ok(Ok(answer)),
+                Err(Fault::Unsure(why)) => Ok(Err(Undone::Unsure(why))),
+                Err(Fault::LeaseGone) => Ok(Err(Undone::LeaseGone)),
+                Err(refused @ Fault::Refused(_)) => Err(refused),
             }
         })
     }

@@ -14,7 +14,7 @@
 //! that gets an error, and the burial goes on behind its back until it is answered, or until the
 //! lease has run out without which the attempt is refused anyway.
 
-use super::change::{Commit, Scope, settle, settle_events};
+use super::change::{Commit, Scope, Undone, settle, settle_events};
 use super::keys::end_of;
 use super::left::Remains;
 use super::link::{Fault, Pause, read_by, revision_of};
@@ -415,19 +415,10 @@ impl<'a> Entrance<'a> {
 
     /// Asks for an attempt to be carried out. Inside, what became of it if that was not answered.
     fn ask(&self, txn: Txn) -> Result<Result<TxnResponse, Tried>, StoreError> {
-        let link = &self.store.shared.link;
-        let endpoints = Arc::clone(link.endpoints());
-        let answer = link.block("writing the lock", async move {
-            let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
-            match answer.await {
-                Ok(answer) => Ok(Ok(answer)),
-                Err(refused @ Fault::Refused(_)) => Err(refused),
-                Err(fault) => Ok(Err(fault)),
-            }
-        })?;
-        Ok(answer.map_err(|fault| match fault {
-            Fault::LeaseGone => Tried::LeaseGone,
-            Fault::Unsure(why) | Fault::Refused(why) => Tried::Unsure {
+        let answer = self.store.ask(txn)?;
+        Ok(answer.map_err(|none| match none {
+            Undone::LeaseGone => Tried::LeaseGone,
+            Undone::Unsure(why) => Tried::Unsure {
                 why,
                 claim: self.store.shared.keys.claim(self.name, &self.id),
                 events: Vec::new(),

@@ -248,8 +248,7 @@ impl<'a> Guarded<'a> {
                     Some(rest) => rest.encode(&before.snapshot.body, after),
                     None => list::encode(after),
                 };
-                let unread = || before.rest.as_ref().map_or(0, Rest::len);
-                let claims = || after.claims.len() + unread();
+                let claims = || after.claims.len() + before.rest.as_ref().map_or(0, Rest::len);
                 body.map_err(|error| self.not_encoded(error))
                     .and_then(|body| self.write_body(opened, &before.snapshot, &body, claims))
                     .map(|()| Change::Done)
