@@ -43,6 +43,7 @@ mod session;
 mod turn;
 mod value;
 mod watch;
+mod wire;
 
 pub use address::{Address, AddressError, Credentials, CredentialsError};
 pub use seat::Seat;

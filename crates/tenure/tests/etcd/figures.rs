@@ -78,8 +78,7 @@ fn counted(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, name: 
 fn figures() {
     let server = Server::on_disk();
     let put = uncontended(&server, "");
-    hand_over(&server, put);
-    etcdctl(&server);
+    hand_overs(&server, put);
     crowd(&server, 100, 5);
     many_holds(&server);
     drop(server);
@@ -226,8 +225,21 @@ fn many_holds(server: &Server) {
     }
 }
 
-/// Two who take turns, each with a connection of its own; from before the release to after the grant.
-fn hand_over(server: &Server, put: f64) {
+/// Two who take turns, each with a connection of its own, and the same with etcd's own tool.
+fn hand_overs(server: &Server, put: f64) {
+    println!("\nHand-over between two that wait in turns, in ms:\n");
+    println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
+    let row = |what: &str, rest| {
+        let times = hand_over(server, rest);
+        Times::of(&times).row(&format!("guards, {} hand-overs{what}", times.len()), put);
+    };
+    row("", Duration::from_millis(5));
+    row(", who releases lines up again at once", Duration::ZERO);
+    etcdctl(server);
+}
+
+/// From before the release to after the grant; who releases rests for so long before it comes again.
+fn hand_over(server: &Server, rest: Duration) -> Vec<Duration> {
     const ROUNDS: usize = 300;
     let released = Mutex::new(None::<Instant>);
     let times = Mutex::new(Vec::new());
@@ -252,14 +264,12 @@ fn hand_over(server: &Server, put: f64) {
                     if is_over {
                         return;
                     }
+                    std::thread::sleep(rest);
                 }
             });
         }
     });
-    let times = times.into_inner().expect("no panic");
-    println!("\nHand-over between two that wait in turns, in ms:\n");
-    println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
-    Times::of(&times).row(&format!("guards, {} hand-overs", times.len()), put);
+    times.into_inner().expect("no panic")
 }
 
 /// The same with etcd's own tool: from the end of one's command to the first moment of the next.

@@ -21,7 +21,7 @@ use super::link::{Fault, Pause, read_by, revision_of};
 use super::list::{Guard, Light, List, Row, number};
 use super::seat::Seat;
 use super::session::Session;
-use super::{EtcdStore, NOBODY, OVERTAKEN_AT_ONCE};
+use super::{EtcdStore, NOBODY, OVERTAKEN_AT_ONCE, value};
 use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
@@ -426,7 +426,7 @@ impl<'a> Entrance<'a> {
         }))
     }
 
-    /// If nothing has happened to the lock since this process has left it, the claim holds. That
+    /// If there is nothing below the lock but what this process has left there, the claim holds. That
     /// says that there is no life either, so it is an attempt like any other.
     fn guessing_undisturbed(
         &self,
@@ -440,11 +440,10 @@ impl<'a> Entrance<'a> {
         let holds = store.told(change)?.unwrap_or_default().operations;
         let lock = keys.lock(self.name);
         let end = end_of(&lock);
-        // The header by itself as well: in an etcd that was restored from a backup, a lock without one
-        // may be held since a revision of this number.
-        let header = Compare::mod_revision(keys.header(self.name), CompareOp::Equal, left.revision);
-        let same = Compare::mod_revision(lock, CompareOp::Equal, left.revision).with_range(end);
-        Ok(Txn::new().when([header, same]).and_then(holds))
+        // No claim has such a value, and no life has one at all.
+        let header = store.told(value::encode_header(left.history))?;
+        let same = Compare::value(lock, CompareOp::Equal, header).with_range(end);
+        Ok(Txn::new().when([same]).and_then(holds))
     }
 
     /// If nobody is there, the claim holds; else, if it `queues` whatever it finds, it is put at the

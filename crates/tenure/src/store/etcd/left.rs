@@ -1,10 +1,12 @@
 //! What a lock looked like when this process let go of it, for its next caller here.
 //!
 //! Mostly a lock is taken again by whoever had it last, and nothing has happened in between. Then
-//! the header, as that release has written it, is the only key of the lock. *Whatever stands below
-//! this lock was written by that transaction* is one condition: it says that there is no claim and
-//! no life, and what the header says. So nothing has to be read, and nothing to be said about what
-//! is to become of the claim if somebody is there (`enter`).
+//! the header, as that release has written it, is the only key of the lock. *Every key below this
+//! lock has this value* is one condition, which no key at all does not meet: it says that there is
+//! no claim and no life, and what the header says. So nothing has to be read, and nothing to be
+//! said about what is to become of the claim if somebody is there (`enter`). By revisions the same
+//! could not be said as shortly: an etcd that was restored from a backup counts them again, and one
+//! without a header may have a claim of just that number.
 //!
 //! Where that is not so, an attempt that relies on it does nothing, and has cost a transaction. So
 //! it is made only after a hold that had found the lock as the one before had left it. Of programs

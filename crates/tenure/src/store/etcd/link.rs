@@ -14,16 +14,17 @@
 
 use super::address::{Address, Credentials};
 use super::driver::{Driver, Sleeping};
+use super::wire::{Wire, Wires};
 use crate::clock::instant;
 use crate::store::StoreError;
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, Identity, KeyValue, ResponseHeader, TlsOptions,
-    TxnOpResponse, TxnResponse,
+    Channel, Client, ConnectOptions, Error, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse,
 };
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::pause_ms;
+use tower::util::BoxCloneSyncService;
 
 /// How long one request may take before its answer counts as lost: a put on a loaded disk takes
 /// some 100 ms, an election one to two seconds.
@@ -34,12 +35,6 @@ const REQUEST_MIN: Duration = Duration::from_millis(100);
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-
-/// How often a connection without traffic is tried. Servers take it amiss below five seconds.
-const PING_EVERY: Duration = Duration::from_secs(6);
-
-/// How long such a try may take.
-const PING_MAX: Duration = Duration::from_secs(3);
 
 /// The first pause between tries, in milliseconds; the longest is sixteen times as long.
 const PAUSE_MS: u64 = 20;
@@ -58,6 +53,7 @@ pub(super) enum Fault {
 /// The endpoints and the clients for them.
 pub(super) struct Endpoints {
     urls: Vec<String>,
+    wires: Wires,
     options: ConnectOptions,
     state: Mutex<Current>,
 }
@@ -67,8 +63,12 @@ struct Current {
     index: usize,
     /// Counts the changes, so that one failure that several requests see changes it once.
     turns: u64,
-    /// Each request takes out of it what it needs: a clone of the whole makes seventeen channels.
-    client: Option<Arc<Client>>,
+    /// Each request takes out of the client what it needs: a clone of the whole makes seventeen
+    /// channels.
+    client: Option<(Arc<Client>, Wire)>,
+    /// Held by whoever connects to it: the others have that connection too. Many would else make one
+    /// each when the last one breaks, and each watch would keep its own.
+    connecting: Arc<tokio::sync::Mutex<()>>,
     /// Since when no request has been answered; `None` if the last one was.
     failing: Option<Instant>,
 }
@@ -126,29 +126,56 @@ pub(super) fn is_full(error: &StoreError) -> bool {
     matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
 }
 
+impl Current {
+    /// The client, if its connection is there.
+    fn client(&mut self) -> Option<Arc<Client>> {
+        // A server that has closed it while nobody asked has failed at nothing.
+        self.client.take_if(|(_, wire)| wire.is_over());
+        let (client, _) = self.client.as_ref()?;
+        Some(Arc::clone(client))
+    }
+}
+
 impl Endpoints {
     fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
         // Every change is a few assignments that cannot fail.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client for the endpoint that is asked now, and its turn.
-    pub(super) async fn client(&self) -> Result<(Arc<Client>, u64), Fault> {
-        let (index, turn) = {
-            let current = self.lock();
-            if let Some(client) = &current.client {
-                return Ok((Arc::clone(client), current.turns));
+    /// The client for the endpoint that is asked now.
+    async fn client(&self) -> Result<Arc<Client>, Fault> {
+        loop {
+            let (index, turn, connecting) = {
+                let mut current = self.lock();
+                if let Some(client) = current.client() {
+                    return Ok(client);
+                }
+                (
+                    current.index,
+                    current.turns,
+                    Arc::clone(&current.connecting),
+                )
+            };
+            let _alone = connecting.lock().await;
+            {
+                // Somebody was quicker, or has given this endpoint up.
+                let mut current = self.lock();
+                if current.turns != turn || current.client().is_some() {
+                    continue;
+                }
             }
-            (current.index, current.turns)
-        };
-        let url = self.urls.get(index).cloned().unwrap_or_default();
-        let connected = Client::connect([url], Some(self.options.clone())).await;
-        let client = Arc::new(connected.map_err(|error| classify(&error))?);
-        let mut current = self.lock();
-        if current.turns == turn {
-            current.client.get_or_insert_with(|| Arc::clone(&client));
+            let url = self.urls.get(index).map(String::as_str);
+            let wire = self.wires.connect(url.unwrap_or_default()).await;
+            let wire = wire.map_err(Fault::Unsure)?;
+            let channel = Channel::Custom(BoxCloneSyncService::new(wire.clone()));
+            let client = Client::from_channel(channel, Some(self.options.clone())).await;
+            let client = Arc::new(client.map_err(|error| classify(&error))?);
+            let mut current = self.lock();
+            if current.turns == turn {
+                current.client = Some((Arc::clone(&client), wire));
+            }
+            return Ok(client);
         }
-        Ok((client, turn))
     }
 
     /// For how long no request has been answered.
@@ -164,6 +191,8 @@ impl Endpoints {
             current.turns += 1;
             current.index = (current.index + 1) % self.urls.len().max(1);
             current.client = None;
+            // Whoever still tries the other one keeps nobody waiting.
+            current.connecting = Arc::default();
         }
     }
 
@@ -185,7 +214,7 @@ impl Endpoints {
         let limit = limit.clamp(REQUEST_MIN, REQUEST_MAX);
         let turn = self.lock().turns;
         let asked = async {
-            let (client, _) = self.client().await?;
+            let client = self.client().await?;
             ask(client).await.map_err(|error| classify(&error))
         };
         let answer = match tokio::time::timeout(limit, asked).await {
@@ -246,6 +275,15 @@ impl Pause {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            // The end of a connection takes a lock that somebody may have had at the fork, for ever.
+            std::mem::forget(Arc::clone(&self.endpoints));
+        }
+    }
+}
+
 /// A number as good as any other.
 fn random() -> u32 {
     use std::hash::{BuildHasher, RandomState};
@@ -261,35 +299,23 @@ impl Link {
             doing: "connecting",
             why,
         };
+        let wires = Wires::new(address.is_encrypted(), credentials, CONNECT_MAX);
+        let wires = wires.map_err(refused)?;
         let mut options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT_MAX)
-            .with_keep_alive(PING_EVERY, PING_MAX)
-            .with_keep_alive_while_idle(true)
             .with_require_leader(true)
             .with_auto_token_refresh(credentials.user.is_some());
         if let Some((name, password)) = &credentials.user {
             options = options.with_user(name.clone(), password.clone());
         }
-        if address.is_encrypted() {
-            let Some(authority) = &credentials.authority else {
-                return Err(refused(
-                    "no authority is named that vouches for the servers; set TENURE_ETCD_CACERT"
-                        .to_owned(),
-                ));
-            };
-            let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(authority));
-            if let Some((certificate, key)) = &credentials.certificate {
-                tls = tls.identity(Identity::from_pem(certificate, key));
-            }
-            options = options.with_tls(tls);
-        }
         let endpoints = Arc::new(Endpoints {
             urls: address.urls(),
+            wires,
             options,
             state: Mutex::new(Current {
                 index: 0,
                 turns: 0,
                 client: None,
+                connecting: Arc::default(),
                 failing: None,
             }),
         });
@@ -368,4 +394,87 @@ impl Link {
 fn printable(said: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     said.chars().map(clean).take(400).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::net::TcpListener;
+
+    /// A server that speaks HTTP/2 and counts who connects, and its URL.
+    async fn server() -> (Arc<AtomicUsize>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let count = Arc::new(AtomicUsize::new(0));
+        let connected = Arc::clone(&count);
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("a connection");
+                connected.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    let mut server = h2::server::handshake(socket).await.expect("HTTP/2");
+                    while server.accept().await.is_some() {}
+                });
+            }
+        });
+        (count, url)
+    }
+
+    fn endpoints(urls: Vec<String>) -> Arc<Endpoints> {
+        let wires = Wires::new(false, &Credentials::default(), CONNECT_MAX);
+        Arc::new(Endpoints {
+            urls,
+            wires: wires.expect("no certificates"),
+            options: ConnectOptions::new(),
+            state: Mutex::new(Current {
+                index: 0,
+                turns: 0,
+                client: None,
+                connecting: Arc::default(),
+                failing: None,
+            }),
+        })
+    }
+
+    async fn clients(endpoints: &Arc<Endpoints>, callers: usize) -> Vec<Arc<Client>> {
+        let callers: Vec<_> = (0..callers)
+            .map(|_| {
+                let endpoints = Arc::clone(endpoints);
+                tokio::spawn(async move { endpoints.client().await.expect("a client") })
+            })
+            .collect();
+        let mut clients = Vec::new();
+        for caller in callers {
+            clients.push(caller.await.expect("no panic"));
+        }
+        clients
+    }
+
+    #[tokio::test]
+    async fn many_that_come_at_once_have_one_connection() {
+        let (connected, url) = server().await;
+        let endpoints = endpoints(vec![url]);
+        let clients = clients(&endpoints, 20).await;
+        assert!(
+            clients
+                .iter()
+                .all(|client| Arc::ptr_eq(client, &clients[0]))
+        );
+        assert_eq!(connected.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn who_still_tries_one_endpoint_keeps_nobody_from_the_next() {
+        let (connected, url) = server().await;
+        let endpoints = endpoints(vec!["http://127.0.0.1:1".to_owned(), url]);
+        let alone = Arc::clone(&endpoints.lock().connecting);
+        let _tries = alone.lock().await;
+        endpoints.turn_away(0);
+        let soon = tokio::time::timeout(CONNECT_MAX, clients(&endpoints, 2)).await;
+        assert_eq!(soon.expect("in time").len(), 2);
+        assert_eq!(connected.load(Ordering::SeqCst), 1);
+    }
 }
