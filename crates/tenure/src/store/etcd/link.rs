@@ -59,6 +59,7 @@ pub(super) struct Endpoints {
 }
 
 /// Which endpoint is asked.
+#[derive(Default)]
 struct Current {
     index: usize,
     /// Counts the changes, so that one failure that several requests see changes it once.
@@ -311,13 +312,7 @@ impl Link {
             urls: address.urls(),
             wires,
             options,
-            state: Mutex::new(Current {
-                index: 0,
-                turns: 0,
-                client: None,
-                connecting: Arc::default(),
-                failing: None,
-            }),
+            state: Mutex::default(),
         });
         Ok(Self {
             driver: Driver::start().map_err(|error| refused(error.to_string()))?,
@@ -429,13 +424,7 @@ mod tests {
             urls,
             wires: wires.expect("no certificates"),
             options: ConnectOptions::new(),
-            state: Mutex::new(Current {
-                index: 0,
-                turns: 0,
-                client: None,
-                connecting: Arc::default(),
-                failing: None,
-            }),
+            state: Mutex::default(),
         })
     }
 
