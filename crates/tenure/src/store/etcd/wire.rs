@@ -506,6 +506,49 @@ mod tests {
         Ok((bytes, last))
     }
 
+    #[test]
+    fn an_error_is_said_with_its_cause_and_no_word_twice() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{said}")]
+        struct Failed {
+            said: &'static str,
+            source: std::io::Error,
+        }
+        let said = |said| {
+            let source = std::io::Error::other("refused");
+            whole(&Failed { said, source })
+        };
+        assert_eq!(said("connecting"), "connecting: refused");
+        assert_eq!(said("connecting was refused"), "connecting was refused");
+    }
+
+    #[test]
+    fn an_authority_that_cannot_be_had_is_said_before_anybody_is_asked() {
+        let said = |authority: Option<&str>| {
+            let credentials = Credentials {
+                authority: authority.map(|pem| pem.as_bytes().to_vec()),
+                ..Credentials::default()
+            };
+            encryption(&credentials).err().expect("an error")
+        };
+        assert!(said(None).contains("set TENURE_ETCD_CACERT"));
+        assert_eq!(
+            said(Some("nothing of the kind")),
+            "there is no certificate in the file of the authority"
+        );
+        let framed =
+            |inside| format!("-----BEGIN CERTIFICATE-----\n{inside}\n-----END CERTIFICATE-----\n");
+        assert_eq!(
+            said(Some(&framed("AAAA"))),
+            "there is no certificate of an authority in its file"
+        );
+        let unreadable = said(Some(&framed("*")));
+        assert!(
+            unreadable.starts_with("the file of the authority cannot be read: "),
+            "{unreadable}"
+        );
+    }
+
     #[tokio::test]
     async fn a_request_that_is_there_is_sent_with_its_end() {
         let (mut wire, mut asked) = served().await;
@@ -641,10 +684,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_is_asked_nothing_is_not_tried() {
-        let (wire, server) = connected().await;
+    async fn a_server_that_owes_nothing_is_not_tried() {
+        let (mut wire, mut server) = connected().await;
+        let answer = tokio::spawn(wire.call(short()));
+        let (_, mut respond) = server
+            .accept()
+            .await
+            .expect("a request")
+            .expect("a request");
+        let _stream = respond
+            .send_response(Response::new(()), true)
+            .expect("a stream");
+        let answer = tokio::select! {
+            answer = answer => answer.expect("no panic").expect("an answer"),
+            _ = server.accept() => unreachable!("there is one request"),
+        };
+        assert!(answer.body().is_end_stream(), "there is nothing in it");
+        assert_eq!(read(answer).await.expect("an answer"), (0, None));
+        // From here on it says nothing, not even to a ping.
         tokio::time::sleep(100 * PING_EVERY).await;
-        assert!(!wire.is_over(), "it would not have answered");
+        assert!(!wire.is_over());
         drop(server);
     }
 
