@@ -440,7 +440,7 @@ impl<'a> Entrance<'a> {
         let holds = store.told(change)?.unwrap_or_default().operations;
         let lock = keys.lock(self.name);
         let end = end_of(&lock);
-        // No claim has such a value, and no life has one at all.
+        // No claim has such a value, nor has a life, be it a buried one.
         let header = store.told(value::encode_header(left.history))?;
         let same = Compare::value(lock, CompareOp::Equal, header).with_range(end);
         Ok(Txn::new().when([same]).and_then(holds))

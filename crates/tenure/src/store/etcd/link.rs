@@ -33,9 +33,6 @@ const REQUEST_MAX: Duration = Duration::from_secs(2);
 /// The least time that a request is given.
 const REQUEST_MIN: Duration = Duration::from_millis(100);
 
-/// How long a connection may take to be made.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
-
 /// The first pause between tries, in milliseconds; the longest is sixteen times as long.
 const PAUSE_MS: u64 = 20;
 
@@ -300,7 +297,7 @@ impl Link {
             doing: "connecting",
             why,
         };
-        let wires = Wires::new(address.is_encrypted(), credentials, CONNECT_MAX);
+        let wires = Wires::new(address.is_encrypted(), credentials);
         let wires = wires.map_err(refused)?;
         let mut options = ConnectOptions::new()
             .with_require_leader(true)
@@ -419,7 +416,7 @@ mod tests {
     }
 
     fn endpoints(urls: Vec<String>) -> Arc<Endpoints> {
-        let wires = Wires::new(false, &Credentials::default(), CONNECT_MAX);
+        let wires = Wires::new(false, &Credentials::default());
         Arc::new(Endpoints {
             urls,
             wires: wires.expect("no certificates"),
@@ -462,7 +459,7 @@ mod tests {
         let alone = Arc::clone(&endpoints.lock().connecting);
         let _tries = alone.lock().await;
         endpoints.turn_away(0);
-        let soon = tokio::time::timeout(CONNECT_MAX, clients(&endpoints, 2)).await;
+        let soon = tokio::time::timeout(REQUEST_MAX, clients(&endpoints, 2)).await;
         assert_eq!(soon.expect("in time").len(), 2);
         assert_eq!(connected.load(Ordering::SeqCst), 1);
     }

@@ -23,7 +23,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,7 +33,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use tonic::Status;
 use tonic::body::Body;
-use tower::{BoxError, Service};
+use tower::{BoxError, Service, ServiceExt};
+
+/// How long a connection may take to be made.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// How often a connection is tried from which an answer is expected. Servers take it amiss below
 /// five seconds.
@@ -63,28 +66,17 @@ pub(super) struct Wire {
     requests: SendRequest<Bytes>,
     scheme: Scheme,
     authority: Authority,
-    state: Arc<State>,
-}
-
-/// What is known of a connection.
-#[derive(Default)]
-struct State {
-    is_over: AtomicBool,
     /// How many requests and streams are under way.
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
 }
 
 impl Wires {
     /// Prepares them. Answers with what is wrong with a certificate or a key.
-    pub(super) fn new(
-        is_encrypted: bool,
-        credentials: &Credentials,
-        connect_max: Duration,
-    ) -> Result<Self, String> {
+    pub(super) fn new(is_encrypted: bool, credentials: &Credentials) -> Result<Self, String> {
         let mut sockets = HttpConnector::new();
         sockets.enforce_http(false);
         sockets.set_nodelay(true);
-        sockets.set_connect_timeout(Some(connect_max));
+        sockets.set_connect_timeout(Some(CONNECT_MAX));
         let tls = is_encrypted.then(|| encryption(credentials)).transpose()?;
         Ok(Self { sockets, tls })
     }
@@ -97,13 +89,11 @@ impl Wires {
             return Err(format!("{url}: it names no server"));
         };
         let failed = |why: &dyn std::error::Error| format!("{authority}: {}", whole(why));
-        let socket = self.sockets.clone().call(uri).await;
+        let socket = self.sockets.clone().oneshot(uri).await;
         let socket = socket.map_err(|error| failed(&error))?.into_inner();
-        let state = Arc::default();
-        let requests = match &self.tls {
-            None => begin(socket, &state)
-                .await
-                .map_err(|error| failed(&error))?,
+        let open = Arc::default();
+        let begun = match &self.tls {
+            None => begin(socket, &open).await,
             Some(tls) => {
                 let host = authority.host();
                 let host = host.strip_prefix('[').unwrap_or(host);
@@ -114,16 +104,14 @@ impl Wires {
                 if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                     return Err(format!("{authority}: it does not speak HTTP/2"));
                 }
-                begin(stream, &state)
-                    .await
-                    .map_err(|error| failed(&error))?
+                begin(stream, &open).await
             }
         };
         Ok(Wire {
-            requests,
+            requests: begun.map_err(|error| failed(&error))?,
             scheme,
             authority,
-            state,
+            open,
         })
     }
 }
@@ -171,7 +159,7 @@ fn encryption(credentials: &Credentials) -> Result<TlsConnector, String> {
 }
 
 /// Begins HTTP/2 on a stream, and has it carried from then on.
-async fn begin<S>(stream: S, state: &Arc<State>) -> Result<SendRequest<Bytes>, h2::Error>
+async fn begin<S>(stream: S, open: &Arc<AtomicUsize>) -> Result<SendRequest<Bytes>, h2::Error>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -184,19 +172,20 @@ where
         .max_local_error_reset_streams(None)
         .handshake(stream)
         .await?;
-    tokio::spawn(carry(connection, Arc::clone(state)));
+    tokio::spawn(carry(connection, Arc::clone(open)));
     Ok(requests)
 }
 
-/// Carries a connection until it ends, nobody needs it any more, or the other side is silent.
-async fn carry<S>(mut connection: Connection<S, Bytes>, state: Arc<State>)
+/// Carries a connection until it ends, nobody needs it any more, or the other side is silent. With
+/// its drop all that wait for an answer are told, and `is_over` tells.
+async fn carry<S>(mut connection: Connection<S, Bytes>, open: Arc<AtomicUsize>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let pings = connection.ping_pong();
     let mut silence = pin!(async {
         match pings {
-            Some(pings) => silence(pings, &state).await,
+            Some(pings) => silence(pings, &open).await,
             // It is had once, and was.
             None => std::future::pending().await,
         }
@@ -206,18 +195,16 @@ where
         Poll::Pending => silence.as_mut().poll(context),
     })
     .await;
-    state.is_over.store(true, Ordering::SeqCst);
-    // Whoever waits for an answer is told as it is dropped.
 }
 
 /// Ends when the other side does not answer any more.
 ///
 /// Tried only while it owes somebody an answer: etcd takes pings for nothing amiss, and ends the
 /// connection. One that has died meanwhile shows at the next request.
-async fn silence(mut pings: PingPong, state: &State) {
+async fn silence(mut pings: PingPong, open: &AtomicUsize) {
     loop {
         tokio::time::sleep(PING_EVERY).await;
-        if state.open.load(Ordering::SeqCst) == 0 {
+        if open.load(Ordering::SeqCst) == 0 {
             continue;
         }
         let answer = tokio::time::timeout(PING_MAX, pings.ping(Ping::opaque()));
@@ -233,11 +220,11 @@ impl Wire {
         let mut context = Context::from_waker(Waker::noop());
         // A clone waits for nothing, so what it says is about the connection.
         let takes = self.requests.clone().poll_ready(&mut context);
-        self.state.is_over.load(Ordering::SeqCst) || matches!(takes, Poll::Ready(Err(_)))
+        matches!(takes, Poll::Ready(Err(_)))
     }
 
     async fn answer(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let open = Open::new(self.state);
+        let open = Open::new(self.open);
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned();
         head.uri = Uri::builder()
@@ -352,18 +339,18 @@ struct Download {
 }
 
 /// A request that is under way, with the rest of its answer.
-struct Open(Arc<State>);
+struct Open(Arc<AtomicUsize>);
 
 impl Open {
-    fn new(state: Arc<State>) -> Self {
-        state.open.fetch_add(1, Ordering::SeqCst);
-        Self(state)
+    fn new(open: Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::SeqCst);
+        Self(open)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -435,13 +422,13 @@ mod tests {
 
     async fn connected() -> (Wire, Server) {
         let (here, there) = tokio::io::duplex(1 << 16);
-        let state = Arc::default();
-        let (requests, server) = tokio::join!(begin(here, &state), h2::server::handshake(there));
+        let open = Arc::default();
+        let (requests, server) = tokio::join!(begin(here, &open), h2::server::handshake(there));
         let wire = Wire {
             requests: requests.expect("a connection"),
             scheme: Scheme::HTTP,
             authority: Authority::from_static("one:2379"),
-            state,
+            open,
         };
         (wire, server.expect("a connection"))
     }
