@@ -103,7 +103,7 @@ impl Trail {
         error: &StoreError,
     ) {
         let error = match error {
-            StoreError::Permission { .. } => format!("EACCES: {error}"),
+            StoreError::Permission { .. } | StoreError::Denied { .. } => format!("EACCES: {error}"),
             StoreError::Io { source, .. } => error_text(source),
             // Nothing was tried.
             _ => return,

@@ -457,6 +457,54 @@ fn every_profile_follows_its_row_over_etcd() {
     profile("resume", &resume).expect(0, "resume: a run");
 }
 
+/// As where a folder may not be written: 7, and not the 12 of a server that cannot be reached.
+#[test]
+fn a_user_whom_the_server_refuses_is_told_that_permission_is_denied() {
+    let server = Server::start();
+    for arguments in [
+        ["user", "add", "root:secret"].as_slice(),
+        &["user", "grant-role", "root", "root"],
+        &["user", "add", "ann:word"],
+        &["auth", "enable"],
+    ] {
+        server.etcdctl(arguments);
+    }
+    let site = Site::on(&server);
+    let ran = site.scene.path("ran");
+    for (user, why) in [
+        (Some("ann:word"), "etcdserver: permission denied"),
+        (Some("ann:guessed"), "authentication failed"),
+        (None, "user name is empty"),
+    ] {
+        for words in [
+            &["run", "x", "--output", "json", "--", "touch"][..],
+            &["acquire", "x", "--owner", "none", "--output", "json"],
+            &["check", "x", "--output", "json"],
+            &["list", "--output", "json"],
+            &["force-release", "x", "--yes", "--output", "json"],
+        ] {
+            let mut command = site.scene.tenure(site.words(words));
+            if words[0] == "run" {
+                command.arg(&ran);
+            }
+            if let Some(user) = user {
+                command.env("TENURE_ETCD_USER", user);
+            }
+            let said = answer(&mut command).expect(7, &format!("{user:?}: {words:?}"));
+            let error = &said.json()["error"];
+            assert_eq!(error["code"], "PERMISSION_DENIED", "{words:?}: {error}");
+            let message = error["message"].as_str().unwrap_or_default();
+            assert!(message.contains(why), "{words:?}: {message}");
+            assert!(!said.said().contains("guessed"), "no password is repeated");
+        }
+        let sprint = ["--profile", "sprint", "check"];
+        let mut command = site.scene.tenure(site.words(&sprint));
+        command.envs(user.map(|user| ("TENURE_ETCD_USER", user)));
+        let _ = answer(&mut command).expect(7, "the same through a profile's own documents");
+    }
+    assert!(!ran.exists(), "nothing ran");
+}
+
 #[test]
 fn a_bad_address_is_refused_before_anything_is_touched() {
     let scene = Scene::new();

@@ -292,7 +292,9 @@ impl From<AcquireError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let (exit, code) = match &error {
-            StoreError::Permission { .. } => (Exit::Permission, "PERMISSION_DENIED"),
+            StoreError::Permission { .. } | StoreError::Denied { .. } => {
+                (Exit::Permission, "PERMISSION_DENIED")
+            }
             StoreError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
             StoreError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
             StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),

@@ -176,6 +176,17 @@ pub enum StoreError {
         /// What was tried.
         doing: &'static str,
     },
+    /// The servers refuse this user: it has no right to do this, its password is wrong, or none was
+    /// given.
+    #[error("{place}: permission denied ({doing}): {why}")]
+    Denied {
+        /// The servers.
+        place: String,
+        /// What was tried.
+        doing: &'static str,
+        /// What they say.
+        why: String,
+    },
     /// The place is not safe to keep locks in.
     #[error("{place} is not a safe place for locks: {why}")]
     Unsafe {

@@ -117,9 +117,9 @@ fn as_document(mode: &str, mut failure: Failure) -> Failure {
 fn store_failed(error: &StoreError) -> Failure {
     let said = error.to_string();
     let reading = match error {
-        StoreError::Permission { doing, .. } | StoreError::Io { doing, .. } => {
-            doing.starts_with("reading")
-        }
+        StoreError::Permission { doing, .. }
+        | StoreError::Denied { doing, .. }
+        | StoreError::Io { doing, .. } => doing.starts_with("reading"),
         StoreError::Unsafe { .. } | StoreError::Unreadable { .. } => true,
         _ => false,
     };
@@ -129,7 +129,9 @@ fn store_failed(error: &StoreError) -> Failure {
         _ => said,
     };
     let (exit, code) = match error {
-        StoreError::Permission { .. } => (Exit::Permission, "PERMISSION_DENIED"),
+        StoreError::Permission { .. } | StoreError::Denied { .. } => {
+            (Exit::Permission, "PERMISSION_DENIED")
+        }
         StoreError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
         StoreError::Unreadable { .. } => (Exit::StoreUnavailable, "LOCK_UNREADABLE"),
         _ => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),

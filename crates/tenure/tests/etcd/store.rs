@@ -464,13 +464,26 @@ fn a_user_and_a_password_are_needed_where_the_server_wants_them() {
     wait(&ann, &waiter, behind, PATIENCE);
 
     let wrong = as_user(Some(("ann", "wrong")), "mine");
-    let said = refused(wrong.read(&name));
+    let denied = |answer: Result<tenure::store::Reading, StoreError>| {
+        assert!(
+            matches!(answer, Err(StoreError::Denied { .. })),
+            "it is the user who is refused: {answer:?}"
+        );
+        refused(answer)
+    };
+    let said = denied(wrong.read(&name));
     assert!(said.contains("authentication failed"), "{said}");
     assert!(!said.contains("wrong"), "no password in a message: {said}");
-    let said = refused(as_user(None, "mine").read(&name));
+    let said = denied(as_user(None, "mine").read(&name));
     assert!(said.contains("user name is empty"), "{said}");
-    let said = refused(as_user(Some(("ann", "pass:word")), "theirs").read(&name));
+    let theirs = as_user(Some(("ann", "pass:word")), "theirs");
+    let said = denied(theirs.read(&name));
     assert!(said.contains("permission denied"), "{said}");
+    let written = theirs.force_release(&name, Force::Confirmed, &now());
+    assert!(
+        matches!(written, Err(StoreError::Denied { .. })),
+        "{written:?}"
+    );
 }
 
 #[test]

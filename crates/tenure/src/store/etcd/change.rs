@@ -128,7 +128,7 @@ impl EtcdStore {
                 Ok(answer) => Ok(Ok(answer)),
                 Err(Fault::Unsure(why)) => Ok(Err(Undone::Unsure(why))),
                 Err(Fault::LeaseGone) => Ok(Err(Undone::LeaseGone)),
-                Err(refused @ Fault::Refused(_)) => Err(refused),
+                Err(refused @ (Fault::Refused(_) | Fault::Denied(_))) => Err(refused),
             }
         })
     }

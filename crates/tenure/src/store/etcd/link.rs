@@ -43,6 +43,8 @@ pub(super) enum Fault {
     Unsure(String),
     /// It was not, and never will be.
     Refused(String),
+    /// The same, because of who asks: a user without the right, a password that is wrong, or none.
+    Denied(String),
     /// It was not, because the lease that it names has run out.
     LeaseGone,
 }
@@ -92,12 +94,17 @@ pub(super) fn classify(error: &Error) -> Fault {
     };
     // The numbers of gRPC's own list.
     match status.code() as i32 {
+        7 | 16 => Fault::Denied(said),
+        // etcd says of a wrong password, and of no user at all, that an argument is invalid.
+        3 if said.contains("authentication failed") || said.contains("user name is empty") => {
+            Fault::Denied(said)
+        }
         // Refused because of too much to do, which passes; the other reason of this code, a full
         // disk, does not.
         8 if said.contains("too many") => Fault::Unsure(said),
         5 if said.contains("lease") => Fault::LeaseGone,
         // Of a revision that was compacted away (11), nothing can be read however often one asks.
-        3 | 5 | 7 | 8 | 9 | 11 | 12 | 16 => Fault::Refused(said),
+        3 | 5 | 8 | 9 | 11 | 12 => Fault::Refused(said),
         _ => Fault::Unsure(said),
     }
 }
@@ -222,7 +229,7 @@ impl Endpoints {
                 limit.as_millis()
             ))),
         };
-        if let Err(Fault::Refused(why)) = &answer
+        if let Err(Fault::Refused(why) | Fault::Denied(why)) = &answer
             && why.contains("auth")
         {
             // A client keeps its token; a new one gets another.
@@ -370,15 +377,16 @@ impl Link {
     }
 
     pub(super) fn fault(&self, doing: &'static str, fault: &Fault) -> StoreError {
+        let place = self.place.clone();
         let why = match fault {
-            Fault::Unsure(why) | Fault::Refused(why) => why.clone(),
+            Fault::Unsure(why) | Fault::Refused(why) => printable(why),
             Fault::LeaseGone => "the lease has run out".to_owned(),
+            Fault::Denied(why) => {
+                let why = printable(why);
+                return StoreError::Denied { place, doing, why };
+            }
         };
-        StoreError::Unreachable {
-            place: self.place.clone(),
-            doing,
-            why: printable(&why),
-        }
+        StoreError::Unreachable { place, doing, why }
     }
 }
 
