@@ -16,7 +16,16 @@ const RUN: &str = "runId";
 
 /// The run of a claim, as its record names it.
 fn run(claim: &Claim) -> String {
-    clean(known_as(&claim.holder))
+    named(known_as(&claim.holder))
+}
+
+/// A run's id for people; the record of another program may name none.
+fn named(run: &str) -> String {
+    if run.is_empty() {
+        "unknown".to_owned()
+    } else {
+        clean(run)
+    }
 }
 
 impl Face for Session {
@@ -87,7 +96,7 @@ impl Face for Session {
         failure.text = Some(format!(
             "Issue #{} is locked by run {} ({}s ago)",
             view.name,
-            clean(&holder.request_id),
+            named(&holder.request_id),
             seconds(holder.age_ms)
         ));
         if let (Some(text), Some(_)) = (&mut failure.text, holder.fact("future")) {

@@ -252,6 +252,67 @@ fn a_corrupt_lock_is_cleaned_and_one_from_the_future_is_fresh() {
     assert!(refused.stderr().contains("(0s ago)"), "{}", refused.said());
 }
 
+/// The original program looks at `acquiredAt` alone, so nothing else makes a lock corrupt.
+#[test]
+fn a_young_record_is_held_whatever_else_it_lacks_or_misspells() {
+    let state = State::new();
+    let at = |seconds: i64| {
+        let at = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
+        format!("{at:.3}")
+    };
+    let young = at(60);
+    for (issue, text, run) in [
+        (
+            "1",
+            format!(
+                r#"{{"issueNumber": 1, "runId": 1234567890, "acquiredAt": "{young}", "pid": 7}}"#
+            ),
+            "1234567890",
+        ),
+        (
+            "2",
+            format!(r#"{{"issueNumber": 2, "runId": "r", "acquiredAt": "{young}", "pid": "7"}}"#),
+            "r",
+        ),
+        (
+            "3",
+            format!(r#"{{"issueNumber": 3, "runId": "r", "acquiredAt": "{young}"}}"#),
+            "r",
+        ),
+        (
+            "4",
+            format!(r#"{{"runId": "r", "acquiredAt": "{young}", "pid": null}}"#),
+            "r",
+        ),
+        (
+            "5",
+            format!(r#"{{"issueNumber": "6", "acquiredAt": "{young}", "pid": 7}}"#),
+            "unknown",
+        ),
+    ] {
+        state.plant_text(issue, &text);
+        state.settle(issue);
+        let refused = state.acquire(issue, "new").expect(4, "a live lock");
+        let line = format!("Issue #{issue} is locked by run {run} (6");
+        assert!(refused.stderr().contains(&line), "{}", refused.said());
+        let _ = state.run(&["clean"]).expect(0, "nothing is stale");
+        let kept = fs::read_to_string(state.file(issue)).expect("a record");
+        assert_eq!(kept, text, "nothing was touched");
+    }
+    let other = state.run(&["release", "1", "--request-id", "123456789"]);
+    let other = other.expect(0, "another run's");
+    assert!(other.stderr().contains("owned by different run"));
+    assert!(state.file("1").exists(), "left alone");
+    let own = state.run(&["release", "1", "--request-id", "1234567890"]);
+    let _ = own.expect(0, "a number is known by its digits");
+    assert!(!state.file("1").exists(), "released");
+    let old = format!(r#"{{"runId": 7, "acquiredAt": "{}"}}"#, at(600));
+    state.plant_text("3", &old);
+    let taken = state.acquire("3", "new").expect(0, "its time is over");
+    let line = "Cleaning stale lock for issue #3 (run 7, 600s old)";
+    assert!(taken.stderr().contains(line), "{}", taken.said());
+}
+
 #[test]
 fn a_lock_that_is_being_written_is_waited_out() {
     let state = State::new();

@@ -1,8 +1,10 @@
-//! How instants stand in published records: ISO 8601 text in, ISO 8601 UTC text out.
+//! How instants stand in published records: ISO 8601 text in (and of some formats a number of
+//! seconds or milliseconds since 1970), ISO 8601 UTC text out.
 //!
 //! What an instant means, and whether it can be true, is left to the format that asks.
 
 use jiff::Timestamp;
+use std::time::Duration;
 use tenure_core::Stamp;
 
 /// How many digits of a fraction are read. What comes after is below a nanosecond.
@@ -29,6 +31,37 @@ pub(super) fn parse(text: &str) -> Option<u64> {
 /// The same for a format whose times are UTC by definition: one without a zone is taken so.
 pub(super) fn parse_utc(text: &str) -> Option<u64> {
     parse(text).or_else(|| parse(&format!("{}Z", text.trim())))
+}
+
+/// From this number on, seconds since 1970 are believed: 9 September 2001. A number below is
+/// something else, as a date written in digits alone is.
+const EPOCH_SECONDS_MIN: f64 = 1e9;
+
+/// The number of seconds, and then of milliseconds, that lies beyond anybody's clock.
+const EPOCH_FACTOR: f64 = 100.0;
+
+/// Milliseconds since the Unix epoch, of a decimal number of seconds or milliseconds since then.
+/// Which of the two it is, its size says: seconds are read from 2001 to the year 5138, milliseconds
+/// likewise, and what lies between or beyond is no time.
+pub(super) fn of_epoch(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let is_decimal = text
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: f64 = text.parse().ok().filter(|_| is_decimal)?;
+    let within = |unit: f64| {
+        (EPOCH_SECONDS_MIN * unit..EPOCH_SECONDS_MIN * unit * EPOCH_FACTOR).contains(&number)
+    };
+    let seconds = if within(1.0) {
+        number
+    } else if within(1_000.0) {
+        number / 1_000.0
+    } else {
+        return None;
+    };
+    // A fraction in binary lies a little beside the one that was written.
+    let since = Duration::try_from_secs_f64(seconds).ok()? + Duration::from_micros(50);
+    u64::try_from(since.as_millis()).ok()
 }
 
 /// The instant as whole seconds, `YYYY-MM-DDTHH:MM:SSZ`. What is over a second is cut, so that
@@ -106,6 +139,41 @@ mod tests {
             "…",
         ] {
             assert_eq!(parse(text), None, "{text:?} is no instant");
+        }
+    }
+
+    #[test]
+    fn a_number_is_seconds_or_milliseconds_by_its_size_and_else_no_time() {
+        for (text, ms) in [
+            ("1770458400", Some(AT_MS)),
+            (" 1770458400 ", Some(AT_MS)),
+            ("1770458400.0", Some(AT_MS)),
+            ("1770458400.5", Some(AT_MS + 500)),
+            ("1770458400.123456", Some(AT_MS + 123)),
+            ("1770458400000", Some(AT_MS)),
+            ("1770458400999", Some(AT_MS + 999)),
+            ("1770458400000.25", Some(AT_MS)),
+            ("1000000000", Some(1_000_000_000_000)),
+            ("99999999999", Some(99_999_999_999_000)),
+            ("1000000000000", Some(1_000_000_000_000)),
+            ("99999999999999", Some(99_999_999_999_999)),
+            ("999999999", None),
+            ("100000000000", None),
+            ("999999999999", None),
+            ("100000000000000", None),
+            ("20260207", None),
+            ("5", None),
+            ("0", None),
+            ("-1770458400", None),
+            ("+1770458400", None),
+            ("1e9", None),
+            ("inf", None),
+            ("NaN", None),
+            ("1.2.3", None),
+            (".", None),
+            ("", None),
+        ] {
+            assert_eq!(of_epoch(text), ms, "{text:?}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! renewal rewrites its only time. The coordination file keeps that.
 
 use super::{Place, Profile, Record, document, instant, own};
-use serde_json::Map;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use tenure_core::{AgeLimit, AgeRule, Claim, Host, LockName, Now, Policy};
 
@@ -126,18 +126,21 @@ impl Record for Session {
     /// and the fact `future` says so. Of a record of ours it stays as it is, for by it the list knows
     /// the instant again, and has its boot clock; where it does not, the age is 0 either way. The
     /// process is never asked about, and so has no host unless the record is ours.
+    ///
+    /// Nothing but `acquiredAt` is required, for the original program judges by nothing else: a
+    /// record that only lacks or misspells another field is somebody's live lock. The file's name
+    /// says which issue it is for, so `issueNumber` is not read.
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;
         let own = document::own(object.remove("tenure"));
-        document::whole(&object, "issueNumber")?;
-        let run_id = document::string(&object, RUN)?;
-        let acquired_ms = document::time(&object, "acquiredAt")?;
-        let pid = document::pid(&object, "pid")?;
+        let run_id = run_id(object.get(RUN));
+        let acquired_ms = acquired_ms(object.get("acquiredAt"))?;
+        let pid = pid(object.get("pid"));
         let now_ms = now.stamp().wall_ms;
         let is_ours = own.as_ref().is_some_and(|own| own.token.is_some());
         let mut claim = own::foreign(
-            run_id,
-            (pid != 0).then_some(pid),
+            &run_id,
+            pid,
             Host::default(),
             if is_ours {
                 acquired_ms
@@ -147,7 +150,7 @@ impl Record for Session {
         );
         claim.lease.ttl_ms = self.policy().detached_ttl_ms;
         let facts = &mut claim.holder.facts;
-        facts.push((RUN.to_owned(), run_id.to_owned()));
+        facts.push((RUN.to_owned(), run_id));
         if acquired_ms > now_ms {
             facts.push(document::future());
         }
@@ -156,6 +159,41 @@ impl Record for Session {
         }
         Ok(claim)
     }
+}
+
+/// The run as text, for its owner shows it as text: a number in its decimal digits. Of anything
+/// else nobody can be known as the owner, and nobody releases the record before its time is over.
+fn run_id(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        None | Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
+            String::new()
+        }
+    }
+}
+
+/// When the lock was acquired or renewed: a text, or a number as `Date.now()` gives it. A text
+/// without a zone is UTC: taken for garbage it would be cleaned at once, and a lock that is held
+/// some hours too long is the smaller harm.
+fn acquired_ms(value: Option<&Value>) -> Result<u64, String> {
+    let read = match value {
+        None => return Err("it has no acquiredAt".to_owned()),
+        Some(Value::String(text)) => instant::parse_utc(text),
+        Some(Value::Number(number)) => instant::of_epoch(&number.to_string()),
+        Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => None,
+    };
+    read.ok_or_else(|| "its acquiredAt is not a time".to_owned())
+}
+
+/// The process, for people alone.
+fn pid(value: Option<&Value>) -> Option<u32> {
+    let pid = match value? {
+        Value::Number(number) => u32::try_from(number.as_u64()?).ok()?,
+        Value::String(text) => text.trim().parse().ok()?,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (pid != 0).then_some(pid)
 }
 
 #[cfg(test)]
@@ -234,24 +272,72 @@ mod tests {
     }
 
     #[test]
-    fn each_of_the_four_fields_is_required_with_its_type() {
+    fn the_time_alone_is_required() {
         for (from, to, why) in [
-            ("\"issueNumber\"", "\"x\"", "it has no issueNumber"),
-            (": 42", ": \"42\"", "its issueNumber is not a whole number"),
-            (": 42", ": 4.5", "its issueNumber is not a whole number"),
-            ("\"runId\"", "\"x\"", "it has no runId"),
-            ("\"1234567890\"", "1234567890", "its runId is not a text"),
             ("\"acquiredAt\"", "\"x\"", "it has no acquiredAt"),
             ("2026-02-07T", "7 Feb ", "its acquiredAt is not a time"),
-            ("\"pid\"", "\"x\"", "it has no pid"),
-            ("999", "\"999\"", "its pid is not a whole number"),
-            ("999", "-1", "its pid is not a whole number"),
-            ("999", "4294967296", "its pid is not a process id"),
+            (
+                "\"2026-02-07T10:00:00.000Z\"",
+                "null",
+                "its acquiredAt is not a time",
+            ),
+            (
+                "\"2026-02-07T10:00:00.000Z\"",
+                "5",
+                "its acquiredAt is not a time",
+            ),
         ] {
             let text = FOREIGN.replace(from, to);
             assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
         }
         assert!(read(&FOREIGN[..50]).is_err(), "half a record");
+        for text in ["[]", "7", "\"2026-02-07T10:00:00.000Z\"", "null"] {
+            assert!(read(text).is_err(), "{text} is no object");
+        }
+    }
+
+    #[test]
+    fn what_the_time_is_written_as_does_not_matter() {
+        for written in [
+            "\"2026-02-07T11:00:00+01:00\"",
+            "\"2026-02-07T10:00:00\"",
+            "\"2026-02-07 10:00:00.000000\"",
+            "1770458400000",
+            "1770458400",
+            "1770458400.0",
+        ] {
+            let read = read(&FOREIGN.replace("\"2026-02-07T10:00:00.000Z\"", written));
+            let read = read.unwrap_or_else(|why| panic!("{written}: {why}"));
+            assert_eq!(read.lease.renewed.wall_ms, AT_MS, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_young_record_that_lacks_or_misspells_the_rest_is_held_all_the_same() {
+        for (from, to, run, pid) in [
+            ("\"issueNumber\"", "\"x\"", "1234567890", Some(999)),
+            (": 42", ": \"42\"", "1234567890", Some(999)),
+            (": 42", ": 43", "1234567890", Some(999)),
+            ("\"runId\"", "\"x\"", "", Some(999)),
+            ("\"1234567890\"", "1234567890", "1234567890", Some(999)),
+            ("\"1234567890\"", "-7", "-7", Some(999)),
+            ("\"1234567890\"", "[1]", "", Some(999)),
+            ("\"pid\"", "\"x\"", "1234567890", None),
+            ("999", "\"999\"", "1234567890", Some(999)),
+            ("999", "0", "1234567890", None),
+            ("999", "-1", "1234567890", None),
+            ("999", "4294967296", "1234567890", None),
+            ("999", "null", "1234567890", None),
+        ] {
+            let text = FOREIGN.replace(from, to);
+            let read = read(&text).unwrap_or_else(|why| panic!("{from} became {to}: {why}"));
+            assert_eq!(read.holder.request_id.as_str(), run, "{from} became {to}");
+            assert_eq!(read.holder.fact("runId"), Some(run), "{from} became {to}");
+            assert_eq!(read.holder.process.map(|process| process.pid), pid, "{to}");
+            assert_eq!(read.lease.renewed.wall_ms, AT_MS, "{from} became {to}");
+        }
+        let least = read("{\"acquiredAt\": \"2026-02-07T10:00:00.000Z\"}");
+        assert_eq!(least.map(|claim| claim.lease.renewed.wall_ms), Ok(AT_MS));
     }
 
     #[test]
