@@ -2,9 +2,9 @@
 //! text of ours is written into YAML.
 
 use crate::profile::document::short;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
-use std::fmt::Write as _;
+use std::fmt::{Formatter, Write as _};
 
 /// The largest text that should be handed over, in bytes. Whoever reads it looks before.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -14,6 +14,42 @@ pub const BYTES_MAX: usize = 1 << 20;
 /// # Errors
 /// - What is wrong with it, on one line without control characters.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    read_with(text, DuplicateKeyPolicy::Error)
+}
+
+/// Whether the text is one document, within the same bounds, that is a mapping: of whatever keys and
+/// values, and also if a key stands twice.
+pub(crate) fn is_mapping(text: &str) -> bool {
+    read_with::<Mapping>(text, DuplicateKeyPolicy::LastWins).is_ok()
+}
+
+/// Any mapping.
+struct Mapping;
+
+impl<'de> Deserialize<'de> for Mapping {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Asked for a mapping, the library takes nothing at all for an empty one.
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Mapping {
+    type Value = Self;
+
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+fn read_with<T: DeserializeOwned>(
+    text: &str,
+    duplicate_keys: DuplicateKeyPolicy,
+) -> Result<T, String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 100_000,
@@ -30,7 +66,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
             max_total_replayed_events: 10_000,
             max_replay_stack_depth: 8,
         },
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        duplicate_keys: duplicate_keys,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     };
@@ -101,6 +137,24 @@ mod tests {
             let yaml = quoted(text);
             assert!(!yaml.contains(char::is_control), "one line: {yaml}");
             assert_eq!(read::<String>(&yaml), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_mapping_is_one_whatever_its_keys_are_and_however_often_they_stand() {
+        for text in [
+            "{}",
+            "a: 1\n",
+            "a: 1\na: 2\n",
+            "a: {b: 1, b: 2}\n",
+            "1: x\n",
+            "[a, b]: x\n",
+            "? {a: b}\n: x\n",
+        ] {
+            assert!(is_mapping(text), "{text}");
+        }
+        for text in ["", "~", "a", "[a]", "- a\n", "a: [", "a: 1\n---\nb: 1\n"] {
+            assert!(!is_mapping(text), "{text}");
         }
     }
 

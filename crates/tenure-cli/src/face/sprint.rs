@@ -366,8 +366,15 @@ fn release(
             if by_other {
                 errors.push(mismatch(&claim));
             }
-            if claim.kind == Kind::Sealed {
-                errors.push("the removed lock had a lock_version above 1".to_owned());
+            match (claim.holder.fact("unjudged"), claim.kind) {
+                (Some(why), _) => errors.push(format!(
+                    "whether the removed lock was active could not be judged: {}",
+                    clean(why)
+                )),
+                (None, Kind::Sealed) => {
+                    errors.push("the removed lock had a lock_version above 1".to_owned());
+                }
+                (None, Kind::Kernel | Kind::Detached | Kind::Foreign) => {}
             }
             removed = Some(claim);
         }

@@ -595,20 +595,8 @@ fn a_lock_is_active_below_24_hours_and_a_zombie_from_then_on() {
 #[test]
 fn what_is_no_record_is_a_zombie() {
     let project = Project::new();
-    let now = ago(HOUR);
-    let own = std::process::id();
-    for content in [
-        String::new(),
-        "pid: [\n".to_owned(),
-        "\u{0}\u{1}".to_owned(),
-        format!("session_id: s\nstarted_at: {now}\n"),
-        format!("pid: {own}\nsession_id: s\n"),
-        format!("pid: \"{own}\"\nstarted_at: {now}\n"),
-        format!("pid: -1\nstarted_at: {now}\n"),
-        format!("pid: {own}\nstarted_at: yesterday\n"),
-        format!("pid: {own}\nstarted_at: 5\n"),
-    ] {
-        project.write(&content);
+    for content in ["", "~\n", "pid: [\n", "\u{0}\u{1}", "- 1\n", "hello\n"] {
+        project.write(content);
         let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
         assert_eq!(zombie["lock_info"]["exists"], true, "{content:?}");
         assert_eq!(zombie["lock_info"]["pid"], Value::Null, "{content:?}");
@@ -623,6 +611,97 @@ fn what_is_no_record_is_a_zombie() {
         assert_eq!(project.text(), content, "unchanged");
     }
     expect(project.acquire("t", &["--force"]), "acquired", 0);
+}
+
+/// It is somebody's record, and nobody here can tell that its holder is gone.
+#[test]
+fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
+    let project = Project::new();
+    let now = ago(HOUR);
+    let own = std::process::id();
+    for content in [
+        "{}\n".to_owned(),
+        format!("session_id: s\nstarted_at: {now}\n"),
+        format!("pid: {own}\nsession_id: s\n"),
+        format!("pid: -1\nstarted_at: {now}\n"),
+        format!("pid: {own}\nstarted_at: yesterday\n"),
+        format!("pid: {own}\nstarted_at: 5\n"),
+        format!("pid: {own}\nPID: {NOBODY}\nstarted_at: {now}\n"),
+        format!("pid: {own}\npid: {NOBODY}\nstarted_at: {now}\n"),
+    ] {
+        project.write(&content);
+        let blocked = expect(project.run(&["check"]), "blocked", 4);
+        let info = &blocked["lock_info"];
+        assert_eq!(info["exists"], true, "{content:?}");
+        assert_eq!(info["is_zombie"], Value::Null, "unknown: {content:?}");
+        let warned = blocked["errors"][0].as_str().unwrap();
+        assert!(warned.contains("cannot be judged"), "{blocked}");
+        for words in [[].as_slice(), &["--force"]] {
+            expect(project.acquire("t", words), "blocked", 4);
+            assert_eq!(project.text(), content, "unchanged");
+        }
+    }
+    let taken = project.acquire("t", &["--force", "--yes"]);
+    expect(taken, "acquired", 0);
+    project.write("session_id: s\n");
+    let released = expect(project.run(&["release"]), "released", 0);
+    let warned = released["errors"][0].as_str().unwrap();
+    assert!(warned.contains("could not be judged"), "{released}");
+    assert!(!project.file().exists(), "as the contract says");
+}
+
+#[test]
+fn near_misses_are_read_as_what_they_mean() {
+    let project = Project::new();
+    let now = ago(HOUR);
+    let seconds = now.parse::<jiff::Timestamp>().unwrap().as_second();
+    let written = |pid: &str, at: &str, version: &str| {
+        format!("{pid}\nsession_id: s\n{at}\nepic_spec: e\n{version}\n")
+    };
+    let plain = format!("started_at: {now}");
+    let own = std::process::id();
+    for (pid, at, version) in [
+        (format!("pid: \"{own}\""), plain.clone(), "lock_version: 1"),
+        (format!("PID: {own}"), plain.clone(), "lock_version: 1.0"),
+        (format!("pid: {own}"), format!("timestamp: {now}"), ""),
+        (
+            format!("pid: {own}"),
+            format!("started_at: {seconds}"),
+            "lock_version: \"1.0\"",
+        ),
+        (
+            format!("PID: \"{own}\""),
+            format!("timestamp: \"{seconds}\""),
+            "lock_version: \"1\"",
+        ),
+        (
+            format!("pid: {own}"),
+            format!("started_at: {seconds}000"),
+            "",
+        ),
+    ] {
+        let content = written(&pid, &at, version);
+        project.write(&content);
+        let blocked = expect(project.run(&["check"]), "blocked", 4);
+        let info = &blocked["lock_info"];
+        assert_eq!(info["pid"], own, "{content}");
+        assert_eq!(info["pid_alive"], true, "{content}");
+        assert!(info["age_hours"].as_f64().unwrap() >= 1.0, "{blocked}");
+        assert_eq!(blocked["errors"], json!([]), "{content}");
+        expect(project.acquire("t", &["--force"]), "blocked", 4);
+        assert_eq!(project.text(), content, "a live lock is not stolen");
+        // The same record of a process that is dead is a zombie, which force takes over.
+        let dead = content.replace(&own.to_string(), &NOBODY.to_string());
+        project.write(&dead);
+        expect(project.run(&["check"]), "zombie-detected", 4);
+    }
+    for version in ["1.0", "\"1.0\"", "\"1\""] {
+        let old =
+            format!("pid: {NOBODY}\nstarted_at: 2020-01-01T00:00:00Z\nlock_version: {version}\n");
+        project.write(&old);
+        expect(project.acquire("t", &[]), "zombie-detected", 4);
+        expect(project.acquire("t", &["--force"]), "acquired", 0);
+    }
 }
 
 #[test]

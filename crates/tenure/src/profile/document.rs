@@ -113,7 +113,10 @@ pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
 /// The fact that a record's time lies in the future.
 pub(crate) const FUTURE: &str = "future";
 
-/// The same, as a record says it.
+/// The fact that says what of a record keeps its holder from being judged.
+pub(crate) const UNJUDGED: &str = "unjudged";
+
+/// The first, as a record says it.
 pub(super) fn future() -> (String, String) {
     (FUTURE.to_owned(), "true".to_owned())
 }

@@ -118,7 +118,7 @@ impl Record for Sprint {
         previous: Option<&[u8]>,
     ) -> Result<Vec<u8>, String> {
         if let Some(previous) = previous {
-            parse::<Document>(document::text(previous)?)?;
+            read(document::text(previous)?)?;
             return Ok(previous.to_owned());
         }
         let holder = &claim.holder;
@@ -156,25 +156,24 @@ impl Record for Sprint {
     }
 
     /// A record names no host: it is this one's, for a project is worked on where it lies. Of a
-    /// newer version as much is read as can be, for it blocks in any case; a start that cannot
-    /// be read is then now.
+    /// newer version, and of a mapping whose process or start cannot be judged, as much is read as
+    /// can be: somebody's lock it is in any case, so it is sealed, and only an explicit yes
+    /// overrides it. A start that cannot be read is then now.
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, here: &Host) -> Result<Claim, String> {
         let document = read(document::text(bytes)?)?;
         let now_ms = now.stamp().wall_ms;
-        let newer = is_newer(&document.lock_version);
-        let started = started_ms(&document);
-        let undated = newer && started.is_err();
-        let (pid, started_ms) = if newer {
-            (pid(&document).ok(), started.unwrap_or(now_ms))
-        } else {
-            (Some(pid(&document)?), started?)
-        };
+        let newer = is_newer(&document.deciding.lock_version);
+        let (process, started) = (document.deciding.pid(), document.deciding.started_ms());
+        let undated = started.is_err();
+        let lacks = process.as_ref().err().or(started.as_ref().err()).cloned();
+        let unjudged = document.fault.or(lacks).filter(|_| !newer);
+        let (pid, started_ms) = (process.ok(), started.unwrap_or(now_ms));
         let session_id = document.session_id.unwrap_or_default();
         let epic_spec = document.epic_spec.unwrap_or_default();
 
         let mut claim = own::foreign(&session_id, pid, here.clone(), started_ms);
         claim.lease.ttl_ms = Policy::SPRINT.detached_ttl_ms;
-        if newer {
+        if newer || unjudged.is_some() {
             claim.kind = Kind::Sealed;
         }
         let holder = &mut claim.holder;
@@ -183,10 +182,13 @@ impl Record for Sprint {
         if undated {
             holder.facts.push(("undated".to_owned(), "true".to_owned()));
         }
+        if let Some(why) = unjudged {
+            holder.facts.push((document::UNJUDGED.to_owned(), why));
+        }
         if started_ms > now_ms {
             holder.facts.push(document::future());
         }
-        if let Some(own) = document::own(Some(document.tenure)) {
+        if let Some(own) = document::own(Some(document.deciding.tenure)) {
             own::Own {
                 // The format has a key of its own for it.
                 request_id: None,
@@ -198,86 +200,129 @@ impl Record for Sprint {
     }
 }
 
-/// What of a record is read. Text is taken as it is spelt, be it `5`, `yes` or `"yes"`; what
-/// has to be a number is not.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// What of a record is read.
+#[derive(Debug, Default)]
 struct Document {
-    pid: Value,
+    deciding: Deciding,
     session_id: Option<String>,
-    started_at: Option<String>,
     epic_spec: Option<String>,
-    lock_version: Value,
-    tenure: Value,
+    /// Why none of this could be read of a mapping.
+    fault: Option<String>,
 }
 
-/// What is sought in a record that makes no sense to us.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Versioned {
-    lock_version: Value,
-}
-
-/// What decides about a record: the rest is for people, and one that is of another type than
-/// expected makes nobody's lock stale.
+/// What decides about a record, in the spellings that programs and people give it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Deciding {
     pid: Value,
-    started_at: Option<String>,
+    #[serde(rename = "PID")]
+    pid_in_capitals: Value,
+    #[serde(rename = "Pid")]
+    pid_capitalised: Value,
+    started_at: Value,
+    #[serde(rename = "STARTED_AT")]
+    started_at_in_capitals: Value,
+    timestamp: Value,
+    #[serde(rename = "TIMESTAMP")]
+    timestamp_in_capitals: Value,
+    #[serde(rename = "Timestamp")]
+    timestamp_capitalised: Value,
     lock_version: Value,
     tenure: Value,
 }
 
-/// A record of a newer version may be anything else: it is only recognised by its version.
-fn read(text: &str) -> Result<Document, String> {
-    parse(text)
-        .or_else(|error| {
-            parse::<Deciding>(text)
-                .map(|deciding| Document {
-                    pid: deciding.pid,
-                    started_at: deciding.started_at,
-                    lock_version: deciding.lock_version,
-                    tenure: deciding.tenure,
-                    ..Document::default()
-                })
-                .map_err(|_| error)
-        })
-        .or_else(|error| match parse::<Versioned>(text) {
-            Ok(Versioned { lock_version }) if is_newer(&lock_version) => Ok(Document {
-                lock_version,
-                ..Document::default()
-            }),
-            _ => Err(error),
-        })
+/// The rest, which is for people: one that is of another type than expected makes nobody's lock
+/// stale. Text is taken as it is spelt, be it `5`, `yes` or `"yes"`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Described {
+    session_id: Option<String>,
+    epic_spec: Option<String>,
 }
 
-/// Whether the version is beyond what is understood: one that is missing or empty is 1, and what
-/// is no whole number is of somebody who knows more than we do.
+/// A record of a newer version may be anything else, and one in which a key stands twice says two
+/// things: both are somebody's lock, as every mapping is.
+fn read(text: &str) -> Result<Document, String> {
+    match parse::<Deciding>(text) {
+        Ok(_) if !yaml::is_mapping(text) => Err("it is not a mapping of YAML".to_owned()),
+        Ok(deciding) => {
+            let described = parse::<Described>(text).unwrap_or_default();
+            Ok(Document {
+                deciding,
+                session_id: described.session_id,
+                epic_spec: described.epic_spec,
+                fault: None,
+            })
+        }
+        Err(error) if yaml::is_mapping(text) => Ok(Document {
+            fault: Some(error),
+            ..Document::default()
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the version is beyond what is understood: one that is missing or empty is 1, `1.0` and
+/// `"1.0"` mean 1, and what is no whole number is of somebody who knows more than we do.
 fn is_newer(version: &Value) -> bool {
     let number = match version {
         Value::Null => return false,
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse::<u32>().ok().map(f64::from),
+        Value::String(text) => text.trim().parse::<f64>().ok(),
         Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     number.is_none_or(|number| number.fract() != 0.0 || number > f64::from(VERSION))
 }
 
-fn pid(document: &Document) -> Result<u32, String> {
-    match &document.pid {
-        Value::Null => Err("it has no pid".to_owned()),
-        value => value
-            .as_u64()
-            .and_then(|pid| u32::try_from(pid).ok())
-            .ok_or_else(|| "its pid is not a process id".to_owned()),
+impl Deciding {
+    /// The process, or why it cannot be judged, as the end of a sentence.
+    fn pid(&self) -> Result<u32, String> {
+        let spelt = [&self.pid, &self.pid_in_capitals, &self.pid_capitalised];
+        one_of(&spelt, "pid", "a process id", |value| {
+            let number = match value {
+                Value::Number(number) => number.to_string(),
+                Value::String(text) => text.trim().to_owned(),
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+            };
+            let whole = number.strip_suffix(".0").unwrap_or(&number);
+            whole.parse().ok().filter(|pid| *pid != 0)
+        })
+    }
+
+    /// When it was taken, in milliseconds since 1970, or why that cannot be judged.
+    fn started_ms(&self) -> Result<u64, String> {
+        let spelt = [
+            &self.started_at,
+            &self.started_at_in_capitals,
+            &self.timestamp,
+            &self.timestamp_in_capitals,
+            &self.timestamp_capitalised,
+        ];
+        one_of(&spelt, "started_at", "a time", |value| match value {
+            Value::Number(number) => instant::of_epoch(&number.to_string()),
+            Value::String(text) => instant::parse_utc(text).or_else(|| instant::of_epoch(text)),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        })
     }
 }
 
-fn started_ms(document: &Document) -> Result<u64, String> {
-    let text = document.started_at.as_deref();
-    instant::parse_utc(text.ok_or("it has no started_at")?)
-        .ok_or_else(|| "its started_at is not a time".to_owned())
+/// What a field means that may stand under several names. One that stands there twice and says two
+/// things means nothing.
+fn one_of<T: PartialEq>(
+    spelt: &[&Value],
+    key: &str,
+    what: &str,
+    meaning: impl Fn(&Value) -> Option<T>,
+) -> Result<T, String> {
+    let mut meant = None;
+    for value in spelt.iter().filter(|value| !value.is_null()) {
+        let this = meaning(value).ok_or_else(|| format!("its {key} is not {what}"))?;
+        if meant.as_ref().is_some_and(|meant| *meant != this) {
+            return Err(format!("its {key} stands there twice, and differs"));
+        }
+        meant = Some(this);
+    }
+    meant.ok_or_else(|| format!("it has no {key}"))
 }
 
 /// One YAML document that is a mapping.
@@ -455,11 +500,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_pid_or_start_or_with_wrong_ones_is_unreadable() {
+    fn a_mapping_whose_process_or_start_cannot_be_judged_is_sealed_and_says_why() {
+        let both = |second: &str| format!("Z\n{second}");
         for (from, to, why) in [
             ("pid:", "p:", "it has no pid"),
             ("999", "~", "it has no pid"),
-            ("999", "\"999\"", "its pid is not a process id"),
+            ("999", "\"\"", "its pid is not a process id"),
+            ("999", "0", "its pid is not a process id"),
             ("999", "-1", "its pid is not a process id"),
             ("999", "9.5", "its pid is not a process id"),
             ("999", "yes", "its pid is not a process id"),
@@ -468,22 +515,89 @@ mod tests {
             ("started_at:", "s:", "it has no started_at"),
             ("2026-02-07T10:00:00Z", "~", "it has no started_at"),
             ("2026-02-07T10:00:00Z", "5", "its started_at is not a time"),
+            (
+                "2026-02-07T10:00:00Z",
+                "20260207",
+                "its started_at is not a time",
+            ),
+            (
+                "2026-02-07T10:00:00Z",
+                "[now]",
+                "its started_at is not a time",
+            ),
             ("2026-02-07T", "yesterday ", "its started_at is not a time"),
+            (
+                "Z\n",
+                &both("PID: 998\n"),
+                "its pid stands there twice, and differs",
+            ),
+            ("Z\n", &both("PID: x\n"), "its pid is not a process id"),
+            (
+                "Z\n",
+                &both("timestamp: 1770458401\n"),
+                "its started_at stands there twice, and differs",
+            ),
         ] {
-            let text = FOREIGN.replace(from, to);
-            assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
+            let read = read(&FOREIGN.replace(from, to)).expect("a mapping");
+            assert_eq!(read.kind, Kind::Sealed, "{from} became {to}");
+            assert_eq!(
+                read.holder.fact("unjudged"),
+                Some(why),
+                "{from} became {to}"
+            );
+        }
+        for text in ["{}", "a: b\n", "999: x\n", "? [a, b]\n: x\npid: 999\n"] {
+            let read = read(text).expect(text);
+            assert_eq!(read.kind, Kind::Sealed, "{text}");
+            assert!(read.holder.fact("unjudged").is_some(), "{text}");
+        }
+        for twice in ["pid: 5\n", "x: 5\nx: 6\n", "x: {y: 5, y: 6}\n"] {
+            let read = read(&format!("{FOREIGN}{twice}")).expect("a mapping");
+            assert_eq!(read.kind, Kind::Sealed, "{twice}");
+            let why = read.holder.fact("unjudged").expect("a reason");
+            assert!(why.starts_with("it is not YAML of this format"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_process_and_a_start_are_read_in_the_spellings_that_are_met() {
+        for (from, to) in [
+            ("999", "\"999\""),
+            ("999", "' 999 '"),
+            ("999", "999.0"),
+            ("pid:", "PID:"),
+            ("pid:", "Pid:"),
+            ("pid: 999\n", "PID: \"999\"\npid: 999\n"),
+            ("pid: 999\n", "PID: 999\npid: ~\n"),
+            ("started_at:", "timestamp:"),
+            ("started_at:", "TIMESTAMP:"),
+            ("started_at:", "Timestamp:"),
+            ("started_at:", "STARTED_AT:"),
+            ("started_at:", "timestamp: 1770458400\nstarted_at:"),
+            ("2026-02-07T10:00:00Z", "\"2026-02-07T10:00:00Z\""),
+            ("2026-02-07T10:00:00Z", "2026-02-07T10:00:00"),
+            ("2026-02-07T10:00:00Z", "1770458400"),
+            ("2026-02-07T10:00:00Z", "\"1770458400\""),
+            ("2026-02-07T10:00:00Z", "1770458400.0"),
+            ("2026-02-07T10:00:00Z", "1770458400000"),
+        ] {
+            let text = FOREIGN.replacen(from, to, 1);
+            assert_eq!(read(&text), read(FOREIGN), "{from} became {to}");
         }
     }
 
     /// Nobody can tell what they mean, so they are never overridden silently.
     #[test]
     fn versions_that_are_not_ours_are_sealed_and_ours_in_any_spelling_is_not() {
-        for version in ["2", "\"2\"", "x", "1.5", "2.0", "true", "[2]", "{v: 2}"] {
+        for version in [
+            "2", "\"2\"", "x", "1.5", "2.0", "\"2.0\"", "\"1.5\"", "inf", "nan", "true", "[2]",
+            "{v: 2}",
+        ] {
             let text = FOREIGN.replace(": 1\n", &format!(": {version}\n"));
             let read = read(&text).expect(version);
             assert_eq!(read.kind, Kind::Sealed, "{version}");
         }
-        for version in ["1", "\"1\"", "1.0", "0", "~"] {
+        for version in ["1", "\"1\"", "1.0", "\"1.0\"", "' 1 '", "0", "~"] {
             let text = FOREIGN.replace(": 1\n", &format!(": {version}\n"));
             let read = read(&text).expect(version);
             assert_eq!(read.kind, Kind::Foreign, "{version}");
@@ -506,10 +620,6 @@ mod tests {
 
     #[test]
     fn what_is_no_mapping_of_yaml_is_unreadable() {
-        let twice = format!("{FOREIGN}pid: 5\n");
-        let unknown_twice = format!("{FOREIGN}x: 5\nx: 6\n");
-        let nested_twice = format!("{FOREIGN}tenure: {{token: 5, token: 6}}\n");
-        let below_unknown_twice = format!("{FOREIGN}x: {{y: 5, y: 6}}\n");
         let two_documents = format!("{FOREIGN}---\n{FOREIGN}");
         for text in [
             "",
@@ -521,12 +631,7 @@ mod tests {
             "- 999\n- x\n- 2026-02-07T10:00:00Z\n",
             "[999, x, 2026-02-07T10:00:00Z, y, 1, {}]",
             "pid: [",
-            "? [a, b]\n: x\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
             "pid: 999\n\tstarted_at: x",
-            &twice,
-            &unknown_twice,
-            &nested_twice,
-            &below_unknown_twice,
             &two_documents,
         ] {
             let error = read(text).expect_err(text);

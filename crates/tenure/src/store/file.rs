@@ -65,6 +65,7 @@ use super::{
 use crate::clock::{Clock, SystemClock, instant};
 use crate::os::{self, News, Watch};
 use crate::process::{self, liveness};
+use crate::profile::document::UNJUDGED;
 use crate::profile::{Native, Profile, SUFFIX};
 use excerpt::{Rest, Want};
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
@@ -589,6 +590,16 @@ impl FileStore {
         began: Instant,
     ) -> Result<Settled, StoreError> {
         match guarded.load(&opened, want, now) {
+            Ok(loaded)
+                if loaded.published.as_ref().is_some_and(|published| {
+                    is_half_said(&loaded.entry)
+                        && Self::is_settling(published, now, began.elapsed())
+                }) =>
+            {
+                drop(opened);
+                self.settle()?;
+                Ok(Settled::Again)
+            }
             Ok(loaded) => Ok(Settled::Loaded(Box::new(loaded), opened)),
             Err(LoadError::Store(error)) => Err(error),
             Err(LoadError::Record(found))
@@ -737,7 +748,8 @@ impl FileStore {
         loop {
             let look = self.look(names, &now)?;
             let settling = look.published.as_ref().is_some_and(|published| {
-                look.joined.is_err() && Self::is_settling(published, &now, began.elapsed())
+                look.joined.as_ref().map_or(true, is_half_said)
+                    && Self::is_settling(published, &now, began.elapsed())
             });
             if !settling {
                 return Ok(look);
@@ -765,6 +777,13 @@ impl FileStore {
 
 /// How often a reader looks again at a record that changes under it.
 const LOOKS_MAX: usize = 64;
+
+/// Whether a record was read that says too little to be judged: perhaps another program is writing
+/// it this instant.
+fn is_half_said(entry: &Entry) -> bool {
+    let mut granted = entry.granted();
+    granted.any(|claim| claim.holder.fact(UNJUDGED).is_some())
+}
 
 /// What a reader without the guard found.
 struct Look {

@@ -217,6 +217,11 @@ impl Seen {
         }
     }
 
+    /// What keeps the record from being judged, though somebody's it is.
+    fn unjudged(&self) -> Option<&str> {
+        self.claim.as_ref()?.holder.fact("unjudged")
+    }
+
     pub(super) fn is_zombie(&self) -> bool {
         matches!(self.standing, Standing::Stale(_) | Standing::Unreadable)
     }
@@ -230,7 +235,7 @@ impl Seen {
     pub(super) fn info(&self, now: &Now) -> LockInfo {
         let mut info = LockInfo {
             exists: Some(!self.is_free()),
-            is_zombie: Some(self.is_zombie()),
+            is_zombie: self.unjudged().is_none().then(|| self.is_zombie()),
             pid_alive: self.alive,
             ..LockInfo::default()
         };
@@ -265,7 +270,13 @@ impl Seen {
                     "started_at lies in the future; the lock counts as just taken".to_owned(),
                 );
             }
-            if claim.kind == Kind::Sealed {
+            if let Some(why) = self.unjudged() {
+                warnings.push(format!(
+                    "whether the lock is active cannot be judged: {}; overriding it needs --force \
+                     and --yes",
+                    clean(why)
+                ));
+            } else if claim.kind == Kind::Sealed {
                 warnings.push(
                     "lock_version is above 1, which nobody here can judge; overriding it needs \
                      --force and --yes"
