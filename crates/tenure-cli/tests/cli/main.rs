@@ -40,4 +40,5 @@ mod signals;
 mod sprint;
 mod streams;
 mod supervision;
+mod users;
 mod waiting;

@@ -238,6 +238,39 @@ pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fchmod(file, OWNER_ONLY)
 }
 
+/// Gives a file to all who may make files in a folder, and to nobody else: to the folder's owner, and
+/// where its group may write there, to that group. There everybody who gets as far as the folder may
+/// read it, because rights that an access list gives cannot be told from those of the group. A file
+/// of another user stays as it is, unless we are root.
+pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
+    let (there, here) = (&folder.0, facts(&file)?);
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root && !here.is_ours() {
+        return Ok(());
+    }
+    let by_group = folder.mode().contains(Mode::WGRP);
+    let owner = (is_root && here.0.st_uid != there.st_uid).then_some(there.st_uid);
+    let group = (by_group && here.0.st_gid != there.st_gid).then_some(there.st_gid);
+    if owner.is_some() || group.is_some() {
+        let owner = owner.map(rustix::fs::Uid::from_raw);
+        let group = group.map(rustix::fs::Gid::from_raw);
+        match rustix::fs::fchown(&file, owner, group) {
+            // Who is no member of the group may write here by an access list; all can read it.
+            Err(_) if by_group => {}
+            other => other?,
+        }
+    }
+    let wanted = if by_group {
+        OWNER_ONLY | Mode::RGRP | Mode::WGRP | Mode::ROTH
+    } else {
+        OWNER_ONLY
+    };
+    if facts(&file)?.mode() == wanted {
+        return Ok(());
+    }
+    rustix::fs::fchmod(file, wanted)
+}
+
 /// Reads from an offset on.
 pub(crate) fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     rustix::io::pread(file, buffer, offset)

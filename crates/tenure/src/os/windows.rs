@@ -393,6 +393,12 @@ pub(crate) fn keep_to_owner(_: impl AsHandle) -> Result<(), Errno> {
     Ok(())
 }
 
+/// A file has the rights that its folder gives.
+#[allow(clippy::unnecessary_wraps, reason = "one surface")]
+pub(crate) fn share_within(_: &Facts, _: impl AsHandle) -> Result<(), Errno> {
+    Ok(())
+}
+
 /// Reads from an offset on.
 pub(crate) fn read_at(file: impl AsHandle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     raw::read(file.as_handle(), buffer, Some(offset))

@@ -461,9 +461,28 @@ impl FileStore {
     }
 
     /// The highest number of files that were removed from this folder.
+    ///
+    /// A floor that may not be read is an error: without it only the clock would be left, and a clock
+    /// that was set back gives numbers out again. One without content says nothing, readable or not:
+    /// it gets its rights before its first number (`raise_floor`), and a process that was killed in
+    /// between has removed nothing. We hold the guard of a file under the name that we ask for, so no
+    /// file of that name is removed any more, and what was removed before has raised the floor.
     fn floor(folder: &Folder) -> Result<u64, StoreError> {
         let file = floor_file(folder);
-        let Some(opened) = folder.open_file(&file, Access::Read)? else {
+        let opened = match folder.open_file(&file, Access::Read) {
+            Err(StoreError::Permission { .. })
+                if os::facts_at(folder.fd(), &file).is_ok_and(|facts| facts.size() == 0) =>
+            {
+                return Ok(0);
+            }
+            Err(StoreError::Permission { place, .. }) => {
+                let doing = "reading the highest token of removed locks; `tenure clean`, run by \
+                             root or by this file's owner, gives it the right mode";
+                return Err(StoreError::Permission { place, doing });
+            }
+            other => other?,
+        };
+        let Some(opened) = opened else {
             return Ok(0);
         };
         let unreadable = |why| StoreError::Unreadable {
@@ -479,16 +498,39 @@ impl FileStore {
         }
     }
 
-    /// Raises the floor before a file is removed, so that its successor's numbers stay above.
+    /// Raises the floor before a file is removed, so that its successor's numbers stay above. An
+    /// error keeps the file that was to be removed.
+    ///
+    /// All who may make locks in the folder have to read it, and all who may clean there have to
+    /// raise it, so it gets the folder's owner and group each time. That comes before the number: a
+    /// floor with content can be read by all of them, whenever its writer is killed.
     fn raise_floor(&self, folder: &Folder, name: &LockName, last: u64) -> Result<(), StoreError> {
         let names = Names {
             name: name.clone(),
             list: floor_file(folder),
             record: String::new(),
         };
-        let Some((guarded, opened)) = self.guarded(&names, Access::Create)? else {
-            return Ok(());
+        let (guarded, opened) = match self.guarded(&names, Access::Create) {
+            Ok(Some(guarded)) => guarded,
+            Ok(None) => return Ok(()),
+            // It only rises, so what can be read of it is enough if that is high enough.
+            Err(StoreError::Permission { place, .. }) => {
+                if Self::floor(folder)? >= last {
+                    return Ok(());
+                }
+                let doing = "raising the highest token of removed locks";
+                return Err(StoreError::Permission { place, doing });
+            }
+            Err(error) => return Err(error),
         };
+        if !folder.shared {
+            os::facts(folder.fd())
+                .and_then(|facts| os::share_within(&facts, fd(&opened)))
+                .map_err(|errno| {
+                    let path = folder.path_of(&names.list);
+                    fault(&path, "giving it to those who may use the folder", errno)
+                })?;
+        }
         let snapshot = record::read(fd(&opened), guarded.length.get())
             .map_err(|error| error.into_store(&folder.path_of(&names.list)))?;
         let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
