@@ -4,7 +4,7 @@
 //! name are written as `%3B` and `%25`. A lock name contains no `/`, so the last one ends the
 //! folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tenure::core::LockName;
 
 /// The variable.
@@ -16,6 +16,43 @@ pub(crate) struct Hold {
     pub(crate) token: u64,
     pub(crate) folder: String,
     pub(crate) name: String,
+}
+
+/// Which folder a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ in
+/// their text and not in what the system says that they are. What leads nowhere is known by its text, as
+/// the URL of servers is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Folder {
+    #[cfg(unix)]
+    Found {
+        device: u64,
+        number: u64,
+    },
+    Named(PathBuf),
+}
+
+impl Folder {
+    #[cfg(unix)]
+    pub(crate) fn of(path: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        match path.metadata() {
+            Ok(found) => Self::Found {
+                device: found.dev(),
+                number: found.ino(),
+            },
+            Err(_) => Self::Named(path.to_owned()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn of(path: &Path) -> Self {
+        Self::Named(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
+    }
+
+    /// Whether both paths lead to the same one.
+    pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+        one == other || Self::of(one) == Self::of(other)
+    }
 }
 
 /// The holds that this process inherited.
@@ -30,9 +67,9 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
     if holds.is_empty() {
         return holds;
     }
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = real(folder);
-    holds.retain(|hold| hold.name == name.as_str() && real(Path::new(&hold.folder)) == folder);
+    holds.retain(|hold| {
+        hold.name == name.as_str() && Folder::is_same(Path::new(&hold.folder), folder)
+    });
     holds
 }
 
@@ -89,6 +126,29 @@ mod tests {
             assert_eq!(last.folder, folder);
             assert_eq!((last.token, last.name.as_str()), (7, "a"));
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_is_the_same_by_every_path_that_leads_to_it() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let [folder, link, other] = ["folder", "link", "other"].map(|name| scratch.path().join(name));
+        for made in [&folder, &other] {
+            std::fs::create_dir(made).expect("a folder");
+        }
+        std::os::unix::fs::symlink(&folder, &link).expect("a link");
+        let mut paths = vec![link, scratch.path().join("other/../folder")];
+        if cfg!(target_os = "linux") {
+            let text = format!("/proc/self/root{}", folder.display());
+            paths.push(text.into());
+        }
+        for path in paths {
+            assert!(Folder::is_same(&folder, &path), "{}", path.display());
+        }
+        assert!(!Folder::is_same(&folder, &other));
+        let nowhere = scratch.path().join("nowhere");
+        assert!(Folder::is_same(&nowhere, &nowhere));
+        assert!(!Folder::is_same(&nowhere, &folder));
     }
 
     #[test]

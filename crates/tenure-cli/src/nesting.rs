@@ -13,10 +13,10 @@
 //! is searched.
 
 use crate::command::Session;
-use crate::holds::Hold;
+use crate::holds::{Folder, Hold};
 use crate::request::Place;
 use crate::store::Locks;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tenure::clock::Clock;
 use tenure::core::{Claim, LockName, Mode, Standing, WaitingFor};
 use tenure::engine::Waiting;
@@ -28,7 +28,7 @@ use tenure::store::{Reading, Store};
 const LENGTH_MAX: usize = 64;
 
 /// One wait in a circle: when it began, and whose it is where two began together.
-type Wait = (u64, PathBuf, String, u64);
+type Wait = (u64, Folder, String, u64);
 
 /// A wait by somebody who holds other locks.
 pub(crate) struct Nesting<'a> {
@@ -133,7 +133,7 @@ impl<'a> Nesting<'a> {
         holds.any(|hold| {
             hold.name == name
                 && Some(hold.token) == claim.token
-                && is_same_folder(Path::new(&hold.folder), folder)
+                && Folder::is_same(Path::new(&hold.folder), folder)
         })
     }
 
@@ -207,14 +207,6 @@ impl Drop for Nesting<'_> {
 }
 
 fn wait_of(claim: &Claim, folder: &Path, name: &str) -> Wait {
-    let folder = real(folder);
+    let folder = Folder::of(folder);
     (claim.entered.wall_ms, folder, name.to_owned(), claim.ticket)
-}
-
-fn is_same_folder(one: &Path, other: &Path) -> bool {
-    one == other || real(one) == real(other)
-}
-
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
