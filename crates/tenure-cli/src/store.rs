@@ -235,6 +235,10 @@ impl Store for Locks {
         of_store!(self, store => store.lapses(ttl))
     }
 
+    fn moves(&self) -> u64 {
+        of_store!(self, store => store.moves())
+    }
+
     fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
         of_store!(self, store => store.read(name))
     }

@@ -67,6 +67,8 @@ pub(crate) enum News {
     Changes,
     /// Touches and its removal.
     Touches,
+    /// Of a folder: another name for it, and its removal.
+    Moves,
     /// Of a folder: changes of the files in it, and new ones.
     Files,
 }

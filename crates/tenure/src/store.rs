@@ -305,6 +305,13 @@ pub trait Store {
         None
     }
 
+    /// How often the place in which this store keeps its locks was found to be another one than before:
+    /// removed, renamed, or hidden by something mounted over it. Costs one question to the system. A
+    /// keeper of holds asks it every few seconds, and looks at its holds when the answer changes.
+    fn moves(&self) -> u64 {
+        0
+    }
+
     /// Reads one lock. Creates nothing and needs no right to write.
     fn read(&self, name: &LockName) -> Result<Reading, StoreError>;
 

@@ -1161,6 +1161,34 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     assert!(is_found, "it is found by its name: {released:?}");
 }
 
+/// Whoever has the old folder open is granted nothing in it, and comes to the one that others find.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
+    let place = Place::new();
+    let store = place.store();
+    let enter = |id: &str| {
+        let entered = store.enter(&place.name, place.request(id), &place.now());
+        entered.expect("an entered claim")
+    };
+    let holder = enter("holder").seat.expect("a seat");
+    let waiter = enter("waiter").seat.expect("a seat");
+    let elsewhere = place.scratch.path().join("elsewhere");
+    assert_eq!(store.moves(), 1);
+    fs::rename(place.folder(), &elsewhere).expect("another name");
+    assert_eq!(store.moves(), 2, "it has moved");
+    store.leave(&holder, &place.now()).expect("a release");
+    let advanced = store.advance(&waiter, &place.now()).expect("an answer");
+    assert_eq!(advanced.advance, Advance::Gone, "nobody would find its hold");
+    let verified = store.verify(&waiter).expect("an answer");
+    assert_eq!(verified, Renewal::Lost);
+    assert!(!place.folder().exists(), "looking makes nothing");
+    let again = enter("waiter");
+    assert!(matches!(again.entering, Entering::Granted { .. }));
+    assert_eq!(place.tickets().len(), 1, "where others find it");
+    assert_eq!(store.moves(), 2);
+}
+
 /// Wants to be shown the queue again and again.
 struct Restless {
     seen: u32,
@@ -1434,7 +1462,8 @@ fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
     assert!(took < AT_ONCE, "{took:?}");
 }
 
-// Whoever has the folder open goes on in it, and nobody can be told of what happens at its old path.
+// Whoever has the folder open goes on in it while nothing is known of its path: a link that leads to
+// itself can be neither followed nor watched.
 #[cfg(unix)]
 #[test]
 fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_stands() {
@@ -1444,10 +1473,14 @@ fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_sta
     request.holder.process = Some(Identity::current().process);
     place.enter(request);
     let seen = place.list();
-    let store = place.store();
+    let elsewhere = place.folder();
+    let link = place.scratch.path().join("link");
+    let link_to = |target: &Path| std::os::unix::fs::symlink(target, &link).expect("a link");
+    link_to(&elsewhere);
+    let store = place.store_in(&link);
     store.read(&place.name).expect("a reading");
-    let elsewhere = place.scratch.path().join("elsewhere");
-    fs::rename(place.folder(), &elsewhere).expect("another name");
+    fs::remove_file(&link).expect("a link to remove");
+    link_to(&link);
     let watch = |length: u64| {
         let until = Some(instant() + Duration::from_millis(length));
         let wake = store.watch(&place.name, &seen, &place.now(), until);

@@ -684,6 +684,29 @@ fn a_lock_whose_file_is_removed_is_lost_and_the_guard_comes_back() {
     other.verify().expect("the other's hold was left alone");
 }
 
+/// Nobody finds the lock any more who comes now, and no kernel tells of a folder above.
+#[cfg(unix)]
+#[test]
+fn a_guard_whose_folder_gets_another_name_is_lost_within_seconds() {
+    let place = Place::new();
+    let above = place.0.path().join("above");
+    let locks = LockManager::new(above.join("locks")).expect("a folder with a name");
+    let guard = locks.acquire("a").expect("a free lock");
+    thread::sleep(Duration::from_millis(60));
+    let began = instant();
+    std::fs::rename(&above, place.0.path().join("elsewhere")).expect("another name");
+    eventually(|| guard.is_lost());
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(guard.verify().is_err());
+    // The same manager goes on where others do.
+    let other = locks.acquire("b").expect("a free lock");
+    assert!(above.join("locks/b.tenure").exists());
+    other.verify().expect("it stands");
+    let error = guard.release().expect_err("it was not ours any more");
+    assert!(matches!(error, ReleaseError::Lost { .. }), "{error}");
+}
+
 #[test]
 fn several_locks_are_released_even_if_one_is_lost() {
     let place = Place::new();

@@ -58,6 +58,10 @@ const UNSURE_LOOK: Duration = Duration::from_millis(100);
 /// be read.
 const WATCHES: bool = cfg!(target_os = "linux");
 
+/// How often it is looked whether the locks are still where they were: what happens to a folder above
+/// theirs, no kernel tells.
+const PLACE_LOOK: Duration = Duration::from_secs(3);
+
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
@@ -77,6 +81,9 @@ struct Running<'a> {
     watches: bool,
     /// The last look could not read every lock.
     unsure: bool,
+    /// How often the places of the locks had moved when they were looked at last, and when that has to
+    /// be done again; `None` until the work has lasted a little.
+    places: Option<(u64, Instant)>,
     rest: Rest,
     /// The command is gone, and what is left of it is watched.
     watching_rest: bool,
@@ -156,6 +163,7 @@ impl Driver<'_> {
             news: Vec::new(),
             watches: self.held.is_empty(),
             unsure: false,
+            places: None,
             rest,
             watching_rest: false,
             killed: None,
@@ -238,6 +246,9 @@ impl Running<'_> {
         if let Some(look) = self.next_look() {
             until = until.min(now + look);
         }
+        if let Some((_, look)) = self.places.filter(|_| !self.supervision.is_ending()) {
+            until = until.min(look);
+        }
         if !self.watches && !self.supervision.is_ending() {
             if since >= NEWS_AFTER {
                 // Looking may begin an end, with times of its own; so the loop begins anew.
@@ -283,6 +294,11 @@ impl Running<'_> {
                 return Some(verdict);
             }
         }
+        if self.have_moved()
+            && let Some(verdict) = self.look_at_locks()
+        {
+            return Some(verdict);
+        }
         for index in 0..self.course.holds.len() {
             let now = lease_clock(self.driver.clock);
             let (Some(hold), Some(asking)) = (self.course.holds.get(index), self.asking.get(index))
@@ -315,6 +331,22 @@ impl Running<'_> {
         None
     }
 
+    /// How often the places of the locks were found to be others than before.
+    fn moves(&self) -> u64 {
+        self.driver.held.iter().map(|held| held.store.moves()).sum()
+    }
+
+    /// Whether the place of a lock is another one than at the last look.
+    fn have_moved(&mut self) -> bool {
+        let now = instant();
+        let Some((before, _)) = self.places.filter(|(_, look)| *look <= now) else {
+            return false;
+        };
+        let moves = self.moves();
+        self.places = Some((moves, now + PLACE_LOOK));
+        moves != before
+    }
+
     /// Opens news, or opens it again: a file that was replaced takes its watch with it.
     fn open_news(&mut self) {
         self.watches = true;
@@ -323,6 +355,10 @@ impl Running<'_> {
         self.news = held
             .filter_map(|held| held.store.news(held.seat).ok())
             .collect();
+        // Where nothing can be watched, the locks themselves are looked at all the time.
+        if WATCHES && self.places.is_none() && !self.driver.held.is_empty() {
+            self.places = Some((self.moves(), instant() + PLACE_LOOK));
+        }
         // What came before it was opened is looked at now. A look may begin an end; it is never
         // an end itself, so there is no verdict to miss.
         let _ = self.look_at_locks();

@@ -28,6 +28,7 @@ mod github_example;
 mod group_name;
 mod groups;
 mod hostile;
+mod moved;
 mod passing_on;
 mod profiles;
 mod push;

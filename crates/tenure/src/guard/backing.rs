@@ -20,6 +20,7 @@ pub(super) trait Backing: Send + Sync {
     fn policy(&self) -> Policy;
     fn place(&self, name: &LockName) -> String;
     fn lapses(&self, ttl: Duration) -> Option<Duration>;
+    fn moves(&self) -> u64;
     fn read(&self, name: &LockName) -> Result<Reading, StoreError>;
     fn acquire(
         self: Arc<Self>,
@@ -58,6 +59,10 @@ impl<S: SharedStore> Backing for Backed<S> {
 
     fn lapses(&self, ttl: Duration) -> Option<Duration> {
         self.0.lapses(ttl)
+    }
+
+    fn moves(&self) -> u64 {
+        self.0.moves()
     }
 
     fn read(&self, name: &LockName) -> Result<Reading, StoreError> {

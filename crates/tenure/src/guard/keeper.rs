@@ -35,6 +35,10 @@ const NAP_MAX: Duration = Duration::from_secs(3_600);
 /// What one look at a hold may cost of the time, on the average over all that are not watched.
 const LOOK_SHARE: Duration = Duration::from_millis(2);
 
+/// How often it is looked whether the place of all the locks is still where it was: what happens to a
+/// folder above it, no kernel tells.
+const PLACE_LOOK: Duration = Duration::from_secs(3);
+
 /// How soon a heartbeat is tried again that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -89,6 +93,7 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
         next_id: 0,
         files: None,
         asker: None,
+        place: None,
     };
     let mut nap = Duration::ZERO;
     loop {
@@ -146,6 +151,9 @@ struct Keeper {
     next_id: u64,
     files: Option<files::Files>,
     asker: Option<Asker>,
+    /// How often the place of the locks had moved when it was looked at last, and when that has to be
+    /// done again; `None` before there was a hold.
+    place: Option<(u64, Instant)>,
 }
 
 impl Keeper {
@@ -156,6 +164,7 @@ impl Keeper {
             self.take(shared, &hold);
         }
         self.look_at(shared, &[]);
+        self.look_at_place(shared);
         self.hear(shared);
         let now = shared.clock.instant();
         let all = matches!(shared.watching, Watching::Always(_));
@@ -194,7 +203,10 @@ impl Keeper {
             }
         };
         // A millisecond more than to the instant itself, so that none is looked at too early.
-        let rest = rest.saturating_add(Duration::from_millis(1));
+        let mut rest = rest.saturating_add(Duration::from_millis(1));
+        if let (Some((_, at)), false) = (self.place, self.kept.is_empty()) {
+            rest = rest.min(at.saturating_duration_since(instant()));
+        }
         next.map_or(rest, |next| next.min(rest)).min(NAP_MAX)
     }
 
@@ -206,6 +218,25 @@ impl Keeper {
         let touched = files.map(|files| files.touched(renewed));
         for id in touched.into_iter().flatten() {
             self.look(shared, id, false);
+        }
+    }
+
+    /// Looks at all holds if their place has moved since the last time.
+    fn look_at_place(&mut self, shared: &Shared) {
+        let now = instant();
+        let Some((before, _)) = self.place.filter(|(_, at)| *at <= now) else {
+            return;
+        };
+        if self.kept.is_empty() {
+            return;
+        }
+        let moves = shared.backing.moves();
+        self.place = Some((moves, now + PLACE_LOOK));
+        if moves != before {
+            let all: Vec<u64> = self.kept.keys().copied().collect();
+            for id in all {
+                self.look(shared, id, false);
+            }
         }
     }
 
@@ -226,6 +257,10 @@ impl Keeper {
             }
             Watching::Looks(_) | Watching::Always(_) => None,
         };
+        // Before the hold is looked at for the first time: what happens from here on is a change.
+        if matches!(shared.watching, Watching::Files) && self.place.is_none() {
+            self.place = Some((shared.backing.moves(), instant() + PLACE_LOOK));
+        }
         let every = (kept.ttl() / 3).max(BEAT_MIN);
         let now = shared.clock.instant();
         let lapses = kept.lapses();

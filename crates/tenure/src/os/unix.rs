@@ -38,6 +38,9 @@ pub(crate) const REPLACES_OPEN_FILES: bool = true;
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = cfg!(target_os = "linux");
 
+/// Whether a folder that somebody has open can get another name, or another one its name.
+pub(crate) const FOLDERS_MOVE: bool = true;
+
 /// Borrows a descriptor.
 pub(crate) fn borrow(descriptor: &impl AsFd) -> BorrowedDescriptor<'_> {
     descriptor.as_fd()
@@ -130,6 +133,11 @@ impl Facts {
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
     rustix::fs::fstat(file).map(Facts)
+}
+
+/// Looks at what a path leads to, through links.
+pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
+    rustix::fs::stat(path).map(Facts)
 }
 
 /// Looks at what a name leads to, itself and not what a link points at.
@@ -617,6 +625,9 @@ mod watch {
             let what = match news {
                 News::Changes => touches | WatchFlags::MODIFY,
                 News::Touches => touches,
+                News::Moves => {
+                    WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR
+                }
                 News::Files => WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO,
             };
             inotify::add_watch(&self.0, file, what).map(|_| ())

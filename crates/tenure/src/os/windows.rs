@@ -64,6 +64,9 @@ pub(crate) const EXCHANGES: bool = false;
 /// Whether a file can be replaced that somebody has open. Where it cannot, replacing one waits for that.
 pub(crate) const REPLACES_OPEN_FILES: bool = false;
 
+/// Whether a folder that somebody has open can get another name, or another one its name.
+pub(crate) const FOLDERS_MOVE: bool = false;
+
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = false;
 
@@ -251,6 +254,11 @@ impl Facts {
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsHandle) -> Result<Facts, Errno> {
     raw::information(file.as_handle()).map(Facts)
+}
+
+/// Looks at what a path leads to, through links.
+pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
+    facts(&open_folder(path)?)
 }
 
 /// Options for everything that is opened: itself and not what a link points at, and every call is over

@@ -74,6 +74,7 @@ use publication::{Change, Published};
 use record::{ReadError, UNKNOWN};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
@@ -162,6 +163,9 @@ pub struct Seat {
     has_turn: bool,
     /// Where it learns that it was asked to stop while it waits, if it may be.
     summons: Summons,
+    /// Its work lasts long enough for its place to be looked after, and to be looked at once more in
+    /// the end.
+    lasts: AtomicBool,
     /// Whether its claim was made on this boot, so that a heartbeat of it needs no more than its own
     /// line.
     on_this_boot: bool,
@@ -266,7 +270,7 @@ impl FileStore {
 
     /// The folder of the records, as [`FileStore::folder`].
     fn records(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        if let Some(folder) = self.records.get().filter(|folder| !folder.is_removed()) {
+        if let Some(folder) = self.records.get().filter(|folder| folder.is_in_place()) {
             return Ok(Some(folder));
         }
         let rule = self.profile.place();
@@ -277,10 +281,11 @@ impl FileStore {
         }
     }
 
-    /// The folder of the coordination files. Not one that was removed since it was opened: nothing is
-    /// to be found in it, while somebody may hold in one that was made in its place.
+    /// The folder of the coordination files. Not one that was removed since it was opened, or that got
+    /// another name: nobody who comes now finds it, while somebody may hold in one that was made in its
+    /// place.
     fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
-        if let Some(folder) = self.folder.get().filter(|folder| !folder.is_removed()) {
+        if let Some(folder) = self.folder.get().filter(|folder| folder.is_in_place()) {
             return Ok(Some(folder));
         }
         let opened = if self.profile.record().is_some() {
@@ -365,7 +370,8 @@ impl FileStore {
     /// whatever the seat stood for is lost.
     fn guarded_seat<'a>(&'a self, seat: &'a Seat) -> Result<Option<Guarded<'a>>, StoreError> {
         let folder = match self.folder.get() {
-            // A heartbeat need not ask whether it was removed: in such a one the name leads nowhere.
+            // A change to a hold need not ask whether it was removed: in such a one the name leads nowhere.
+            // Whether it was renamed, its keeper asks from time to time ([`Store::moves`]).
             Some(opened) => Some(opened),
             None => self.folder(false)?,
         };
@@ -856,7 +862,8 @@ struct Unreadable {
 
 impl FileStore {
     /// A descriptor that can be read once something happened to the list that a seat stands in,
-    /// or to its file, or to the record that is published for it. Costs an inotify instance, so
+    /// or to its file, or to the record that is published for it, or to the folder of them. What happens
+    /// to a folder above it is not told ([`Store::moves`]). Costs an inotify instance, so
     /// it is for work that lasts. A record that is replaced takes its watch with it.
     ///
     /// # Errors
@@ -864,6 +871,7 @@ impl FileStore {
     /// - The same, always, on a system that has nothing to watch files with. Look again from time to
     ///   time there.
     pub fn news(&self, seat: &Seat) -> Result<Descriptor, StoreError> {
+        seat.lasts.store(true, Ordering::Relaxed);
         self.news_of(&seat.names).map(Watch::into_descriptor)
     }
 
@@ -877,6 +885,12 @@ impl FileStore {
         let failed = |errno| fault(&list, "watching the lock", errno);
         let watch = Watch::new().map_err(failed)?;
         let on_list = watch.add(&list, News::Changes);
+        // Without these it is noticed later, by the look from time to time.
+        for folder in [&self.folder, &self.records] {
+            if let Some(folder) = folder.get() {
+                let _ = watch.add(folder.path(), News::Moves);
+            }
+        }
         if self.profile.record().is_none() {
             return on_list.map(|()| watch).map_err(failed);
         }
@@ -1156,6 +1170,7 @@ impl Store for FileStore {
                         (true, true) => Summons::Watch(OnceLock::new()),
                         (true, false) => Summons::Looks,
                     },
+                    lasts: AtomicBool::new(false),
                     on_this_boot: self.is_of_this_boot(&entry, made.ticket),
                     turn: Mutex::default(),
                 }),
@@ -1223,6 +1238,14 @@ impl Store for FileStore {
 
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
         let mut events = Vec::new();
+        // Nobody is granted anything in a folder that those who come now do not find.
+        if self.folder.get().is_some_and(|folder| !folder.is_in_place()) {
+            return Ok(Advanced {
+                advance: Advance::Gone,
+                entry: Entry::default(),
+                events,
+            });
+        }
         let (advance, entry, published) = self.change_seat(
             seat,
             Want::UpTo(seat.ticket),
@@ -1322,7 +1345,15 @@ impl Store for FileStore {
         // descriptor. Also after an error: the claim then stands in the list as a dead one, which
         // the next caller sweeps.
         seat.put_out();
-        left.map(|(left, ..)| left)
+        // A folder that was renamed is left tidy, but the hold in it had excluded nobody any more. Work
+        // that is over in a moment does not pay for the question.
+        let is_elsewhere = seat.lasts.load(Ordering::Relaxed)
+            && self.folder.get().is_some_and(|folder| !folder.is_in_place());
+        left.map(|(left, ..)| if is_elsewhere { Left::Absent } else { left })
+    }
+
+    fn moves(&self) -> u64 {
+        self.folder.moves()
     }
 
     fn park(

@@ -17,6 +17,7 @@ use std::sync::OnceLock;
 pub(super) struct Folder {
     fd: Descriptor,
     path: PathBuf,
+    inode: (u64, u64),
     /// Only this machine can reach it.
     pub(super) local: bool,
     /// Everybody may create files in it.
@@ -44,6 +45,19 @@ impl Latest {
             link = newer;
         }
         Some(&link.folder)
+    }
+
+    /// How many were opened so far, and one more if the last of them is not where it was opened any more.
+    pub(super) fn moves(&self) -> u64 {
+        let mut moves = 0;
+        let mut place = &self.0;
+        let mut last = None;
+        while let Some(link) = place.get() {
+            moves += 1;
+            last = Some(&link.folder);
+            place = &link.newer.0;
+        }
+        moves + u64::from(last.is_some_and(|folder| !folder.is_in_place()))
     }
 
     /// Works with this one from now on.
@@ -134,6 +148,7 @@ impl Folder {
         Ok(Some(Self {
             fd,
             path: path.to_owned(),
+            inode: facts.inode(),
             local: remote.is_none(),
             shared,
             readable: facts.others_may_look(),
@@ -175,6 +190,7 @@ impl Folder {
         let folder = Self {
             fd,
             path,
+            inode: facts.inode(),
             local: self.local,
             shared: false,
             readable: facts.others_may_look(),
@@ -197,9 +213,26 @@ impl Folder {
         os::borrow(&self.fd)
     }
 
-    /// Whether nothing can be made in it any more, because it was removed.
-    pub(super) fn is_removed(&self) -> bool {
-        os::facts(&self.fd).is_ok_and(|facts| facts.names() == 0)
+    /// Whether its path still leads to it. It does not once the folder was removed, it or one above it
+    /// got another name, or something was mounted over it: the next caller finds another folder there,
+    /// or makes one, and whatever is locked in this one excludes nobody any more.
+    ///
+    /// What cannot be looked at (a folder above it that may not be searched any more) is not known to
+    /// lead elsewhere. A relative path is one only from where it was opened, so it is not followed again.
+    pub(super) fn is_in_place(&self) -> bool {
+        if os::FOLDERS_MOVE && self.path.is_absolute() {
+            match os::facts_of(&self.path) {
+                Ok(facts) => return facts.inode() == self.inode,
+                Err(Errno::NOENT | Errno::NOTDIR) => return false,
+                Err(_) => {}
+            }
+        }
+        os::facts(&self.fd).map_or(true, |facts| facts.names() > 0)
+    }
+
+    /// The path by which it was opened.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) fn path_of(&self, file: &str) -> PathBuf {
@@ -347,15 +380,45 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         let folder = Folder::open(scratch.path(), false, false, false);
         let folder = folder.expect("a good folder").expect("it is there");
-        assert!(!folder.is_removed());
+        assert!(folder.is_in_place());
         scratch.close().expect("its removal");
-        assert!(folder.is_removed());
+        assert!(!folder.is_in_place());
         for access in [Access::Read, Access::Write] {
             let opened = folder.open_file("a.tenure", access);
             assert!(matches!(opened, Ok(None)), "{access:?}: {opened:?}");
         }
         let made = folder.open_file("a.tenure", Access::Create);
         assert!(matches!(made, Err(StoreError::Io { .. })), "{made:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_is_in_place_as_long_as_its_path_leads_to_it() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let [above, other] = ["above", "other"].map(|name| scratch.path().join(name));
+        let path = above.join("locks");
+        let rename = |from: &Path, to: &Path| std::fs::rename(from, to).expect("another name");
+        let latest = Latest::default();
+        assert_eq!(latest.moves(), 0, "none was opened");
+        let folder = Folder::open(&path, true, false, false);
+        let folder = latest.put(folder.expect("a good folder").expect("it was made"));
+        let renamed = above.join("locks.old");
+        for (from, to) in [(&path, &renamed), (&above, &other)] {
+            assert_eq!((folder.is_in_place(), latest.moves()), (true, 1));
+            rename(from, to);
+            assert!(!folder.is_in_place(), "its path leads nowhere");
+            std::fs::create_dir_all(&path).expect("another folder");
+            assert!(!folder.is_in_place(), "its path leads to another one");
+            assert_eq!(latest.moves(), 2);
+            std::fs::remove_dir(&path).expect("an empty folder");
+            if from == &above {
+                std::fs::remove_dir(&above).expect("an empty folder");
+            }
+            rename(to, from);
+        }
+        rename(&path, &renamed);
+        std::os::unix::fs::symlink(&path, &path).expect("a link");
+        assert!(folder.is_in_place(), "a path that cannot be followed says nothing");
     }
 
     #[test]
