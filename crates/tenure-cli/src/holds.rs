@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn a_folder_is_the_same_by_every_path_that_leads_to_it() {
         let scratch = tempfile::tempdir().expect("a folder");
-        let [folder, link, other] = ["folder", "link", "other"].map(|name| scratch.path().join(name));
+        let [folder, link, other] =
+            ["folder", "link", "other"].map(|name| scratch.path().join(name));
         for made in [&folder, &other] {
             std::fs::create_dir(made).expect("a folder");
         }

@@ -1179,7 +1179,11 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
     assert_eq!(store.moves(), 2, "it has moved");
     store.leave(&holder, &place.now()).expect("a release");
     let advanced = store.advance(&waiter, &place.now()).expect("an answer");
-    assert_eq!(advanced.advance, Advance::Gone, "nobody would find its hold");
+    assert_eq!(
+        advanced.advance,
+        Advance::Gone,
+        "nobody would find its hold"
+    );
     let verified = store.verify(&waiter).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
     assert!(!place.folder().exists(), "looking makes nothing");

@@ -1373,6 +1373,57 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
     });
 }
 
+/// The record is the truth about the holder: while it stands it keeps everybody out, and when its holder
+/// has gone it keeps out nobody.
+#[test]
+fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
+    each(|format| {
+        for somebody_comes in [false, true] {
+            let why = format!("{format:?}, {somebody_comes}");
+            let place = Place::with_folder(format);
+            let store = place.store();
+            let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
+            let seat = entered.expect("an answer").seat.expect("a seat");
+            let token = store.read(&place.name).expect("a reading");
+            let token = token.entry().and_then(|entry| entry.claims.first()?.token);
+            fs::remove_dir_all(place.ledger()).expect("a removal by hand");
+            if somebody_comes {
+                let (reason, _) = place.refused(place.request("next-1"));
+                assert_eq!(reason, Reason::Held, "{why}: the record stands");
+                assert!(place.ledger().exists(), "{why}: and is coordinated anew");
+            }
+            let verified = store.verify(&seat).expect("an answer");
+            assert_eq!(verified, Renewal::Lost, "{why}: its place is gone");
+            let left = store.leave(&seat, &place.now()).expect("an answer");
+            assert_eq!(left, Left::Absent, "{why}");
+            assert!(!place.record().exists(), "{why}: nothing blocks the next");
+            let (_, next) = place.granted("next-1");
+            assert!(Some(next) > token, "{why}: and its number is higher");
+        }
+    });
+}
+
+#[test]
+fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
+    each(|format| {
+        let place = Place::with_folder(format);
+        let store = place.store();
+        let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
+        let seat = entered.expect("an answer").seat.expect("a seat");
+        fs::remove_dir_all(place.ledger()).expect("a removal by hand");
+        fs::remove_file(place.record()).expect("a removal by hand");
+        let (_theirs, _) = place.granted("next-1");
+        let before = place.bytes();
+        let left = store.leave(&seat, &place.now()).expect("an answer");
+        assert_eq!(left, Left::Absent, "{format:?}");
+        assert_eq!(place.bytes(), before, "{format:?}: the next one's");
+        place.plant("{ nothing that anybody reads");
+        let left = store.leave(&seat, &place.now()).expect("an answer");
+        assert_eq!(left, Left::Absent, "{format:?}");
+        assert!(place.record().exists(), "{format:?}: nor what is garbage");
+    });
+}
+
 #[test]
 fn the_folder_of_the_records_is_made_unless_it_is_somebody_s_project() {
     each(|format| {

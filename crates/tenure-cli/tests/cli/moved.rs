@@ -35,11 +35,7 @@ fn is_told(held: Held, why: &str) {
     let (answer, took) = timed(|| held.finish());
     let answer = answer.expect(80, why);
     assert!(took < TOLD, "{why}: it took {took:?}");
-    assert!(
-        answer.stderr().contains("lost"),
-        "{why}: {}",
-        answer.said()
-    );
+    assert!(answer.stderr().contains("lost"), "{why}: {}", answer.said());
     assert!(!is_alive(command), "{why}: its command has ended");
 }
 
@@ -131,7 +127,9 @@ fn a_run_that_ends_before_the_next_look_is_told_in_the_end() {
     fs::rename(&above, scene.path("elsewhere")).unwrap();
     let answer = held.open().expect(80, "it had excluded nobody any more");
     assert!(
-        answer.stderr().contains("the command has ended with exit code 0"),
+        answer
+            .stderr()
+            .contains("the command has ended with exit code 0"),
         "{}",
         answer.said()
     );
@@ -143,7 +141,12 @@ fn a_waiter_whose_folder_gets_another_name_lines_up_where_others_do() {
     let scene = Scene::new();
     let folder = scene.locks();
     let gate = Gate::new(&scene, "x");
-    let held = hold_in(&scene, &folder, &["run", "-q", "--on-lost", "warn", "x"], &gate);
+    let held = hold_in(
+        &scene,
+        &folder,
+        &["run", "-q", "--on-lost", "warn", "x"],
+        &gate,
+    );
     let mut waiter = scene.tenure(["run", "-q", "x", "--wait", "25s", "--"]);
     waiter.args(["sh", "-c", "tenure check x -q >seen; echo $?"]);
     waiter.current_dir(scene.root());
@@ -151,9 +154,28 @@ fn a_waiter_whose_folder_gets_another_name_lines_up_where_others_do() {
     let waiter = Started::new(&mut waiter);
     scene.until_queued("x", 1);
     fs::rename(&folder, scene.path("elsewhere")).unwrap();
-    let answer = waiter.finish().expect(0, "it has the lock that others find");
+    let answer = waiter
+        .finish()
+        .expect(0, "it has the lock that others find");
     assert_eq!(answer.stdout(), "0\n", "which is its own");
     let _ = held.open().expect(0, "the other one was only warned");
+}
+
+/// The record keeps everybody out while the command ends, and nobody afterwards.
+#[test]
+fn a_run_whose_coordination_files_are_removed_ends_and_takes_its_record_with_it() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "x");
+    let words = ["--profile", "session", "run", "7"];
+    let held = hold_in(&scene, &scene.locks(), &words, &gate);
+    std::thread::sleep(LOOKED_AT);
+    let folder = scene.locks().join("locks");
+    assert!(folder.join("7.lock").exists());
+    fs::remove_dir_all(folder.join(".tenure")).unwrap();
+    is_told(held, "its place is gone");
+    assert!(!folder.join("7.lock").exists(), "it would block the next");
+    let words = ["--profile", "session", "run", "-n", "7", "--", "true"];
+    let _ = scene.run(words).expect(0, "the lock is free");
 }
 
 /// As between a host and a folder that it lends to another place.
@@ -173,7 +195,11 @@ fn one_folder_by_two_bind_mounts_is_one_lock_to_the_run_that_holds_it() {
     for spelling in &spellings {
         let within = |words: &[&str]| -> Answer {
             let mut command = scene.tenure(["run", "-q", "x", "--", "tenure"]);
-            answer(command.args(words).args(["--dir", spelling, "x", "-w", "3s", "--", "true"]))
+            answer(
+                command
+                    .args(words)
+                    .args(["--dir", spelling, "x", "-w", "3s", "--", "true"]),
+            )
         };
         let refused = within(&["run"]).expect(81, "it would wait for itself");
         assert!(

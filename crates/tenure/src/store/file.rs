@@ -169,6 +169,8 @@ pub struct Seat {
     /// Whether its claim was made on this boot, so that a heartbeat of it needs no more than its own
     /// line.
     on_this_boot: bool,
+    /// The claim as it was granted, where a record of it is published.
+    granted: OnceLock<Box<Claim>>,
     /// Taken for the length of a change. The guard byte belongs to the open file, and so keeps
     /// out every other caller, but not a second thread with this same seat.
     turn: Mutex<()>,
@@ -1155,6 +1157,10 @@ impl Store for FileStore {
                 continue;
             }
             release(&opened);
+            let granted = match &entering {
+                Entering::Granted { ticket, .. } => self.published_claim(&entry, *ticket),
+                _ => OnceLock::new(),
+            };
             return Ok(Entered {
                 entering,
                 unread,
@@ -1172,6 +1178,7 @@ impl Store for FileStore {
                     },
                     lasts: AtomicBool::new(false),
                     on_this_boot: self.is_of_this_boot(&entry, made.ticket),
+                    granted,
                     turn: Mutex::default(),
                 }),
                 entry,
@@ -1239,7 +1246,11 @@ impl Store for FileStore {
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
         let mut events = Vec::new();
         // Nobody is granted anything in a folder that those who come now do not find.
-        if self.folder.get().is_some_and(|folder| !folder.is_in_place()) {
+        if self
+            .folder
+            .get()
+            .is_some_and(|folder| !folder.is_in_place())
+        {
             return Ok(Advanced {
                 advance: Advance::Gone,
                 entry: Entry::default(),
@@ -1266,6 +1277,9 @@ impl Store for FileStore {
         )?;
         if matches!(advance, Advance::Granted { .. }) {
             seat.give_turn();
+            if let Some(claim) = self.published_claim(&entry, seat.ticket).into_inner() {
+                let _ = seat.granted.set(claim);
+            }
         }
         guarded::note_bytes(&mut events, published.as_ref());
         Ok(Advanced {
@@ -1341,6 +1355,9 @@ impl Store for FileStore {
                 (left, changed)
             },
         );
+        if let (Ok((Left::Absent, ..)), Some(claim)) = (&left, seat.granted.get()) {
+            self.withdraw(&seat.names, claim, now)?;
+        }
         // Explicitly, for a daemon that the command left behind may keep a copy of the
         // descriptor. Also after an error: the claim then stands in the list as a dead one, which
         // the next caller sweeps.
@@ -1348,7 +1365,10 @@ impl Store for FileStore {
         // A folder that was renamed is left tidy, but the hold in it had excluded nobody any more. Work
         // that is over in a moment does not pay for the question.
         let is_elsewhere = seat.lasts.load(Ordering::Relaxed)
-            && self.folder.get().is_some_and(|folder| !folder.is_in_place());
+            && self
+                .folder
+                .get()
+                .is_some_and(|folder| !folder.is_in_place());
         left.map(|(left, ..)| if is_elsewhere { Left::Absent } else { left })
     }
 
@@ -1726,6 +1746,51 @@ impl FileStore {
                 errno,
             )),
         }
+    }
+
+    /// The claim of a seat that was granted, where a record of it is published.
+    fn published_claim(&self, entry: &Entry, ticket: u64) -> OnceLock<Box<Claim>> {
+        match (self.profile.record(), entry.claim(ticket)) {
+            (Some(_), Some(claim)) => Box::new(claim.clone()).into(),
+            _ => OnceLock::new(),
+        }
+    }
+
+    /// Takes away the record of a hold whose coordination file was removed under it, so that it keeps
+    /// nobody out when the work is over. Until then it stood, and by it everybody was kept out.
+    ///
+    /// The file may have been made anew since, and others may wait in it: for them the record is that of
+    /// another program, and it is removed as such, under the guard of the new file, if it is the one that
+    /// was published for this hold and for no other. Death before the removal leaves a record that is
+    /// judged by what it says; death after it, a list without a holder.
+    fn withdraw(&self, names: &Names, held: &Claim, now: &Now) -> Result<(), StoreError> {
+        let mut tries = OVERTAKEN_MAX;
+        while self.record_stands(names)? {
+            let Some((guarded, opened)) = self.guarded(names, Access::Create)? else {
+                break;
+            };
+            let loaded = match guarded.load(&opened, Want::All, now) {
+                Ok(loaded) => loaded,
+                Err(LoadError::Store(error)) => return Err(error),
+                // What cannot be understood was written by somebody else.
+                Err(LoadError::List { .. } | LoadError::Record(_)) => break,
+            };
+            let mut entry = loaded.entry.clone();
+            let is_ours = |claim: &Claim| claim.token.is_some() && guarded::is_of(claim, held);
+            entry.claims.retain(|claim| !is_ours(claim));
+            if entry.claims.len() == loaded.entry.claims.len() {
+                break;
+            }
+            // The numbers of the new file go on above those of the one that is gone.
+            entry.raise(held.token.unwrap_or_default());
+            if guarded.commit(&opened, &loaded, &entry)? == Change::Overtaken {
+                tries = self.overtaken(tries, names)?;
+                continue;
+            }
+            release(&opened);
+            break;
+        }
+        Ok(())
     }
 
     /// Removes the coordination file of a lock without claims, under its guard. Killed after the

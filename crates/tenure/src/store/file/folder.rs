@@ -418,7 +418,10 @@ mod tests {
         }
         rename(&path, &renamed);
         std::os::unix::fs::symlink(&path, &path).expect("a link");
-        assert!(folder.is_in_place(), "a path that cannot be followed says nothing");
+        assert!(
+            folder.is_in_place(),
+            "a path that cannot be followed says nothing"
+        );
     }
 
     #[test]

@@ -449,7 +449,7 @@ pub(super) fn join(
 /// Whether a record is the one that was published for a claim. Its token says so. Without one, as
 /// after another program of its system rewrote it and kept only what it knows, the same owner,
 /// process and instant of the grant do: an owner that comes twice is not the same holder.
-fn is_of(shown: &Claim, held: &Claim) -> bool {
+pub(super) fn is_of(shown: &Claim, held: &Claim) -> bool {
     match shown.token {
         // The token alone may have been copied with the rest of a record that another owner made
         // of ours.
