@@ -332,7 +332,8 @@ pub(crate) struct RunArgs {
   tenure acquire deploy --owner none --ttl 5m  for nobody: renew within 5 min
   tenure acquire deploy --request-id run-42    to ask again by that id is fine
 
-Give it back with `tenure release NAME`. A lock whose owner ends is free at once.")]
+Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that
+`acquire` prints. A lock whose owner ends is free at once.")]
 pub(crate) struct AcquireArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
@@ -354,9 +355,9 @@ pub(crate) struct AcquireArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure release deploy                      from the script that acquired it
-  tenure release deploy --request-id run-42  from anywhere
+  tenure release deploy --request-id run-42  from a sub-shell, or anywhere
 
-Only the owner can release. Releasing a lock that nobody holds succeeds with a warning.")]
+Only the owner can release: without an id the process whose life the lock follows. Releasing a lock that nobody holds succeeds with a warning.")]
 pub(crate) struct ReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]

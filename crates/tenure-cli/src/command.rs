@@ -27,8 +27,8 @@ use crate::exit::Exit;
 use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
-use crate::render::Surface;
 use crate::render::lock::{LockView, failure_of};
+use crate::render::{Surface, clean};
 use crate::request::{self, Place};
 #[cfg(windows)]
 use crate::signals::numbers as libc;
@@ -40,10 +40,11 @@ use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
 use tenure::core::{
-    Claim, Entry, Event, Force, LockName, Reason, Refusal, Request, RequestId, Standing,
+    Claim, Entry, Event, Force, Host, LockName, Process, Reason, Refusal, Request, RequestId,
+    Standing,
 };
 use tenure::engine::{self, AcquireError, Acquired, Limits};
-use tenure::process::{Identity, is_descendant_of};
+use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::known_as;
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
@@ -213,11 +214,27 @@ impl Session {
         if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
         }
+        self.is_owned(claim, is_descendant_of)
+    }
+
+    /// Whether the caller may release a claim: it shows the id, or it is the claim's owner. Descent
+    /// from the owner is not enough: an agent's sub-shells all follow the same process, and the one
+    /// that was refused would release what another one holds.
+    pub(crate) fn may_release(&self, claim: &Claim, shown: Option<&str>) -> bool {
+        if shown.is_some() || self.face.lets_descendants_release() {
+            return self.is_mine(claim, shown, &[]);
+        }
+        self.is_owned(claim, is_caller)
+    }
+
+    /// Whether the caller is to a claim's owner as `related` says.
+    fn is_owned(&self, claim: &Claim, related: impl Fn(&Process, &Host, &Host) -> bool) -> bool {
         claim.kind.is_detached()
             && self.face.knows_owners_by_process()
-            && claim.holder.process.is_some_and(|owner| {
-                is_descendant_of(&owner, &claim.holder.host, &self.identity.host)
-            })
+            && claim
+                .holder
+                .process
+                .is_some_and(|owner| related(&owner, &claim.holder.host, &self.identity.host))
     }
 
     pub(crate) fn inherited(&self, name: &LockName) -> Vec<Hold> {
@@ -287,7 +304,7 @@ impl Session {
         limits: Limits,
         tend: &mut dyn Tend,
     ) -> Result<Acquired<Seat>, Failure> {
-        let mut attendance = Attendance::new(surface, self, name, limits.wait, tend);
+        let mut attendance = Attendance::new(surface, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
             &self.store,
             &self.clock,
@@ -296,10 +313,12 @@ impl Session {
             limits,
             &mut attendance,
         );
-        let wanted_back = attendance.wanted_back.take();
+        let (wanted_back, own) = (attendance.wanted_back.take(), attendance.own.take());
         drop(attendance);
-        if let (Err(_), Some(wanted)) = (&acquired, wanted_back) {
-            return Err(superseded(&wanted.name, &wanted.by));
+        match (&acquired, wanted_back, own) {
+            (Err(_), Some(wanted), _) => return Err(superseded(&wanted.name, &wanted.by)),
+            (Err(_), None, Some(own)) => return Err(waits_for_itself(name, &own)),
+            (Err(_), None, None) | (Ok(_), _, _) => {}
         }
         if let Ok(Some(warning)) = self.store.warning() {
             surface.warn(warning);
@@ -456,6 +475,14 @@ impl Session {
         view
     }
 
+    /// The hold in the way of a native claim, if the caller's own script may have taken it.
+    fn own_in_the_way<'a>(&self, refusal: &'a Refusal) -> Option<&'a Claim> {
+        let claim = refusal.blocker.as_deref()?;
+        let is_native = self.store.profile().record().is_none();
+        let is_held = refusal.reason == Reason::Held && claim.token.is_some();
+        (is_native && is_held && self.is_mine(claim, None, &[])).then_some(claim)
+    }
+
     /// What an attempt that did not succeed is to the caller.
     #[cold]
     #[inline(never)]
@@ -468,9 +495,15 @@ impl Session {
                 retry_after_ms,
                 kept,
             } => {
-                let view = self.refused(name, &refusal, &entry);
+                let mut view = self.refused(name, &refusal, &entry);
+                let own = self.own_in_the_way(&refusal);
+                view.mine = own.is_some();
                 let failure = failure_of(view.clone(), refusal.reason, waited, retry_after_ms);
                 let mut failure = self.face.refused(failure, &view, refusal.reason);
+                if let (Some(own), Some(text)) = (own, &mut failure.text) {
+                    text.push_str("\n        the caller may be waiting for itself: ");
+                    text.push_str(&give_back(name, own));
+                }
                 if let Some(ticket) = kept {
                     let kept_ms = u64::try_from(ticket::GRACE.as_millis()).unwrap_or(u64::MAX);
                     failure.context.insert("ticket".into(), ticket.into());
@@ -545,6 +578,38 @@ fn already_held(name: &LockName, claim: &Claim) -> Failure {
     .with_context(object(
         json!({ "name": name.as_str(), "token": claim.token }),
     ))
+}
+
+/// What to do about a hold that may be the caller's own.
+fn give_back(name: &LockName, claim: &Claim) -> String {
+    let id = clean(known_as(&claim.holder));
+    format!("if the caller itself took it, `tenure release {name} --request-id {id}` gives it back")
+}
+
+/// The answer to a caller that would wait without end for what its own owner holds.
+fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
+    let owner = claim.holder.process.map(|process| process.pid);
+    let owner = owner.map_or_else(String::new, |pid| format!(", PID {pid}"));
+    let failure = Failure::new(
+        Exit::Deadlock,
+        "ALREADY_HELD",
+        format!(
+            "{name} is held in the name of the caller's own owner{owner}; the caller may wait for \
+             itself, without end"
+        ),
+    );
+    let text = format!(
+        "{}\n{:8}{}; with a bounded --wait it waits all the same",
+        failure.message,
+        "",
+        give_back(name, claim)
+    );
+    failure.with_text(text).with_context(object(json!({
+        "name": name.as_str(),
+        "token": claim.token,
+        "mine": true,
+        "request_id": known_as(&claim.holder),
+    })))
 }
 
 /// The answer of a run that another one displaced.

@@ -106,6 +106,12 @@ pub(crate) trait Face: Sync {
         true
     }
 
+    /// Whether whatever descends from an owner's process may release without the id. Where not, the
+    /// owner has to call itself.
+    fn lets_descendants_release(&self) -> bool {
+        false
+    }
+
     /// Whether the answer to `release` says how the work ended even if nobody said so.
     fn tells_results(&self) -> bool {
         false

@@ -20,7 +20,7 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-pub use owner::{Chosen, OwnerError, choose_owner, is_descendant_of};
+pub use owner::{Chosen, OwnerError, choose_owner, is_caller, is_descendant_of};
 #[cfg(unix)]
 pub use unix::{children, group_is_alive};
 

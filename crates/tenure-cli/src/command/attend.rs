@@ -8,8 +8,9 @@ use crate::render::Surface;
 use crate::render::waiting::Progress;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::LockName;
+use tenure::core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure::engine::{Observer, Wait, Waiting};
+use tenure::process::choose_owner;
 
 /// How often locks that are held already, and circles of waits, are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,6 +53,61 @@ pub(crate) struct Attendance<'a> {
     tends: bool,
     /// A lock that the caller has already and is asked for.
     pub(crate) wanted_back: Option<WantedBack>,
+    /// Who would wait for its own owner, if this wait has no end.
+    endless: Option<Endless<'a>>,
+    /// The hold of the caller's own owner that is in the way of an endless wait.
+    pub(crate) own: Option<Box<Claim>>,
+}
+
+/// A native wait without an end.
+///
+/// A script that holds a lock in its own name and asks for it once more waits for itself. The hold
+/// stood there before the wait began, which its token says, for tokens and tickets are drawn from
+/// one rising counter: what another sub-shell of the owner gets later, it will also give back.
+struct Endless<'a> {
+    session: &'a Session,
+    request: &'a Request,
+}
+
+impl Endless<'_> {
+    /// The hold of the caller's own owner that this wait stands behind.
+    fn own(&self, waiting: &Waiting<'_>) -> Option<Claim> {
+        let holds = waiting.entry.granted();
+        let before = |claim: &&Claim| claim.token.is_some_and(|token| token < waiting.ticket);
+        let detached: Vec<&Claim> = holds.filter(before).collect();
+        if !detached.iter().any(|claim| claim.kind == Kind::Detached) {
+            return None;
+        }
+        let owner = self.owner()?;
+        let here = &self.session.identity.host;
+        let is_own = |claim: &&Claim| {
+            let host = &claim.holder.host;
+            claim.kind == Kind::Detached
+                && claim.holder.process == Some(owner)
+                && host.boot_id.is_some()
+                && host.boot_id == here.boot_id
+                && host.pid_namespace == here.pid_namespace
+        };
+        match self.request.terms.mode {
+            Mode::Exclusive | Mode::Shared => {}
+            // One slot of somebody else's is enough.
+            Mode::Slots(_) if waiting.entry.granted().all(|claim| is_own(&claim)) => {}
+            Mode::Slots(_) => return None,
+        }
+        detached.into_iter().find(is_own).cloned()
+    }
+
+    /// Whose life a hold follows that this caller takes: as it says for one that lasts, and for a
+    /// run the process that `acquire` would choose.
+    fn owner(&self) -> Option<Process> {
+        let owner = match self.request.kind {
+            Kind::Detached => self.request.holder.process,
+            Kind::Kernel | Kind::Foreign | Kind::Sealed => {
+                choose_owner(None).ok().map(|chosen| chosen.process)
+            }
+        };
+        owner.filter(|owner| owner.started.is_some())
+    }
 }
 
 impl<'a> Attendance<'a> {
@@ -59,6 +115,7 @@ impl<'a> Attendance<'a> {
         surface: &Surface,
         session: &'a Session,
         name: &'a LockName,
+        request: &'a Request,
         wait: Wait,
         tend: &'a mut dyn Tend,
     ) -> Self {
@@ -66,18 +123,31 @@ impl<'a> Attendance<'a> {
         let tends = !own.is_empty();
         let mut all = holds::inherited();
         all.extend(own);
+        let is_native = session.store.profile().record().is_none();
+        let endless = wait == Wait::Forever && is_native;
         Self {
             progress: Progress::new(surface, name, wait),
             nesting: Nesting::of(session, name, all),
             tend,
             tends,
             wanted_back: None,
+            endless: endless.then_some(Endless { session, request }),
+            own: None,
         }
     }
 }
 
 impl Observer for Attendance<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
+        // Whoever will not wait has no wait to be shown.
+        self.own = self
+            .endless
+            .as_ref()
+            .and_then(|wait| wait.own(waiting))
+            .map(Box::new);
+        if self.own.is_some() {
+            return None;
+        }
         let next = self.progress.waiting(waiting);
         if !self.tends && self.nesting.is_none() {
             return next;
@@ -87,6 +157,9 @@ impl Observer for Attendance<'_> {
     }
 
     fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
+        if self.own.is_some() {
+            return true;
+        }
         if self.tends {
             self.wanted_back = self.tend.tend();
         }

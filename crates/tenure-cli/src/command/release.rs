@@ -1,7 +1,7 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Ended, Session, finish, refuse_input, shown};
+use super::{Ended, Session, finish, give_back, refuse_input, shown};
 use crate::args::ReleaseArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
         let gone = gone(&session, &name)?;
         let owns = |claim: &Claim| {
             let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
-            if may && session.is_mine(claim, id, &[]) {
+            if may && session.may_release(claim, id) {
                 Ownership::Shown
             } else {
                 Ownership::Missing
@@ -76,6 +76,9 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
             }
             Released::Ignored { claim } => {
                 surface.inform(&session.face.ignored_text(&name, &claim));
+                if id.is_none() && session.is_mine(&claim, None, &[]) {
+                    surface.inform(&needs_id(&name, &claim));
+                }
                 Ok((String::new(), without_hold(&name, "ignored")))
             }
             Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
@@ -140,10 +143,30 @@ fn not_owner(
     name: &LockName,
     id: Option<&str>,
 ) -> Result<(String, Value), Failure> {
-    let view = session.view(name, id)?;
+    let mut view = session.view(name, id)?;
     // What a dead holder left behind is held by nobody.
     if view.available {
         return Ok(absent(surface, session, name));
+    }
+    // It descends from the owner and is not the owner, so whether the hold is its own is not known.
+    let may_be_own = id.is_none() && view.mine && claim.kind.is_detached();
+    view.mine = false;
+    if may_be_own {
+        return Err(Failure::new(
+            Exit::Conflict,
+            "NOT_OWNER",
+            format!(
+                "{name} is held in the name of a process from which this call descends; only that \
+                 process itself releases it without --request-id"
+            ),
+        )
+        .with_text(format!(
+            "{}\n{:8}{}",
+            view.headline(),
+            "",
+            needs_id(name, claim)
+        ))
+        .with_context(view.json()));
     }
     let by_id = "show its owner token with --request-id";
     let next = match (session.store.policy().force_on_held, claim.kind) {
@@ -166,6 +189,14 @@ fn not_owner(
     )
     .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json()))
+}
+
+/// What a caller is told that descends from the owner and shows no id.
+fn needs_id(name: &LockName, claim: &Claim) -> String {
+    format!(
+        "not released: {name} may be held by another sub-shell or script of the same owner; {}",
+        give_back(name, claim)
+    )
 }
 
 fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String, Value) {

@@ -11,6 +11,11 @@ use tenure::core::{Claim, LockName, Reason};
 pub(super) struct Resume;
 
 impl Face for Resume {
+    /// The format knows its owner by nothing but the process.
+    fn lets_descendants_release(&self) -> bool {
+        true
+    }
+
     fn on_acquired(&self, surface: &mut Surface, name: &LockName, _: &Claim) {
         surface.inform(&format!("Acquired resume lock for {name}"));
     }

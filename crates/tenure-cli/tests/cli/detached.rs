@@ -320,7 +320,7 @@ fn what_a_dead_holder_left_is_held_by_nobody() {
 }
 
 #[test]
-fn release_and_heartbeat_know_whoever_descends_from_the_owner() {
+fn heartbeat_and_check_know_whoever_descends_from_the_owner() {
     let scene = Scene::new();
     let me = std::process::id().to_string();
     let _ = acquired(&scene, &["x", "--owner", &me]);
@@ -328,9 +328,7 @@ fn release_and_heartbeat_know_whoever_descends_from_the_owner() {
         .shell("sh -c 'tenure heartbeat x; exit $?'")
         .expect(0, "a grandchild");
     let _ = scene.shell("tenure check x").expect(0, "mine");
-    let _ = scene
-        .shell("sh -c 'tenure release x; exit $?'")
-        .expect(0, "a grandchild");
+    let _ = scene.run(["release", "x"]).expect(0, "the owner's child");
     let other = owner(&scene);
     let pid = other.pid().to_string();
     let _ = acquired(&scene, &["x", "--owner", &pid]);
@@ -340,6 +338,161 @@ fn release_and_heartbeat_know_whoever_descends_from_the_owner() {
     let _ = scene
         .run(["heartbeat", "x"])
         .expect(6, "we do not descend from that one");
+}
+
+/// All sub-shells of an agent follow the agent's process, so descent from it shows nothing about
+/// which of them holds.
+#[test]
+fn the_trap_of_a_refused_sub_shell_releases_nothing() {
+    let scene = Scene::new();
+    let first = acquired(&scene, &["x"]);
+    let id = first["request_id"].as_str().expect("an id");
+    let second = scene.shell(
+        "trap 'tenure release x; echo \"trap $?\"' EXIT\n\
+         tenure acquire x --wait 0 || exit 9\n",
+    );
+    let second = second.expect(9, "refused");
+    assert!(second.stdout().contains("trap 6"), "{}", second.said());
+    let command = format!("`tenure release x --request-id {id}`");
+    assert!(
+        second.stderr().contains(&command),
+        "what its own release needs is said: {}",
+        second.said()
+    );
+    assert_eq!(scene.standing("x"), "held", "by the first");
+    let answer = scene.shell("tenure release x --output json; exit $?");
+    let document = answer.expect(6, "a sub-shell").json();
+    assert_eq!(document["error"]["code"], "NOT_OWNER", "{document}");
+    assert_eq!(document["error"]["context"]["mine"], false, "{document}");
+    let with_id = format!("tenure release x --request-id {id}; exit $?");
+    let _ = scene.shell(&with_id).expect(0, "the id is enough anywhere");
+}
+
+/// Runs a script and answers with its exit code and what it said.
+fn script(scene: &Scene, shell: &str, lines: &str) -> crate::support::Answer {
+    let file = scene.script("script", &format!("#!/usr/bin/env {shell}\n{lines}\n"));
+    answer(&mut scene.program(file.to_str().expect("a path")))
+}
+
+#[test]
+fn a_script_releases_what_it_took_without_an_id() {
+    let scene = Scene::new();
+    for shell in ["sh", "bash"] {
+        for how in [
+            "tenure acquire x; tenure release x",
+            "work() { tenure acquire x; }; finish() { tenure release x; }; work; finish",
+            "trap 'tenure release x' EXIT; tenure acquire x",
+            "id=$(tenure acquire x); tenure release x",
+            "tenure acquire x; timeout 20 tenure release x",
+            "tenure acquire x; timeout 20 nice env tenure release x",
+            "tenure acquire x; echo x | xargs tenure release",
+            "tenure acquire x --owner $$; tenure release x",
+        ] {
+            let _ = script(&scene, shell, &format!("set -e; {how}")).expect(0, how);
+            assert_eq!(scene.standing("x"), "free", "{shell}: `{how}`");
+        }
+        for how in [
+            "(tenure release x; exit $?)",
+            "sh -c 'tenure release x; exit $?'",
+            "timeout 20 sh -c 'tenure release x; exit $?'",
+        ] {
+            let lines = format!("tenure acquire x; {how}");
+            let refused = script(&scene, shell, &lines).expect(6, how);
+            assert!(refused.stderr().contains("--request-id"), "{how}");
+        }
+        for how in [
+            "id=req-1; tenure acquire x --request-id $id; (tenure release x --request-id $id; exit $?)",
+            "tenure --profile resume acquire j; (tenure --profile resume release j; exit $?)",
+        ] {
+            let _ = script(&scene, shell, how).expect(0, how);
+        }
+    }
+}
+
+#[test]
+fn a_script_that_would_wait_for_itself_without_end_is_told() {
+    let scene = Scene::new();
+    for again in [
+        "tenure acquire x --wait forever",
+        "tenure acquire x --wait forever --owner $$",
+        "tenure run x --wait forever -- true",
+        "tenure run --group x -- true",
+        "tenure run -l a -l x --wait forever -- true",
+        "sh -c 'tenure acquire x --wait forever; exit $?'",
+    ] {
+        let lines = format!("tenure acquire x; timeout 20 {again}");
+        let refused = script(&scene, "sh", &lines).expect(81, again);
+        let said = refused.stderr();
+        assert!(said.contains("may wait for itself"), "{again}: {said}");
+        assert!(said.contains("tenure release x --request-id"), "{said}");
+        scene.until_free("x");
+        assert_eq!(scene.standing("a"), "free", "nothing is left");
+    }
+    let lines = "tenure acquire x; tenure run x --wait forever --output json -- true";
+    let document = script(&scene, "sh", &format!("{{ {lines}; }} | tail -n 1; exit 0"));
+    let document = document.stdout();
+    assert!(document.contains("ALREADY_HELD"), "{document}");
+}
+
+#[test]
+fn a_bounded_wait_for_ones_own_hold_says_so_when_it_is_over() {
+    let scene = Scene::new();
+    let _ = acquired(&scene, &["x"]);
+    for words in [
+        &["acquire", "x", "--wait", "300ms"][..],
+        &["acquire", "x", "-n"],
+        &["run", "x", "--wait", "300ms", "--", "true"],
+    ] {
+        let refused = scene.run(words).expect(4, "its own hold");
+        let said = refused.stderr();
+        assert!(said.contains("may be waiting for itself"), "{said}");
+        assert!(said.contains("tenure release x --request-id"), "{said}");
+        let as_json = ["--output", "json"];
+        let words = [&words[..2], &as_json, &words[2..]].concat();
+        let document = scene.run(words).expect(4, "the same").json();
+        assert_eq!(document["error"]["code"], "LOCK_HELD", "{document}");
+        assert_eq!(document["error"]["context"]["mine"], true, "{document}");
+    }
+    let other = owner(&scene);
+    let pid = other.pid().to_string();
+    let _ = acquired(&scene, &["y", "--owner", &pid]);
+    let document = scene.run(["acquire", "y", "-n", "--output", "json"]);
+    let document = document.expect(4, "another one's").json();
+    assert_eq!(document["error"]["context"]["mine"], false, "{document}");
+}
+
+/// What another part of the owner got meanwhile, it will also give back.
+#[test]
+fn a_hold_that_the_owner_got_after_the_wait_began_is_waited_for() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    let start = |id: &str| {
+        let words = ["acquire", "x", "--wait", "forever", "--request-id", id];
+        let mut command = scene.tenure(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Started::new(&mut command)
+    };
+    let first = start("first");
+    scene.until_queued("x", 1);
+    let second = start("second");
+    scene.until_queued("x", 2);
+    let _ = holder.open().expect(0, "the holder");
+    let _ = first.finish().expect(0, "its turn");
+    let _ = scene
+        .run(["release", "x", "--request-id", "first"])
+        .expect(0, "released");
+    let _ = second.finish().expect(0, "its turn");
+}
+
+/// A published format answers everybody that the lock is held.
+#[test]
+fn a_profile_says_of_ones_own_hold_that_it_is_held() {
+    let scene = Scene::new();
+    let words = ["--profile", "resume", "acquire", "j"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let again = [&words[..], &["--output", "json"]].concat();
+    let document = scene.run(again).expect(4, "held").json();
+    assert_eq!(document["error"]["context"]["mine"], false, "{document}");
 }
 
 #[test]

@@ -104,6 +104,24 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
 pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
+    is_reached(owner, host, here, |_| true)
+}
+
+/// Whether `owner`, which was recorded on `host`, makes this call itself: it is the calling process,
+/// or its parent, with nothing between the two but programs that run one command and end with it
+/// (`env`, `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and
+/// may call for itself.
+///
+/// Only true where every link can be seen here and now; anything unknown is no proof.
+pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
+    let own = std::process::id();
+    is_reached(owner, host, here, |pid| {
+        pid == own || is_wrapper(&arguments(pid))
+    })
+}
+
+/// Whether `owner` is the calling process or an ancestor, and all that stands between them `passes`.
+fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) -> bool) -> bool {
     if host.boot_id.is_none()
         || host.boot_id != here.boot_id
         || host.pid_namespace != here.pid_namespace
@@ -117,7 +135,7 @@ pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
             return start_time(pid) == owner.started;
         }
         match stat(pid) {
-            Some(stat) if stat.parent != 0 => pid = stat.parent,
+            Some(stat) if stat.parent != 0 && passes(pid) => pid = stat.parent,
             _ => return false,
         }
     }
@@ -310,14 +328,24 @@ mod tests {
         }
         let parent = choose_owner(Some(parent_of_self())).expect("the parent runs");
         assert!(is_descendant_of(&parent.process, &me.host, &me.host));
+        assert!(is_caller(&parent.process, &me.host, &me.host));
+        assert!(is_caller(&me.process, &me.host, &me.host), "and so are we");
         let stranger = Process {
             pid: parent.process.pid,
             started: parent.process.started.map(|ticks| ticks + 1),
         };
         assert!(
-            !is_descendant_of(&stranger, &me.host, &me.host),
+            !is_descendant_of(&stranger, &me.host, &me.host)
+                && !is_caller(&stranger, &me.host, &me.host),
             "the same number with another start time is somebody else"
         );
+        let above = super::super::parent_of(parent.process.pid).filter(|pid| *pid != 0);
+        if let Some(above) = above.and_then(|pid| choose_owner(Some(pid)).ok()) {
+            assert!(
+                !is_caller(&above.process, &me.host, &me.host),
+                "whoever started our parent does not call"
+            );
+        }
     }
 
     #[test]
