@@ -10,6 +10,10 @@
 //! on interrupting until somebody has noticed and stopped it, so no signal and no deadline is
 //! ever lost between a check and a sleep.
 //!
+//! **Which signals are blocked.** A caller may start us with any of them blocked, and would then not be
+//! heard, nor would the end of the command or the timer's beat. So what is needed is let through from the
+//! start, and each program that we start gets the mask back with which we were started.
+//!
 //! `flock` sleeps here too, for the lock of a whole file: its descriptor is a number that the
 //! caller typed, and the time-out is the same timer. It collects no signals; all of them keep the
 //! meaning that they had when we were started.
@@ -31,7 +35,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::store::Wake;
@@ -53,27 +57,45 @@ static SLEEPING: AtomicBool = AtomicBool::new(false);
 static SUMMONED: AtomicBool = AtomicBool::new(false);
 
 /// What this process was started with, beside what it leaves alone: signals that were ignored, and
-/// one that was blocked.
+/// those that were blocked.
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 static IGNORED_INTERRUPT: AtomicBool = AtomicBool::new(false);
 static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 static IGNORED_ALARM: AtomicBool = AtomicBool::new(false);
-static BLOCKED_ALARM: AtomicBool = AtomicBool::new(false);
+static IGNORED_IO: AtomicBool = AtomicBool::new(false);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+/// Those of them that are let through by now.
+static LET_THROUGH: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before the standard library ignores SIGPIPE without leaving a trace of what it was.
 #[used]
 #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(not(target_os = "macos"), unsafe(link_section = ".init_array"))]
-static BEFORE_MAIN: extern "C" fn() = note_pipe;
+static BEFORE_MAIN: extern "C" fn() = before_main;
 
-extern "C" fn note_pipe() {
+extern "C" fn before_main() {
     IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::SeqCst);
+    // A limit on the size of files must not end us in the middle of a change, or while a command runs:
+    // with a handler the write answers EFBIG. A handler, and not to ignore it, for a program that is
+    // started gets the default back by itself.
+    if install(libc::SIGXFSZ, 0) {
+        ignore(libc::SIGXFSZ);
+    }
 }
 
 /// Signals that end this process, in an orderly way.
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
+
+/// Signals that are let through from the start, whatever the caller has blocked: those that end us, the stop
+/// of a terminal, the end of a child, the timer's beat, and the call to a waiter that is asked to stop.
+const HEARD: Mask = Mask::of(&ENDING).and(Mask::of(&[
+    libc::SIGTSTP,
+    libc::SIGCHLD,
+    libc::SIGALRM,
+    libc::SIGIO,
+]));
 
 /// The timer's first and further beats once a signal came while sleeping.
 const BEAT_FIRST: Duration = Duration::from_millis(1);
@@ -107,7 +129,7 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
         if SLEEPING.load(Ordering::SeqCst) {
             set_timer(BEAT_FIRST);
         }
-    } else if number != libc::SIGALRM {
+    } else if number != libc::SIGALRM && number != libc::SIGXFSZ {
         // SAFETY: with SA_SIGINFO the kernel passes a valid pointer. That of macOS does not tell a key from
         // a process.
         let from_kernel =
@@ -168,13 +190,115 @@ fn ignore(number: c_int) {
     }
 }
 
+/// Leaves alone what was ignored. Called with all signals blocked, so that none of these arrives between
+/// the two steps: what is ignored again is forgotten.
 fn install_all(numbers: &[c_int]) {
     for number in numbers {
-        if !is_ignored(*number) {
-            install(*number, 0);
-        } else if *number == libc::SIGINT {
-            IGNORED_INTERRUPT.store(true, Ordering::SeqCst);
+        if install(*number, 0) {
+            ignore(*number);
+            if *number == libc::SIGINT {
+                IGNORED_INTERRUPT.store(true, Ordering::SeqCst);
+            }
         }
+    }
+}
+
+/// A set of signals; signal 1 is the lowest bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mask(u64);
+
+impl Mask {
+    const ALL: Self = Self(u64::MAX);
+
+    const fn of(numbers: &[c_int]) -> Self {
+        let mut bits = 0;
+        let mut index = 0;
+        while index < numbers.len() {
+            bits |= 1 << (numbers[index] - 1);
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    const fn in_common(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Changes which signals are blocked in this thread, as sigprocmask(2) does, and answers with those
+    /// that were.
+    fn apply(self, how: c_int) -> Self {
+        let numbers = || 1..=last_signal();
+        // SAFETY: both sets are valid for the calls. Numbers that the C library keeps for itself are left
+        // out by it.
+        unsafe {
+            let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+            let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+            libc::sigemptyset(&raw mut set);
+            libc::sigemptyset(&raw mut before);
+            for number in numbers().filter(|number| self.0 >> (number - 1) & 1 == 1) {
+                libc::sigaddset(&raw mut set, number);
+            }
+            libc::sigprocmask(how, &raw const set, &raw mut before);
+            let blocked = numbers().filter(|n| libc::sigismember(&raw const before, *n) == 1);
+            Self(blocked.fold(0, |bits, number| bits | 1 << (number - 1)))
+        }
+    }
+}
+
+/// What was blocked when we were started.
+fn received() -> Mask {
+    Mask(BLOCKED.load(Ordering::SeqCst))
+}
+
+/// Blocks everything for a moment and installs handlers in it; then `heard` is let through, and what else
+/// the caller had blocked stays blocked.
+fn with_all_blocked(before: Option<Mask>, heard: Mask, install: impl FnOnce()) {
+    let found = Mask::ALL.apply(libc::SIG_BLOCK);
+    let received = before.unwrap_or(found);
+    BLOCKED.store(received.0, Ordering::SeqCst);
+    install();
+    LET_THROUGH.store(received.in_common(heard).0, Ordering::SeqCst);
+    received.without(heard).apply(libc::SIG_SETMASK);
+}
+
+/// Runs `action`, which starts a program, with those signals blocked that were blocked when we were started:
+/// a program inherits them. What arrives meanwhile waits and is heard afterwards.
+pub(crate) fn as_received<T>(action: impl FnOnce() -> T) -> T {
+    if Mask(LET_THROUGH.load(Ordering::SeqCst)).is_empty() {
+        return action();
+    }
+    let ours = received().apply(libc::SIG_SETMASK);
+    let result = action();
+    ours.apply(libc::SIG_SETMASK);
+    result
+}
+
+/// Runs `action`, which starts a thread, with all signals blocked: a thread inherits that, and so every
+/// signal interrupts the one that waits for it.
+pub(crate) fn for_a_thread<T>(action: impl FnOnce() -> T) -> T {
+    let ours = Mask::ALL.apply(libc::SIG_BLOCK);
+    let result = action();
+    ours.apply(libc::SIG_SETMASK);
+    result
+}
+
+/// Blocks again what was let through, for good.
+fn block_as_received() {
+    let let_through = Mask(LET_THROUGH.swap(0, Ordering::SeqCst));
+    if !let_through.is_empty() {
+        let_through.apply(libc::SIG_BLOCK);
     }
 }
 
@@ -218,11 +342,13 @@ impl Signals {
         // The handlers live as long as the process does, and so does the pipe.
         PIPE_OUT.store(read.into_raw_fd(), Ordering::SeqCst);
         PIPE.store(write.into_raw_fd(), Ordering::SeqCst);
-        install_all(&ENDING);
-        install_all(&[libc::SIGTSTP]);
-        // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
-        // its exit code with it.
-        IGNORED_CHILD.store(install(libc::SIGCHLD, 0), Ordering::SeqCst);
+        with_all_blocked(None, HEARD, || {
+            install_all(&ENDING);
+            install_all(&[libc::SIGTSTP]);
+            // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
+            // its exit code with it.
+            IGNORED_CHILD.store(install(libc::SIGCHLD, 0), Ordering::SeqCst);
+        });
         Ok(Self)
     }
 
@@ -248,11 +374,14 @@ impl Signals {
         reason = "a value of this type proves that the pipe is there"
     )]
     pub(crate) fn pass_on(self, own_group: bool) {
-        install_all(&PASSED_ON);
-        RUNNING.store(true, Ordering::SeqCst);
-        if !own_group && !is_ignored(libc::SIGTSTP) {
-            set_default(libc::SIGTSTP);
-        }
+        let heard = HEARD.and(Mask::of(&PASSED_ON));
+        with_all_blocked(Some(received()), heard, || {
+            install_all(&PASSED_ON);
+            RUNNING.store(true, Ordering::SeqCst);
+            if !own_group && !is_ignored(libc::SIGTSTP) {
+                set_default(libc::SIGTSTP);
+            }
+        });
         // A stop that came after the last look for one and before this line: the command has to
         // hear of it, and in a group that we share it has heard already.
         if own_group && PAUSE.swap(false, Ordering::SeqCst) {
@@ -279,6 +408,8 @@ impl Signals {
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back(self, command: &mut Command) {
+        // First, so that none of them does now what it would not have done to the command.
+        block_as_received();
         // What was ignored was left alone. So whatever has a handler had none.
         for number in ENDING.into_iter().chain([libc::SIGTSTP]) {
             if !is_ignored(number) {
@@ -288,20 +419,12 @@ impl Signals {
         for (number, ignored) in [
             (libc::SIGCHLD, &IGNORED_CHILD),
             (libc::SIGALRM, &IGNORED_ALARM),
+            (libc::SIGIO, &IGNORED_IO),
         ] {
             if ignored.load(Ordering::SeqCst) {
                 ignore(number);
             } else if !is_ignored(number) {
                 set_default(number);
-            }
-        }
-        if BLOCKED_ALARM.load(Ordering::SeqCst) {
-            // SAFETY: the set is valid for the calls.
-            unsafe {
-                let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-                libc::sigemptyset(&raw mut set);
-                libc::sigaddset(&raw mut set, libc::SIGALRM);
-                libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
             }
         }
         if IGNORED_PIPE.load(Ordering::SeqCst) {
@@ -414,22 +537,9 @@ pub(crate) fn unstopped<T>(action: impl FnOnce() -> T) -> T {
 }
 
 fn blocking<T>(numbers: &[c_int], action: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are valid for the calls.
-    let before = unsafe {
-        let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        libc::sigemptyset(&raw mut set);
-        for number in numbers {
-            libc::sigaddset(&raw mut set, *number);
-        }
-        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-        before
-    };
+    let before = Mask::of(numbers).apply(libc::SIG_BLOCK);
     let result = action();
-    // SAFETY: the mask is put back as it was.
-    unsafe {
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-    }
+    before.apply(libc::SIG_SETMASK);
     result
 }
 
@@ -439,15 +549,11 @@ fn prepare_timer() -> io::Result<()> {
         return Ok(());
     }
     IGNORED_ALARM.store(install(libc::SIGALRM, 0), Ordering::SeqCst);
-    // SAFETY: the sets are valid for the calls.
-    unsafe {
-        let mut set: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGALRM);
-        let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, &raw mut before);
-        let blocked = libc::sigismember(&raw const before, libc::SIGALRM) == 1;
-        BLOCKED_ALARM.store(blocked, Ordering::SeqCst);
+    // Where signals are collected, it is let through already. `flock` collects none.
+    if PIPE.load(Ordering::SeqCst) < 0 {
+        let alarm = Mask::of(&[libc::SIGALRM]);
+        let blocked = alarm.apply(libc::SIG_UNBLOCK).in_common(alarm);
+        LET_THROUGH.store(blocked.0, Ordering::SeqCst);
     }
     timer::make()
 }
@@ -504,7 +610,9 @@ fn sleep(
 
 /// Has a signal sent once a summons can be read. True if it can be already.
 fn listen(summons: BorrowedFd<'_>) -> io::Result<bool> {
-    install(libc::SIGIO, 0);
+    if install(libc::SIGIO, 0) {
+        IGNORED_IO.store(true, Ordering::SeqCst);
+    }
     let fd = summons.as_raw_fd();
     // SAFETY: plain calls on a descriptor that is open for as long as it is borrowed.
     let asked = unsafe {
@@ -678,29 +786,20 @@ fn last_signal() -> c_int {
 
 /// Lets a command begin with the signals as we were given them: those that are blocked, and
 /// SIGPIPE, which would be set back. Only SIGCHLD gets its default meaning, for us and for the
-/// command: who ignores it never learns how a child ended.
+/// command: who ignores it never learns how a child ended. The timer is of no use afterwards.
 pub(crate) fn give_as_received(command: &mut Command) {
     set_default(libc::SIGCHLD);
-    let ignores_pipe = IGNORED_PIPE.load(Ordering::SeqCst);
-    // SAFETY: an empty set is made, and then filled with the present mask.
-    let (blocked, none) = unsafe {
-        let mut blocked: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        libc::sigemptyset(&raw mut blocked);
-        libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked);
-        let none = (1..=last_signal()).all(|n| libc::sigismember(&raw const blocked, n) != 1);
-        (blocked, none)
-    };
-    if none && !ignores_pipe {
-        return;
+    block_as_received();
+    if IGNORED_ALARM.load(Ordering::SeqCst) {
+        ignore(libc::SIGALRM);
     }
-    // SAFETY: between fork and exec only calls are made that a signal handler may make as well.
-    unsafe {
-        command.pre_exec(move || {
-            if ignores_pipe {
-                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-            }
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, ptr::null_mut());
-            Ok(())
-        });
+    if IGNORED_PIPE.load(Ordering::SeqCst) {
+        // SAFETY: between fork and exec only calls are made that a signal handler may make as well.
+        unsafe {
+            command.pre_exec(|| {
+                ignore(libc::SIGPIPE);
+                Ok(())
+            });
+        }
     }
 }

@@ -248,11 +248,7 @@ impl Arena {
     }
 
     /// The same, and whether it was asked more than once.
-    fn insist_counting(
-        &self,
-        slot: &Mutex<Slot>,
-        words: &[&str],
-    ) -> Result<(Answer, bool), Fault> {
+    fn insist_counting(&self, slot: &Mutex<Slot>, words: &[&str]) -> Result<(Answer, bool), Fault> {
         let mut again = false;
         loop {
             if let Some(answer) = self.call(slot, words, |_| Ok(None))? {

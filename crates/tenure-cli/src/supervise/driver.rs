@@ -123,7 +123,7 @@ impl Driver<'_> {
         rest.before_start();
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
-        let child = command.spawn();
+        let child = signals::as_received(|| command.spawn());
         if let Err(message) = rest.after_start() {
             say(&message);
         }

@@ -52,25 +52,26 @@ impl Asker {
         let (answered, answers) = mpsc::channel();
         let stores: Vec<(&Locks, &Seat)> =
             held.iter().map(|held| (held.store, held.seat)).collect();
-        std::thread::Builder::new()
-            .name("tenure-asker".to_owned())
-            .spawn_scoped(scope, move || {
-                for (index, question) in asked {
-                    let Some(&(store, seat)) = stores.get(index) else {
-                        continue;
-                    };
-                    let answer = match question {
-                        Question::Name(process) => Answer::Named(store.name_command(seat, process)),
-                        Question::Renew(now) => Answer::Renewed(store.renew(seat, &now)),
-                        Question::Verify => Answer::Verified(store.verify(seat)),
-                    };
-                    if answered.send((index, answer)).is_err() {
-                        return;
-                    }
-                    // A full pipe rings as well.
-                    let _ = rustix::io::write(&rings, &[1]);
+        let thread = std::thread::Builder::new().name("tenure-asker".to_owned());
+        let ask = move || {
+            for (index, question) in asked {
+                let Some(&(store, seat)) = stores.get(index) else {
+                    continue;
+                };
+                let answer = match question {
+                    Question::Name(process) => Answer::Named(store.name_command(seat, process)),
+                    Question::Renew(now) => Answer::Renewed(store.renew(seat, &now)),
+                    Question::Verify => Answer::Verified(store.verify(seat)),
+                };
+                if answered.send((index, answer)).is_err() {
+                    return;
                 }
-            })?;
+                // A full pipe rings as well.
+                let _ = rustix::io::write(&rings, &[1]);
+            }
+        };
+        // What arrives is for the thread that supervises.
+        crate::signals::for_a_thread(|| thread.spawn_scoped(scope, ask))?;
         Ok(Self {
             questions,
             answers,

@@ -1,8 +1,9 @@
-//! Signals to tenure while it waits and while its command runs, and the death of the supervisor.
+//! Signals to tenure while it waits and while its command runs, those that its caller has blocked, and the
+//! death of the supervisor.
 
 use crate::support::{
-    Gate, Scene, Started, answer, eventually, has_stopped, is_alive, says_overlap, throughout,
-    timed,
+    Gate, Scene, Started, answer, children, eventually, has_stopped, is_alive, says_overlap,
+    throughout, timed,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -386,4 +387,230 @@ fn a_signal_between_two_runs_of_a_script_is_not_lost() {
     let script = "trap 'exit 9' TERM; tenure run x -- kill -TERM $$; tenure run x -- echo ran";
     let answer = answer(scene.program("bash").args(["-c", script])).expect(9, "the script's trap");
     assert_eq!(answer.stdout(), "", "what stands behind was not run");
+}
+
+/// Starts `tenure` with these signals blocked (`env` says them by their names, with commas).
+fn with_blocked(scene: &Scene, signals: &str, words: &[&str]) -> Started {
+    let mut command = scene.program("env");
+    command
+        .arg(format!("--block-signal={signals}"))
+        .arg("tenure")
+        .args(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Started::new(&mut command)
+}
+
+const ALL_THAT_IS_HEARD: &str = "INT,TERM,HUP,QUIT,TSTP,CHLD,ALRM,IO,URG,USR1,USR2,WINCH,CONT";
+
+#[test]
+fn the_end_of_a_command_is_noticed_whatever_is_blocked() {
+    let scene = Scene::new();
+    for signals in ["CHLD", ALL_THAT_IS_HEARD] {
+        let words = ["run", "x", "--", "sleep", "0.3"];
+        let run = || with_blocked(&scene, signals, &words).finish();
+        let (_, took) = timed(|| run().expect(0, signals));
+        assert!(took < Duration::from_secs(4), "{signals}: {took:?}");
+    }
+}
+
+#[test]
+fn a_signal_is_heard_though_the_caller_has_blocked_it() {
+    for (signal, code, name) in ENDING {
+        for signals in [name, ALL_THAT_IS_HEARD] {
+            let scene = Scene::new();
+            let gate = Gate::new(&scene, "x");
+            // The command has it blocked as well, so only SIGKILL ends it.
+            let line = gate.script("");
+            let words = ["run", "x", "-q", "--grace", "0.2s", "--", "sh", "-c", &line];
+            let run = with_blocked(&scene, signals, &words);
+            let worker = gate.entered();
+            run.signal(signal);
+            let (_, took) = timed(|| run.finish().expect(code, signals));
+            assert!(took < Duration::from_secs(4), "{signals}: {took:?}");
+            assert!(!is_alive(worker), "{signals}: it has ended before that");
+        }
+    }
+}
+
+#[test]
+fn a_waiter_is_called_and_interrupted_though_that_is_blocked() {
+    let scene = Scene::new();
+    let holder = scene.hold("g", ["-q"]);
+    let words = ["run", "--group", "g", "-q", "--", "true"];
+    let waiter = with_blocked(&scene, ALL_THAT_IS_HEARD, &words);
+    scene.until_queued("g", 1);
+    let newer = with_blocked(&scene, ALL_THAT_IS_HEARD, &words);
+    let (_, took) = timed(|| waiter.finish().expect(79, "the newer one displaces it"));
+    assert!(took < Duration::from_secs(2), "called after {took:?}");
+    newer.signal(Signal::TERM);
+    let (_, took) = timed(|| newer.finish().expect(143, "it was asked to end"));
+    assert!(took < Duration::from_secs(2), "interrupted after {took:?}");
+    let words = ["run", "g", "-q", "--wait", "0.3s", "--", "true"];
+    let bounded = || with_blocked(&scene, ALL_THAT_IS_HEARD, &words).finish();
+    let (_, took) = timed(|| bounded().expect(4, "its patience is over"));
+    assert!(took < Duration::from_secs(2), "patient for {took:?}");
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn whatever_tenure_starts_gets_the_mask_that_its_caller_has_given() {
+    // No shell of the system: some clear the mask.
+    let look = "exec grep SigBlk /proc/self/status";
+    for signals in [
+        "TERM",
+        "USR1,CHLD,ALRM,WINCH",
+        ALL_THAT_IS_HEARD,
+        "PIPE,TTOU",
+    ] {
+        let scene = Scene::new();
+        let mut command = scene.program("env");
+        command.arg(format!("--block-signal={signals}"));
+        let plain = answer(command.args(look.split(' ').skip(1))).stdout();
+        assert!(plain.starts_with("SigBlk"), "{plain}");
+        let words = |more: &[&'static str]| [&["run", "x", "-q"], more].concat();
+        for (words, code) in [
+            (words(&["--", "grep", "SigBlk", "/proc/self/status"]), 0),
+            (
+                words(&["--exec", "--", "grep", "SigBlk", "/proc/self/status"]),
+                0,
+            ),
+            (words(&["--rollback", look, "--", "false"]), 1),
+            (
+                ["flock", "file", "grep", "SigBlk", "/proc/self/status"].into(),
+                0,
+            ),
+            (
+                [
+                    "flock",
+                    "-w",
+                    "9",
+                    "file",
+                    "grep",
+                    "SigBlk",
+                    "/proc/self/status",
+                ]
+                .into(),
+                0,
+            ),
+        ] {
+            let mut command = scene.program("env");
+            command
+                .arg(format!("--block-signal={signals}"))
+                .arg("tenure")
+                .args(&words)
+                .current_dir(scene.root());
+            let answer = answer(&mut command).expect(code, signals);
+            assert_eq!(answer.stdout(), plain, "{signals} blocked: {words:?}");
+        }
+    }
+}
+
+#[test]
+fn a_blocked_signal_is_passed_on_and_waits_for_the_command_to_let_it_through() {
+    let scene = Scene::new();
+    // No shell: some clear the mask.
+    let words = ["run", "x", "-q", "--", "sleep", "1000"];
+    let run = with_blocked(&scene, "USR1", &words);
+    scene.until_named("x");
+    let [command] = children(run.pid())[..] else {
+        panic!("one command");
+    };
+    run.signal(Signal::USR1);
+    eventually("the command's own pending signal", || {
+        let status = fs::read_to_string(format!("/proc/{command}/status")).unwrap_or_default();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        pending.is_some_and(|pending| pending.trim().ends_with("200"))
+    });
+    run.signal(Signal::TERM);
+    let _ = run.finish().expect(143, "it is ended");
+}
+
+/// A limit on the size of files makes each write beyond it a SIGXFSZ, which would end tenure.
+#[test]
+fn a_limit_on_the_size_of_files_neither_ends_tenure_nor_loses_an_answer() {
+    let scene = Scene::new();
+    let bash = |line: String| answer(scene.program("bash").args(["-c", &line]));
+    for kibibytes in [0, 1, 2, 3, 8] {
+        let (name, audit) = (
+            format!("x-{kibibytes}"),
+            scene.path(&format!("a-{kibibytes}")),
+        );
+        let line = format!(
+            "ulimit -f {kibibytes}; tenure run {name} --audit-dir {} -- sh -c 'echo ran; exit 7' | cat; \
+             exit ${{PIPESTATUS[0]}}",
+            audit.display()
+        );
+        for round in 0..3 {
+            let answer = bash(line.clone());
+            let (code, ran) = (answer.code(), answer.stdout() == "ran\n");
+            assert!(
+                (code, ran) == (7, true) || (code, ran) == (12, false),
+                "{kibibytes} KiB, round {round}: {}",
+                answer.said()
+            );
+            assert!(scene.is_free(&name), "{kibibytes} KiB: it is free at once");
+            if code == 12 {
+                let said = answer.stderr();
+                assert!(said.contains("File too large"), "{kibibytes} KiB: {said}");
+            }
+        }
+        // What is answered is what the next caller finds.
+        let line = format!(
+            "ulimit -f {kibibytes}; tenure acquire d-{name} --owner none | cat; exit ${{PIPESTATUS[0]}}"
+        );
+        let held = match bash(line).code() {
+            0 => "held",
+            12 => "free",
+            code => panic!("{kibibytes} KiB: {code}"),
+        };
+        assert_eq!(
+            scene.standing(&format!("d-{name}")),
+            held,
+            "{kibibytes} KiB"
+        );
+    }
+}
+
+/// The limit is the command's own affair: it gets the signal as ever.
+#[test]
+fn a_limit_on_the_size_of_files_ends_a_command_as_ever() {
+    let scene = Scene::new();
+    let big = scene.path("big");
+    for exec in ["", "--exec"] {
+        let line = format!(
+            "ulimit -f 4; exec tenure run x -q {exec} -- sh -c 'head -c 9000 /dev/zero >{}; exit $?'",
+            big.display()
+        );
+        let answer = answer(scene.program("bash").args(["-c", &line]));
+        assert_eq!(answer.code(), 153, "{exec}: {}", answer.said());
+    }
+    let line = "trap '' XFSZ; exec tenure run x -q -- grep SigIgn /proc/self/status";
+    let said = answer(scene.program("bash").args(["-c", line])).stdout();
+    let ignored = u64::from_str_radix(said.trim_start_matches("SigIgn:").trim(), 16);
+    assert_eq!(ignored.map(|mask| mask >> 24 & 1), Ok(1), "{said}");
+}
+
+/// An audit that cannot be written any more is told, and costs nothing else.
+#[test]
+fn an_audit_that_may_not_grow_is_a_warning() {
+    let scene = Scene::new();
+    let audit = scene.path("audit");
+    let run = format!(
+        "tenure run x --audit-dir {} -- sh -c 'exit 7'",
+        audit.display()
+    );
+    let _ = scene.shell(&run).expect(7, "as ever");
+    let file = audit.join("audit.jsonl");
+    let padding = "{}\n".repeat(3_000);
+    let before = fs::read_to_string(&file).expect("an audit");
+    fs::write(&file, before + &padding).expect("longer");
+    let line = format!("ulimit -f 5; exec {run}");
+    let answer = answer(scene.program("bash").args(["-c", &line])).expect(7, "the command's own");
+    assert!(
+        answer.stderr().contains("the audit could not be written"),
+        "{}",
+        answer.stderr()
+    );
+    assert!(scene.is_free("x"));
 }

@@ -66,7 +66,9 @@ impl Git<'_> {
     pub(super) fn ask(&self, words: &[&str]) -> Result<Answer, Failure> {
         let (mut command, outputs) = self.command(words)?;
         command.process_group(0);
-        let status = command.status().map_err(|error| self.not_run(&error))?;
+        let child = signals::as_received(|| command.spawn());
+        let status = child.and_then(|mut child| child.wait());
+        let status = status.map_err(|error| self.not_run(&error))?;
         let end = status
             .signal()
             .map_or_else(|| End::Code(status.code().unwrap_or(1)), End::Signal);

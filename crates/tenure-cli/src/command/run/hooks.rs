@@ -67,7 +67,7 @@ impl Hook<'_> {
         }
         told.tell(&mut command);
         command.envs(facts.iter().map(|(name, value)| (name, value)));
-        let mut child = match command.spawn() {
+        let mut child = match signals::as_received(|| command.spawn()) {
             Ok(child) => child,
             Err(error) => {
                 surface.warn(format!("{flag} could not be run: {error}"));

@@ -218,7 +218,7 @@ pub(crate) fn write(
         // shows nothing for a NUL.
         bytes.resize(SLOT_BYTES, 0);
     }
-    write_all(file, &bytes, slot.offset())?;
+    write_all(file, &bytes, slot.offset(), length)?;
     if pair == 0 && current.long {
         // Only what no longer counts is cut off; if that fails the file is merely longer.
         let _ = os::cut(file, (2 * SLOT_BYTES) as u64);
@@ -226,16 +226,27 @@ pub(crate) fn write(
     Ok(true)
 }
 
-fn write_all(file: BorrowedDescriptor<'_>, mut bytes: &[u8], offset: usize) -> Result<(), Errno> {
+/// Writes all of `bytes`, of which the first `needed` count. Where the system takes these and no more (the disk
+/// is full, or a file may not be that long), the slot is whole and counts, so this is no failure: the answer
+/// has to be what the next reader finds.
+fn write_all(
+    file: BorrowedDescriptor<'_>,
+    mut bytes: &[u8],
+    offset: usize,
+    needed: usize,
+) -> Result<(), Errno> {
+    let end_needed = (offset + needed) as u64;
     let mut offset = offset as u64;
     while !bytes.is_empty() {
         match os::write_at(file, bytes, offset) {
+            Ok(0) if offset >= end_needed => return Ok(()),
             Ok(0) => return Err(Errno::NOSPC),
             Ok(written) => {
                 bytes = bytes.get(written..).unwrap_or_default();
                 offset += written as u64;
             }
             Err(Errno::INTR) => {}
+            Err(_) if offset >= end_needed => return Ok(()),
             Err(errno) => return Err(errno),
         }
     }
@@ -449,6 +460,11 @@ mod tests {
         read(borrow(file)).expect("a whole state")
     }
 
+    /// Writes all of it, and every byte counts.
+    fn plant(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
+        write_all(file, bytes, offset, bytes.len())
+    }
+
     #[test]
     fn the_last_write_counts_and_the_one_before_survives_a_torn_one() {
         let file = scratch();
@@ -462,8 +478,8 @@ mod tests {
             bytes
         };
         for cut in 0..three.len() {
-            write_all(borrow(&file), &vec![0xff; SLOT_BYTES], 0).expect("a write");
-            write_all(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
+            plant(borrow(&file), &vec![0xff; SLOT_BYTES], 0).expect("a write");
+            plant(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
             let seen = read(borrow(&file)).expect("the slot before still counts");
             assert_eq!(seen.body, b"two", "torn after {cut} bytes");
         }
@@ -472,10 +488,10 @@ mod tests {
     #[test]
     fn a_torn_first_write_is_no_state_and_foreign_content_is_not_ours_to_overwrite() {
         let file = scratch();
-        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        plant(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
         assert_eq!(read(borrow(&file)).expect("nothing yet").sequence, 0);
         let foreign = scratch();
-        write_all(borrow(&foreign), b"12345\n", 0).expect("a write");
+        plant(borrow(&foreign), b"12345\n", 0).expect("a write");
         assert!(
             matches!(read(borrow(&foreign)), Err(ReadError::Torn(_))),
             "somebody's PID file is not an empty lock"
@@ -494,7 +510,7 @@ mod tests {
             os::cut(&file, cut as u64).expect("a torn file");
             let seen = read(borrow(&file)).expect("nothing was ever promised");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
-            write_all(borrow(&file), &whole, 0).expect("a write");
+            plant(borrow(&file), &whole, 0).expect("a write");
         }
         put(&file, &long);
         let bytes = read_all(borrow(&file)).expect("the file");
@@ -508,7 +524,7 @@ mod tests {
     #[test]
     fn a_first_write_that_is_torn_twice_at_different_lengths_is_no_state_either() {
         let file = scratch();
-        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        plant(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
         let fresh = read(borrow(&file)).expect("nothing yet");
         assert!(write(borrow(&file), &fresh, &vec![b'x'; 6_000]).expect("a write"));
         let whole = read_all(borrow(&file)).expect("the file");
@@ -519,8 +535,8 @@ mod tests {
             (9, b"tenure 1 "),
             (12, b"tenure 1 1 5"),
         ] {
-            write_all(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
-            write_all(borrow(&file), written, 0).expect("a write");
+            plant(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
+            plant(borrow(&file), written, 0).expect("a write");
             let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
         }
@@ -534,7 +550,7 @@ mod tests {
             let mut bytes = frame(sequence, b"x").into_bytes();
             bytes.push(b'x');
             bytes.resize(2 * SLOT_BYTES, b'\n');
-            write_all(borrow(&file), &bytes, 0).expect("a write");
+            plant(borrow(&file), &bytes, 0).expect("a write");
             assert!(
                 matches!(read(borrow(&file)), Err(ReadError::Torn(_))),
                 "sequence {sequence}"
@@ -683,7 +699,7 @@ mod tests {
         let file = scratch();
         let both_ways = |bytes: &[u8]| {
             file.set_len(0).expect("an empty file");
-            write_all(borrow(&file), bytes, 0).expect("a written file");
+            plant(borrow(&file), bytes, 0).expect("a written file");
             let seen = read(borrow(&file)).expect("a state");
             assert_eq!(seen, newest(bytes).expect("a state"));
             seen
@@ -723,7 +739,7 @@ mod tests {
                         let shown = bytes.get(..bytes.len().saturating_sub(cut));
                         let shown = shown.expect("a part");
                         file.set_len(0).expect("an empty file");
-                        write_all(borrow(&file), shown, 0).expect("a written file");
+                        plant(borrow(&file), shown, 0).expect("a written file");
                         let all = newest(shown).map_err(|_| ());
                         let seen = read(borrow(&file)).map_err(|_| ());
                         assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
