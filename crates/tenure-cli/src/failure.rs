@@ -208,6 +208,7 @@ impl From<ConfigError> for Failure {
             {
                 (Exit::Permission, "PERMISSION_DENIED")
             }
+            ConfigError::Untrusted { .. } => (Exit::Permission, "UNSAFE_PLACE"),
             _ => (Exit::BadArguments, "BAD_CONFIGURATION"),
         };
         Self::new(exit, code, error.to_string())

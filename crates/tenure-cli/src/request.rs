@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::render::{Output, Surface};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tenure::audit;
 use tenure::config::{self, Config, LockDefaults};
 use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
 use tenure::duration::{self, DurationError};
@@ -30,6 +31,9 @@ pub(crate) struct Place {
     /// The folder, absolute; of locks on servers, their URL in its place: what a hold is noted by.
     pub(crate) folder: PathBuf,
     pub(crate) allow_network: bool,
+    /// The caller said where: by a flag, a variable, or a configuration file that a flag or a variable
+    /// names. A search or a default is nobody's word.
+    pub(crate) is_named: bool,
     config: Config,
     profile: Option<Box<dyn Profile>>,
 }
@@ -50,29 +54,28 @@ impl Place {
             ));
         }
         let told = |dir: PathBuf| Ok(Location::Folder(dir));
-        let (location, config): (Result<_, Failure>, _) = match (dir, url, config) {
-            (Some(dir), _, config) => (told(dir.clone()), config),
-            (None, Some(url), config) => (location_of("--store", &url), config),
+        let (named, config): (Option<Result<_, Failure>>, _) = match (dir, url, config) {
+            (Some(dir), _, config) => (Some(told(dir.clone())), config),
+            (None, Some(url), config) => (Some(location_of("--store", &url)), config),
             (None, None, Some(config)) => {
                 let of_file = location_of_file(&config);
                 let of_environment = folder_of_environment().map(told);
-                let found = if common.config.is_some() {
+                let named = if common.config.is_some() {
                     of_file.or(of_environment)
                 } else {
                     of_environment.or(of_file)
                 };
-                (found.unwrap_or_else(default_location), Some(config))
+                (named, Some(config))
             }
-            (None, None, None) => {
-                if let Some(dir) = folder_of_environment() {
-                    (told(dir), None)
-                } else {
-                    let config = Config::nearest(&current_folder()?)?;
-                    let found = config.as_ref().and_then(location_of_file);
-                    (found.unwrap_or_else(default_location), config)
-                }
-            }
+            (None, None, None) => match folder_of_environment() {
+                Some(dir) => (Some(told(dir)), None),
+                None => (None, Config::nearest(&current_folder()?)?),
+            },
         };
+        let is_named = named.is_some();
+        let location = named
+            .or_else(|| config.as_ref().and_then(location_of_file))
+            .unwrap_or_else(default_location);
         let location = location?;
         let location = match location {
             Location::Folder(folder) if folder.as_os_str().is_empty() => {
@@ -88,6 +91,7 @@ impl Place {
             folder: name_of(&location),
             location,
             allow_network: common.allow_network_fs,
+            is_named,
             config,
             profile: Some(profile),
         })
@@ -103,6 +107,8 @@ impl Place {
             folder: name_of(&location),
             location,
             allow_network,
+            // Whoever noted it was let in there.
+            is_named: true,
             config: Config::default(),
             profile: None,
         })
@@ -144,6 +150,14 @@ impl Place {
             .and_then(|file| absolute(file).ok())
     }
 
+    /// The file that alone names the place, where that is another user's whom root has only to trust
+    /// with less: the user who became root by sudo.
+    #[cfg(all(feature = "etcd", unix))]
+    pub(crate) fn named_by_sudo_user(&self) -> Option<&Path> {
+        let is_theirs = !self.is_named && self.config.source == config::Source::FoundOfSudoUser;
+        is_theirs.then_some(&*self.config.file)
+    }
+
     pub(crate) fn defaults(&self, name: &LockName) -> LockDefaults {
         if self.config.locks.is_empty() {
             return LockDefaults::default();
@@ -177,36 +191,47 @@ fn profile(common: &Common) -> Result<Box<dyn Profile>, Failure> {
     Ok(profile::by_name(name, &settings, &config)?)
 }
 
-/// The folder of the audit, and whether somebody named it: what was typed, else the environment,
-/// else the project, else beside the locks. Whether there is one is not looked at.
+/// The folder of the audit, and whether somebody said that there is to be one: what was typed, else
+/// the environment, else the project, else beside the locks. Whether there is one is not looked at.
 pub(crate) fn audit_folder(
     common: &Common,
     place: &Place,
     profile: &dyn Profile,
-) -> Result<(PathBuf, bool), Failure> {
+) -> Result<(audit::Place, bool), Failure> {
     let told = || {
         std::env::var_os("TENURE_AUDIT_DIR")
             .filter(|dir| !dir.is_empty())
             .map(PathBuf::from)
     };
-    let folder = common
-        .audit_dir
-        .clone()
-        .or_else(told)
-        .or_else(|| place.config.audit_dir.clone());
-    let is_named = folder.is_some();
-    let folder = match folder {
-        Some(folder) => folder,
-        // Of locks on servers, each machine records what it did itself.
-        None if !place.is_folder() => profile.audit_folder(&config::default_folder()?),
-        None => profile.audit_folder(&place.folder),
-    };
-    if folder.as_os_str().is_empty() {
-        return Err(Failure::bad_arguments(
-            "--audit-dir: the folder's name is empty",
-        ));
+    if let Some(folder) = common.audit_dir.clone().or_else(told) {
+        if folder.as_os_str().is_empty() {
+            return Err(Failure::bad_arguments(
+                "--audit-dir: the folder's name is empty",
+            ));
+        }
+        return Ok((absolute(&folder)?.into(), true));
     }
-    Ok((absolute(&folder)?, is_named))
+    if let Some(folder) = &place.config.audit_dir {
+        let folder = audit::Place::from(absolute(folder)?);
+        return Ok(match place.config.source {
+            config::Source::Named => (folder, true),
+            _ => (folder.found(), true),
+        });
+    }
+    // Of locks on servers, each machine records what it did itself.
+    let is_beside = place.is_folder();
+    let locks = if is_beside {
+        place.folder.clone()
+    } else {
+        config::default_folder()?
+    };
+    let locks = absolute(&locks)?;
+    let folder = audit::Place::below(locks.clone(), profile.audit_folder(&locks));
+    Ok(if is_beside && place.is_named {
+        (folder, false)
+    } else {
+        (folder.found(), false)
+    })
 }
 
 /// An instant, in milliseconds since the Unix epoch: RFC 3339, or a duration, which means so long

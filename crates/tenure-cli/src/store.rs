@@ -81,6 +81,22 @@ impl Seat {
     }
 }
 
+/// A password is not sent, and a certificate not shown, to servers that are only named by a file
+/// which root has found and another user wrote.
+#[cfg(all(feature = "etcd", unix))]
+fn secrets_are_kept(file: &std::path::Path) -> Failure {
+    Failure::new(
+        crate::exit::Exit::Permission,
+        "UNSAFE_PLACE",
+        format!(
+            "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
+             --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
+             TENURE_ETCD_CERT",
+            crate::render::clean(&file.display().to_string())
+        ),
+    )
+}
+
 impl Locks {
     /// Opens the locks of a place. Nothing is asked of any server yet.
     #[cfg_attr(
@@ -97,14 +113,24 @@ impl Locks {
         sleeper: Box<dyn Sleeper>,
     ) -> Result<Self, Failure> {
         match &place.location {
-            Location::Folder(folder) => Ok(Self::Files(
-                FileStore::with_profile(profile, folder, here, sleeper)
-                    .allow_network(place.allow_network),
-            )),
+            Location::Folder(folder) => {
+                let store = FileStore::with_profile(profile, folder, here, sleeper)
+                    .allow_network(place.allow_network);
+                Ok(Self::Files(if place.is_named {
+                    store
+                } else {
+                    store.found()
+                }))
+            }
             #[cfg(all(feature = "etcd", unix))]
             Location::Etcd(address) => {
                 let credentials = etcd::Credentials::from_environment()
                     .map_err(|error| Failure::bad_arguments(error.to_string()))?;
+                if let Some(file) = place.named_by_sudo_user()
+                    && (credentials.user.is_some() || credentials.certificate.is_some())
+                {
+                    return Err(secrets_are_kept(file));
+                }
                 let policy = profile.policy();
                 let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
                 Ok(Self::Etcd(Box::new(Remote { store, profile })))

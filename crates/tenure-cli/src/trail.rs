@@ -7,9 +7,10 @@
 
 use crate::failure::Failure;
 use crate::render::{Surface, say};
-use std::path::PathBuf;
 use std::time::Duration;
-use tenure::audit::{AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text};
+use tenure::audit::{
+    self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
+};
 use tenure::core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
 use tenure::profile::Profile;
 use tenure::store::StoreError;
@@ -25,7 +26,7 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
-    pub(crate) fn new(folder: PathBuf, is_named: bool, profile: &dyn Profile) -> Self {
+    pub(crate) fn new(folder: audit::Place, is_named: bool, profile: &dyn Profile) -> Self {
         Self {
             log: AuditLog::new(folder, profile.audit_layout()),
             everything: is_named || profile.record().is_some(),

@@ -505,6 +505,45 @@ fn a_user_whom_the_server_refuses_is_told_that_permission_is_denied() {
     assert!(!ran.exists(), "nothing ran");
 }
 
+/// Root reads the file of the user who called sudo, and keeps its own secrets from its servers.
+#[test]
+fn a_password_is_not_sent_where_only_a_found_file_of_another_user_leads() {
+    if !support::is_root() {
+        return;
+    }
+    let server = Server::start();
+    for arguments in [
+        ["user", "add", "root:secret"].as_slice(),
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        server.etcdctl(arguments);
+    }
+    let site = Site::on(&server);
+    let file = site
+        .scene
+        .write("tenure.toml", &format!("store = {:?}\n", site.url));
+    std::os::unix::fs::chown(&file, Some(64_001), None).expect("another owner");
+    let call = |secret: Option<&str>, more: &[&str]| {
+        let words = [&["check", "x"], more].concat();
+        let mut command = site.scene.tenure(words);
+        command
+            .env_remove("TENURE_DIR")
+            .env("SUDO_UID", "64001")
+            .current_dir(site.scene.root());
+        command.envs(secret.map(|secret| ("TENURE_ETCD_USER", secret)));
+        answer(&mut command)
+    };
+    let said = call(Some("root:secret"), &[]).expect(7, "who named the servers?");
+    assert!(said.stderr().contains("--config FILE"), "{}", said.said());
+    assert!(!said.said().contains("secret"), "it is not repeated");
+    let said = call(None, &[]).expect(7, "the server wants a user");
+    assert!(said.stderr().contains("user name is empty"), "it was asked");
+    let named = ["--config", file.to_str().expect("text")];
+    call(Some("root:secret"), &named).expect(0, "named");
+    call(Some("root:secret"), &["--store", &site.url]).expect(0, "named");
+}
+
 #[test]
 fn a_bad_address_is_refused_before_anything_is_touched() {
     let scene = Scene::new();

@@ -21,6 +21,7 @@ pub use record::{
     Ending, LINE_BYTES_MAX, Occasion, RAW_BYTES_MAX, Record, StealReason, error_text,
 };
 
+use crate::trust::Named;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -116,6 +117,65 @@ pub enum AuditError {
     },
 }
 
+/// Where an audit is, and who said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    dir: PathBuf,
+    /// The folder that it is a room of: from there on no link is followed.
+    within: Option<PathBuf>,
+    named: Named,
+}
+
+impl Place {
+    /// Beside the locks in a folder: `dir` lies below `locks`, and is never reached from there through
+    /// a link. Where it does not lie below, it is a folder like any other.
+    pub fn below(locks: PathBuf, dir: PathBuf) -> Self {
+        let within = dir
+            .strip_prefix(&locks)
+            .is_ok_and(|rest| rest != Path::new(""));
+        Self {
+            within: within.then_some(locks),
+            ..Self::from(dir)
+        }
+    }
+
+    /// It was named by nobody: a search or a default led there. It is used if it belongs to the caller
+    /// or to root, or is made for several users; otherwise it is [`AuditError::Unsafe`].
+    #[must_use]
+    pub fn found(mut self) -> Self {
+        self.named = Named::ByNobody;
+        self
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// A folder that the caller names, which may be a link: naming it is consent.
+impl From<PathBuf> for Place {
+    fn from(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            within: None,
+            named: Named::ByCaller,
+        }
+    }
+}
+
+impl From<&PathBuf> for Place {
+    fn from(dir: &PathBuf) -> Self {
+        dir.clone().into()
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(dir: &Path) -> Self {
+        dir.to_owned().into()
+    }
+}
+
 /// A log: a folder and the way its files are laid out.
 ///
 /// # Examples
@@ -138,7 +198,7 @@ pub enum AuditError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct AuditLog {
-    dir: PathBuf,
+    place: Place,
     layout: Layout,
     rotate_bytes: u64,
     kept: u32,
@@ -147,9 +207,9 @@ pub struct AuditLog {
 
 impl AuditLog {
     /// A log in this folder, which the first event makes (0700, parents too).
-    pub fn new(dir: PathBuf, layout: Layout) -> Self {
+    pub fn new(place: impl Into<Place>, layout: Layout) -> Self {
         Self {
-            dir,
+            place: place.into(),
             layout,
             rotate_bytes: ROTATE_BYTES,
             kept: ROTATED_KEPT,
@@ -171,7 +231,7 @@ impl AuditLog {
     /// # Errors
     /// - [`AuditError`] if the folder cannot be opened or written.
     pub fn keep_out_of_git(&self) -> Result<(), AuditError> {
-        match folder::Folder::open(&self.dir, false)? {
+        match folder::Folder::open(&self.place, false)? {
             Some(folder) => folder.ignore_all(),
             None => Ok(()),
         }
@@ -179,14 +239,14 @@ impl AuditLog {
 
     /// The folder.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.place.dir()
     }
 
     /// The file that a record goes to.
     pub fn path_of(&self, record: &Record) -> PathBuf {
         match self.layout {
-            Layout::OneFile => self.dir.join(FILE),
-            Layout::PerRequest => self.dir.join(record.date()).join(record.file_name()),
+            Layout::OneFile => self.dir().join(FILE),
+            Layout::PerRequest => self.dir().join(record.date()).join(record.file_name()),
         }
     }
 }

@@ -5,8 +5,13 @@
 //! `%LOCALAPPDATA%\tenure\locks`. A configuration
 //! file is looked for only when nothing more explicit was said, so that a caller who names the
 //! folder pays for no search.
+//!
+//! A file that is found has to belong to the caller, to root, or to the user who became root by sudo
+//! (decision 0023). One that is named is read whoever it belongs to.
 
+use crate::os::{self, Errno};
 use crate::profile::{ProfileError, RowConfig};
+use crate::trust::{self, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +29,9 @@ pub struct Config {
     /// The file itself.
     #[serde(skip)]
     pub file: PathBuf,
+    /// Who named the file.
+    #[serde(skip)]
+    pub source: Source,
     /// The lock folder; relative paths begin at the file's own folder.
     pub dir: Option<PathBuf>,
     /// The store by its URL, where the locks are not in a folder: `etcd://HOST:PORT/PREFIX`.
@@ -38,6 +46,20 @@ pub struct Config {
     /// The user's own profiles, by name.
     #[serde(default, rename = "profile")]
     pub profiles: BTreeMap<String, RowConfig>,
+}
+
+/// Who named a configuration file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// The caller. What it says is as good as the caller's own words.
+    #[default]
+    Named,
+    /// Nobody; it was found, and is the caller's own or root's.
+    Found,
+    /// Nobody; it was found by root, and belongs to the user who became root by sudo. The places that
+    /// it names are to get no secrets of root's.
+    FoundOfSudoUser,
 }
 
 /// Defaults for some locks, as written: durations are parsed by whoever uses them.
@@ -78,6 +100,17 @@ pub enum ConfigError {
         /// Which, and why.
         source: ProfileError,
     },
+    /// It was found, and its owner, or its mode, lets somebody else say what stands in it.
+    #[error(
+        "{path} {why}; a file that is merely found is not obeyed then, so name it with \
+             --config FILE (or TENURE_CONFIG) if it is to be read"
+    )]
+    Untrusted {
+        /// The file.
+        path: String,
+        /// Whose it is, or who may write it.
+        why: String,
+    },
     /// No folder can be named: there is neither a configuration nor a home.
     #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
     NoPlace,
@@ -91,12 +124,15 @@ impl Config {
     /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
     /// - [`ConfigError::Profile`] if the row of a profile contradicts itself.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let file = std::fs::File::open(path).map_err(|source| unread(path, source))?;
+        Self::of_file(path, file)
+    }
+
+    fn of_file(path: &Path, file: std::fs::File) -> Result<Self, ConfigError> {
         use std::io::{Error, ErrorKind, Read};
-        let read = |path: &Path| -> std::io::Result<String> {
+        let read = || -> std::io::Result<String> {
             let mut bytes = Vec::new();
-            std::fs::File::open(path)?
-                .take(CONFIG_BYTES_MAX + 1)
-                .read_to_end(&mut bytes)?;
+            file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes)?;
             // The first part of a file may be a whole one, which says something else.
             if bytes.len() as u64 > CONFIG_BYTES_MAX {
                 let why = format!("it is larger than {CONFIG_BYTES_MAX} bytes");
@@ -105,10 +141,7 @@ impl Config {
             String::from_utf8(bytes)
                 .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
         };
-        let text = read(path).map_err(|source| ConfigError::Read {
-            path: path.display().to_string(),
-            source,
-        })?;
+        let text = read().map_err(|source| unread(path, source))?;
         let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
             path: path.display().to_string(),
             why: located(&text, &error),
@@ -141,13 +174,19 @@ impl Config {
     ///
     /// # Errors
     /// - As [`Config::read`].
+    /// - [`ConfigError::Untrusted`] if it belongs to neither the caller nor root (nor, where root
+    ///   asks, to the user of `SUDO_UID`), or if everybody may write it. The search does not go on
+    ///   behind such a file: whoever planted it could hide the next one.
     pub fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
-        start
-            .ancestors()
-            .map(|folder| folder.join(FILE))
-            .find(|path| path.is_file())
-            .map(|path| Self::read(&path))
-            .transpose()
+        for folder in start.ancestors() {
+            let path = folder.join(FILE);
+            let Some((file, source)) = found(&path)? else {
+                continue;
+            };
+            let config = Self::of_file(&path, file)?;
+            return Ok(Some(Self { source, ..config }));
+        }
+        Ok(None)
     }
 
     /// The defaults for one lock.
@@ -158,6 +197,64 @@ impl Config {
             .max_by_key(|(pattern, _)| pattern.len())
             .map(|(_, defaults)| defaults.clone())
             .unwrap_or_default()
+    }
+}
+
+fn unread(path: &Path, source: std::io::Error) -> ConfigError {
+    let path = path.display().to_string();
+    ConfigError::Read { path, source }
+}
+
+/// Opens a file that a search has come by, if it is one, and looks at whose it is. It is opened once:
+/// what is judged is what is read, however its name changes meanwhile.
+fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
+    let distrust = |why: String| {
+        Err(ConfigError::Untrusted {
+            path: crate::envelope::clean(&path.display().to_string()),
+            why,
+        })
+    };
+    let opened = match os::open_by_path(path, false) {
+        Err(Errno::LOOP) => {
+            // Where a link leads is what its owner says, and so is which folder paths begin at. In a
+            // folder of a stranger's nobody else's link can be put: links get no second names.
+            let link = os::link_at(path).ok().flatten();
+            if let Some(link) = link
+                && trust::whose(&link) == Whose::Stranger
+            {
+                return distrust(format!("is a link that belongs to {}", link.owner_text()));
+            }
+            os::open_by_path(path, true)
+        }
+        other => other,
+    };
+    let fd = match opened {
+        Ok(fd) => fd,
+        // There is none; a file may also stand in a folder that we may not even look into.
+        Err(errno) if is_absent(path, errno) => return Ok(None),
+        Err(errno) => return Err(unread(path, errno.into())),
+    };
+    let facts = os::facts(&fd).map_err(|errno| unread(path, errno.into()))?;
+    if !facts.is_regular() {
+        return Ok(None);
+    }
+    let source = match trust::whose(&facts) {
+        Whose::Ours => Source::Found,
+        Whose::SudoUser => Source::FoundOfSudoUser,
+        Whose::Stranger => return distrust(format!("belongs to {}", facts.owner_text())),
+    };
+    if facts.all_may_write() {
+        return distrust("can be written by everybody".to_owned());
+    }
+    Ok(Some((fd.into(), source)))
+}
+
+/// Whether an error of opening means that no file is there for us.
+fn is_absent(path: &Path, errno: Errno) -> bool {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO => true,
+        // Of a file that may not be read it cannot be known what it says.
+        _ => !path.is_file(),
     }
 }
 

@@ -12,6 +12,7 @@ pub use lock::{
     HolderView, LockView, QueueView, age, clean, stale_reason, timestamp, turns_text, utc,
 };
 
+use crate::config::ConfigError;
 use crate::guard::{AcquireError, OpenError};
 use crate::store::StoreError;
 use serde::Serialize;
@@ -322,6 +323,9 @@ impl From<StoreError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match &error {
+            OpenError::Config(ConfigError::Untrusted { .. }) => {
+                Self::new(Exit::Permission, "UNSAFE_PLACE", error.to_string())
+            }
             OpenError::Config(_) | OpenError::Elsewhere { .. } => {
                 Self::new(Exit::BadArguments, "BAD_CONFIGURATION", error.to_string())
             }

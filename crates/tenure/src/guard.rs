@@ -88,6 +88,7 @@ use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Content, StoreError};
 use crate::sync::locked;
+use crate::trust::Named;
 use backing::{Backed, Backing};
 use hold::Hold;
 use keeper::Watching;
@@ -260,11 +261,19 @@ impl LockManager {
     /// # Errors
     /// - [`OpenError::Folder`] if its path cannot be made absolute.
     pub fn new(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::in_folder(folder.as_ref(), Named::ByCaller)
+    }
+
+    fn in_folder(folder: &Path, named: Named) -> Result<Self, OpenError> {
         // A later change of the working folder makes no difference.
-        let folder = std::path::absolute(folder.as_ref());
+        let folder = std::path::absolute(folder);
         let folder = folder.map_err(|source| OpenError::Folder { source })?;
         let identity = Identity::current();
         let store = FileStore::new(folder, identity.host.clone(), Box::new(ThreadSleeper));
+        let store = match named {
+            Named::ByCaller => store,
+            Named::ByNobody => store.found(),
+        };
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
             backing: Arc::new(Backed(store)),
@@ -276,13 +285,16 @@ impl LockManager {
     }
 
     /// The locks where `tenure run` has them without being told: `$TENURE_DIR`, else the folder that
-    /// the nearest `tenure.toml` names, else the user's own (`~/.local/state/tenure/locks`).
+    /// the nearest `tenure.toml` names, else the user's own (`~/.local/state/tenure/locks`). A folder
+    /// that no variable names is used as [`FileStore::found`] says.
     ///
     /// # Errors
-    /// - [`OpenError::Config`] if a `tenure.toml` cannot be used, or no place is known.
+    /// - [`OpenError::Config`] if a `tenure.toml` cannot be used or belongs to another user, or no
+    ///   place is known.
     /// - [`OpenError::Folder`] if the working folder cannot be named.
     pub fn open() -> Result<Self, OpenError> {
-        Self::new(default_place()?)
+        let (folder, named) = default_place()?;
+        Self::in_folder(&folder, named)
     }
 
     /// The locks in an etcd, for many machines. No server is asked yet.
@@ -640,22 +652,23 @@ struct Made {
 }
 
 /// The folder of the locks, if nobody names one.
-pub(crate) fn default_place() -> Result<PathBuf, OpenError> {
+fn default_place() -> Result<(PathBuf, Named), OpenError> {
     let told = |name| std::env::var_os(name).filter(|place| !place.is_empty());
     if let Some(url) = told("TENURE_STORE") {
-        return folder_of(&url.to_string_lossy());
+        return Ok((folder_of(&url.to_string_lossy())?, Named::ByCaller));
     }
     let told = told("TENURE_DIR");
     if let Some(folder) = told {
-        return Ok(folder.into());
+        return Ok((folder.into(), Named::ByCaller));
     }
     let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
     let config = Config::nearest(&here)?.unwrap_or_default();
-    match (config.dir, config.store) {
-        (Some(folder), _) => Ok(folder),
-        (None, Some(url)) => folder_of(&url),
-        (None, None) => Ok(config::default_folder()?),
-    }
+    let folder = match (config.dir, config.store) {
+        (Some(folder), _) => folder,
+        (None, Some(url)) => folder_of(&url)?,
+        (None, None) => config::default_folder()?,
+    };
+    Ok((folder, Named::ByNobody))
 }
 
 /// The folder that the URL of a store names.

@@ -49,6 +49,7 @@ pub mod resume;
 pub mod store;
 mod sync;
 pub mod testing;
+mod trust;
 pub mod yaml;
 
 pub use tenure_core as core;

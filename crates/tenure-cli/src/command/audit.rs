@@ -11,7 +11,6 @@ use crate::render::{Output, Surface, print_lines};
 use crate::request::{self, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
 use serde_json::{Value, json};
-use std::path::Path;
 use tenure::audit::{Entry, EventName, Events, Filter, Follower};
 use tenure::clock::{Clock, SystemClock};
 
@@ -36,9 +35,9 @@ pub(super) fn audit(args: &AuditArgs) -> Exit {
         let profile = place.take_profile();
         let (folder, _) = request::audit_folder(&args.common, &place, &*profile)?;
         if args.follow {
-            return follow(surface, &folder, filter);
+            return follow(surface, folder, filter);
         }
-        let mut events = Events::open(&folder, filter)?;
+        let mut events = Events::open(folder, filter)?;
         let answer = if surface.is_text() {
             let mut printer = Printer::new(Output::Text);
             if events
@@ -145,7 +144,7 @@ impl Printer {
 /// that comes can be old enough for `--until`.
 fn follow(
     surface: &mut Surface,
-    folder: &Path,
+    folder: tenure::audit::Place,
     filter: Filter,
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;

@@ -431,3 +431,63 @@ fn a_reader_of_the_audit_that_has_gone_is_silent() {
         assert_eq!(scene.shell(&line).stderr(), "code 0\n", "{output}");
     }
 }
+
+/// Whoever names the folder of the locks does not know of a link in it.
+#[test]
+fn a_link_below_the_lock_folder_is_not_followed_and_a_named_one_is() {
+    use std::os::unix::fs::symlink;
+    let scene = Scene::new();
+    let elsewhere = scene.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let root = scene.path("project");
+    fs::create_dir_all(root.join(".tenure")).unwrap();
+    fs::create_dir(scene.locks()).unwrap();
+    let take = |number: u32, more: &[&str]| {
+        let name = format!("x{number}");
+        let words = ["acquire", &name, "--owner", "none"];
+        scene
+            .run([&words, more].concat())
+            .expect(0, "an audit stops nothing")
+    };
+    let sprint = |words: &[&str]| {
+        let root = root.to_str().unwrap();
+        scene.run([&["--profile", "sprint"], words, &["--project-root", root]].concat())
+    };
+    let nothing = |place: &Path| {
+        let found = fs::read_dir(place).unwrap().count();
+        assert_eq!(found, 0, "nothing is written to {}", place.display());
+    };
+    // The folder itself, and the one before it.
+    for (link, below) in [
+        (scene.locks().join("audit"), ""),
+        (root.join(".tenure/audit"), ""),
+        (root.join(".tenure"), "audit"),
+    ] {
+        let _ = fs::remove_dir_all(root.join(".tenure"));
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&elsewhere, &link).unwrap();
+        if link.starts_with(scene.locks()) {
+            let said = take(1, &[]);
+            assert!(said.stderr().contains("it is a link"), "{}", said.said());
+            let _ = scene.run(["audit"]).expect(7, "nor is it read");
+        } else {
+            let _ = sprint(&[
+                "acquire",
+                "--session-id",
+                "s",
+                "--epic-spec",
+                "e",
+                "--force",
+            ]);
+            let _ = sprint(&["audit"]).expect(7, "nor is it read");
+        }
+        nothing(&elsewhere);
+        assert!(!elsewhere.join(below).join("audit.jsonl").exists());
+    }
+    let link = scene.locks().join("audit");
+    let _ = take(2, &["--audit-dir", link.to_str().unwrap()]);
+    assert!(
+        elsewhere.join("audit.jsonl").exists(),
+        "naming it is consent"
+    );
+}

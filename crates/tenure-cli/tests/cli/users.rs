@@ -196,3 +196,244 @@ fn a_floor_of_root_alone_is_mended_by_its_owner_and_does_not_count_while_it_is_e
     let _ = clean(&machine, ROOT, &locks).expect(0, "which is so");
     use_lock(&machine, ADA, &locks, "new");
 }
+
+// --- Whose configuration is obeyed -------------------------------------------------------------
+
+const RUN: [&str; 5] = ["run", "x", "--", "echo", "ran"];
+
+/// A refusal that names the file, whose it is and what would be consent, and no work.
+fn refused(said: Answer, file: &Path, owner: User, flag: &str) {
+    let said = said.expect(7, "a stranger's word");
+    assert_eq!(said.stdout(), "", "nothing ran");
+    let message = said.stderr();
+    for part in [text(file), &owner.number.to_string(), flag] {
+        assert!(message.contains(part), "`{part}` is said: {message}");
+    }
+    assert_eq!(message.lines().count(), 1, "one sentence: {message}");
+}
+
+#[test]
+fn a_strangers_configuration_is_refused_wherever_it_is_found() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    // As in the folder for temporary files.
+    let shared = machine.folder("shared", ROOT, 0o1777);
+    let deep = machine.folder("shared/deep", ROOT, 0o755);
+    let bait = machine.file("shared/tenure.toml", BOB, "dir = \"bait\"\n");
+    for user in [ROOT, ADA] {
+        for from in [&shared, &deep] {
+            refused(machine.run(user, from, &RUN), &bait, BOB, "--config FILE");
+            for words in [&["check", "x"][..], &["list"], &["profiles"], &["audit"]] {
+                let said = machine.run(user, from, words);
+                refused(said, &bait, BOB, "--config FILE");
+            }
+        }
+        let said = machine.run(user, &shared, &["check", "x", "--output", "json"]);
+        assert_eq!(said.json()["error"]["code"], "UNSAFE_PLACE");
+    }
+    assert!(!shared.join("bait").exists(), "nothing was made there");
+    let _ = machine.run(BOB, &shared, &RUN).expect(0, "it is his own");
+    fs::remove_dir_all(shared.join("bait")).unwrap();
+
+    // What is named is consent: the file, or the place.
+    let words = ["run", "x", "--config", text(&bait), "--", "echo", "ran"];
+    let _ = machine.run(ROOT, &shared, &words).expect(0, "named");
+    assert!(shared.join("bait/x.tenure").exists(), "and obeyed");
+    let mut told = machine.call(ROOT, &shared, &["run", "y", "--", "true"]);
+    let _ = answer(told.env("TENURE_CONFIG", &bait)).expect(0, "named by a variable");
+    assert!(shared.join("bait/y.tenure").exists(), "and obeyed");
+    let own = machine.path("own");
+    let words = ["run", "x", "--dir", text(&own), "--", "echo", "ran"];
+    let _ = machine
+        .run(ROOT, &shared, &words)
+        .expect(0, "the place is named");
+
+    // Root's own file further down hides it, and root's file is good for everybody.
+    machine.file(
+        "shared/deep/tenure.toml",
+        ROOT,
+        "[lock.\"*\"]\nwait = \"0\"\n",
+    );
+    let _ = machine.run(ADA, &deep, &RUN).expect(0, "root's file");
+}
+
+#[test]
+fn a_file_that_all_may_write_and_a_strangers_link_are_as_bad() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let here = machine.folder("here", ADA, 0o755);
+    let file = machine.file("here/tenure.toml", ADA, "dir = \"locks\"\n");
+    mode(&file, 0o666);
+    let said = machine.run(ADA, &here, &RUN).expect(7, "anybody's words");
+    assert!(
+        said.stderr().contains("written by everybody"),
+        "{}",
+        said.said()
+    );
+    mode(&file, 0o664);
+    let _ = machine
+        .run(ADA, &here, &RUN)
+        .expect(0, "her group's at most");
+
+    // What a link leads to is Ada's, and whose folder its paths begin at is Bob's to say.
+    let bait = machine.folder("bait", BOB, 0o755);
+    let link = bait.join("tenure.toml");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(BOB.number), None).unwrap();
+    refused(machine.run(ADA, &bait, &RUN), &link, BOB, "--config FILE");
+    std::os::unix::fs::lchown(&link, Some(ADA.number), None).unwrap();
+    let said = machine
+        .run(ADA, &bait, &["check", "x"])
+        .expect(0, "her own link");
+    assert_eq!(said.stdout(), "x is free\n");
+    // A pipe or a folder of that name is no configuration, whoever made it.
+    fs::remove_file(&link).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        &link,
+        rustix::fs::Mode::from_raw_mode(0o666),
+    )
+    .unwrap();
+    std::os::unix::fs::lchown(&link, Some(BOB.number), None).unwrap();
+    let _ = machine.run(ADA, &bait, &RUN).expect(0, "a pipe");
+}
+
+#[test]
+fn root_by_sudo_reads_the_callers_file_and_makes_nothing_in_the_callers_folders() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let project = machine.folder("project", ADA, 0o755);
+    let file = machine.file("project/tenure.toml", ADA, "[lock.x]\nwait = \"0\"\n");
+    refused(
+        machine.run(ROOT, &project, &RUN),
+        &file,
+        ADA,
+        "--config FILE",
+    );
+    let by_sudo = |words: &[&str]| {
+        let mut command = machine.call(ROOT, &project, words);
+        command.env("SUDO_UID", ADA.number.to_string());
+        command
+    };
+    let _ = answer(&mut by_sudo(&RUN)).expect(0, "the file of the user who asked");
+    let mut bob = machine.call(BOB, &project, &RUN);
+    bob.env("SUDO_UID", ADA.number.to_string());
+    refused(answer(&mut bob), &file, ADA, "--config FILE");
+
+    // A folder that root would make there could not be used by Ada.
+    machine.file("project/tenure.toml", ADA, "dir = \"locks\"\n");
+    let said = answer(&mut by_sudo(&RUN));
+    refused(said, &project, ADA, "--dir");
+    let locks = project.join("locks");
+    assert!(!locks.exists(), "nothing was made");
+    let _ = machine.run(ADA, &project, &RUN).expect(0, "her own");
+    let said = answer(&mut by_sudo(&RUN));
+    refused(said, &locks, ADA, "--dir");
+    let words = ["run", "x", "--dir", text(&locks), "--", "true"];
+    let _ = answer(&mut by_sudo(&words)).expect(0, "named");
+}
+
+#[test]
+fn with_anothers_home_root_uses_no_lock_folder_there() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let _ = machine
+        .run(ADA, Path::new("/"), &["check", "x"])
+        .expect(0, "her home");
+    let home = machine.path(&format!("home/{}", ADA.number));
+    let as_root = || {
+        let mut command = machine.call(ROOT, Path::new("/"), &RUN);
+        command.env("HOME", &home);
+        answer(&mut command)
+    };
+    refused(as_root(), &home, ADA, "--dir");
+    assert!(!home.join(".local").exists(), "nothing was made");
+    let _ = machine.run(ADA, Path::new("/"), &RUN).expect(0, "her own");
+    let locks = home.join(".local/state/tenure/locks");
+    refused(as_root(), &locks, ADA, "--dir");
+    let made = fs::metadata(locks.join("x.tenure")).unwrap().uid();
+    assert_eq!(made, ADA.number, "and she goes on");
+    let _ = machine.run(ADA, Path::new("/"), &RUN).expect(0, "her own");
+}
+
+#[test]
+fn a_lock_folder_of_another_user_is_used_if_it_is_made_for_several() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let here = machine.folder("here", ADA, 0o755);
+    let theirs = machine.folder("theirs", BOB, 0o777);
+    chown(&theirs, None, Some(TEAM)).unwrap();
+    machine.file(
+        "here/tenure.toml",
+        ADA,
+        &format!("dir = {:?}\n", text(&theirs)),
+    );
+    for (bits, code) in [
+        (0o755, 7),
+        (0o775, 7),
+        (0o777, 7),
+        (0o2770, 0),
+        (0o1777, 0),
+        (0o3770, 0),
+    ] {
+        mode(&theirs, bits);
+        let said = machine.run(ADA, &here, &RUN);
+        let said = said.expect(code, &format!("a folder of mode {bits:o}"));
+        if code == 0 {
+            fs::remove_file(theirs.join("x.tenure")).unwrap();
+        } else {
+            assert_eq!(said.stdout(), "", "nothing ran");
+            assert!(!theirs.join("x.tenure").exists(), "nothing was made");
+        }
+    }
+    // A link to a folder is the word of whoever made it.
+    mode(&theirs, 0o755);
+    let own = machine.folder("own", ADA, 0o700);
+    let link = machine.path("link");
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(BOB.number), None).unwrap();
+    machine.file(
+        "here/tenure.toml",
+        ADA,
+        &format!("dir = {:?}\n", text(&link)),
+    );
+    refused(machine.run(ADA, &here, &RUN), &link, BOB, "--dir");
+    std::os::unix::fs::lchown(&link, Some(ADA.number), None).unwrap();
+    let _ = machine.run(ADA, &here, &RUN).expect(0, "her own link");
+}
+
+#[test]
+fn an_audit_goes_to_no_folder_that_another_user_has_prepared() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let here = machine.folder("here", ADA, 0o755);
+    let theirs = machine.folder("theirs", BOB, 0o755);
+    machine.file(
+        "here/tenure.toml",
+        ADA,
+        &format!("dir = \"locks\"\naudit_dir = {:?}\n", text(&theirs)),
+    );
+    let taken = ["acquire", "x", "--owner", "none"];
+    let by_sudo = |words: &[&str]| {
+        let mut command = machine.call(ROOT, &here, words);
+        command.env("SUDO_UID", ADA.number.to_string());
+        answer(&mut command)
+    };
+    let locks = machine.folder("here/locks", ROOT, 0o700);
+    let said = by_sudo(&taken).expect(0, "an audit stops nothing");
+    assert!(said.stderr().contains("--audit-dir"), "{}", said.said());
+    let _ = by_sudo(&["audit"]).expect(7, "nor is it read");
+    assert_eq!(
+        fs::read_dir(&theirs).unwrap().count(),
+        0,
+        "nothing was made"
+    );
+    let _ = by_sudo(&["audit", "--audit-dir", text(&theirs)]).expect(0, "named");
+    assert!(locks.join("x.tenure").exists());
+}

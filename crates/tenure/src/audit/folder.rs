@@ -5,9 +5,10 @@
 //! sticky bit its files have to be ours, for a line that anybody could have planted proves
 //! nothing.
 
-use super::AuditError;
+use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
 use crate::private::{IGNORE_FILE, ignore_all, make_folder};
+use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
 
 /// Device and number: the same as long as a file lives, whatever its name.
@@ -33,17 +34,89 @@ pub(super) struct File {
 impl Folder {
     /// Opens the audit's folder; makes it and its parents (0700) if `create` says so. `None` if
     /// it is not there and need not be.
-    pub(super) fn open(path: &Path, create: bool) -> Result<Option<Self>, AuditError> {
-        let open = || os::open_folder(path);
+    pub(super) fn open(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
+        let opened = match &place.within {
+            None => Self::open_anywhere(place, create)?,
+            Some(locks) => Self::open_below(locks, place, create)?,
+        };
+        if let Some(folder) = &opened
+            && place.named == Named::ByNobody
+        {
+            let failed = |errno| fault(&folder.path, "opening the audit folder", errno);
+            let facts = os::facts(&folder.fd).map_err(failed)?;
+            if trust::refusal(&facts).is_some() {
+                return Err(distrust(&folder.path, NOBODY_NAMED_IT));
+            }
+        }
+        Ok(opened)
+    }
+
+    /// A folder at any path, which may be a link where the caller has named it.
+    fn open_anywhere(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
+        let path = place.dir();
+        let open = || match place.named {
+            Named::ByCaller => os::open_folder(path).map(Some),
+            Named::ByNobody => trust::open_folder(path).map(Result::ok),
+        };
         let opened = match open() {
             Err(Errno::NOENT) if create => {
+                if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
+                    return Err(distrust(path, NOBODY_NAMED_IT));
+                }
                 make_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
                 open()
             }
             other => other,
         };
+        let opened = match opened {
+            Ok(None) => return Err(distrust(path, NOBODY_NAMED_IT)),
+            Ok(Some(fd)) => Ok(fd),
+            Err(errno) => Err(errno),
+        };
         Self::of(opened, path.to_owned(), create)
+    }
+
+    /// A room below the locks. Whoever names the folder of the locks does not know of a link in it,
+    /// so none is followed; and where everybody may make files, it has to be the caller's own.
+    ///
+    /// Most often that is one call: only the last part of a path has to be looked at, for the one
+    /// before it is the folder that was named.
+    fn open_below(locks: &Path, place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
+        let path = place.dir();
+        let rest = path.strip_prefix(locks).unwrap_or(path);
+        if path.parent() == Some(locks) {
+            match os::open_folder_itself(path) {
+                Err(Errno::NOENT) if create => {}
+                opened => {
+                    let folder = Self::of(opened, path.to_owned(), create)?;
+                    let is_ours =
+                        |folder: &Self| os::facts(&folder.fd).is_ok_and(|it| it.is_ours());
+                    if folder.as_ref().is_none_or(is_ours) {
+                        return Ok(folder);
+                    }
+                }
+            }
+        }
+        let top = Place {
+            within: None,
+            ..Place::from(locks)
+        };
+        let top = Place {
+            named: place.named,
+            ..top
+        };
+        let mut folder = Self::open_anywhere(&top, create)?;
+        for part in rest {
+            let Some(name) = part.to_str() else {
+                return Err(distrust(path, "its name is not UTF-8"));
+            };
+            folder = match folder {
+                Some(folder) => folder.open_in(name, create)?,
+                None => return Ok(None),
+            };
+        }
+        Ok(folder)
     }
 
     /// The same for a folder in it. That one is never reached through a link.
@@ -202,6 +275,10 @@ pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditErro
         source: errno.into(),
     }
 }
+
+/// What is said of a folder of another user to which a search or a default led.
+const NOBODY_NAMED_IT: &str = "it belongs to another user, and nobody named it; name it with \
+                               --audit-dir if it is to be used";
 
 fn distrust(path: &Path, why: &'static str) -> AuditError {
     AuditError::Unsafe {

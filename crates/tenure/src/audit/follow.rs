@@ -4,10 +4,10 @@ use super::folder::{File, Folder, Inode};
 use super::read::{
     DAYS_FOLLOWED, Day, Entry, Events, Filter, Link, Position, Trouble, chain, days, read_day,
 };
-use super::{AuditError, FILE};
+use super::{AuditError, FILE, Place};
 use crate::os::{self, BorrowedDescriptor, News};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long to sleep where nothing wakes us.
@@ -29,7 +29,7 @@ const NAP_WATCHED: Duration = Duration::from_secs(1);
 ///   followed.
 #[derive(Debug)]
 pub struct Follower {
-    dir: PathBuf,
+    place: Place,
     filter: Filter,
     trouble: Trouble,
     /// Oldest first; all of them read as far as they were written at the last look. The last is
@@ -51,8 +51,8 @@ impl Events {
     ///
     /// # Errors
     /// - As [`Events::open`].
-    pub fn open_to_follow(dir: &Path, filter: Filter) -> Result<Self, AuditError> {
-        Self::begin(dir, filter, true)
+    pub fn open_to_follow(place: impl Into<Place>, filter: Filter) -> Result<Self, AuditError> {
+        Self::begin(place.into(), filter, true)
     }
 
     /// Goes on from here. What was not yet read comes first.
@@ -62,7 +62,7 @@ impl Events {
         let followed = self.read_days.keys().rev().take(DAYS_FOLLOWED);
         Follower {
             followed: followed.cloned().collect(),
-            dir: self.dir,
+            place: self.place,
             filter: self.filter,
             trouble: self.trouble,
             links: self.links,
@@ -86,12 +86,12 @@ impl Follower {
         if let Some(watch) = &mut self.watch {
             watch.settle();
         }
-        let Some(folder) = Folder::open(&self.dir, false)? else {
+        let Some(folder) = Folder::open(&self.place, false)? else {
             self.read_links(&mut entries);
             return Ok(entries);
         };
         if let Some(watch) = &mut self.watch {
-            watch.add(&self.dir);
+            watch.add(self.place.dir());
         }
         let before = entries.len();
         self.join_links(&folder);
@@ -156,7 +156,7 @@ impl Follower {
     }
 
     fn read_links(&mut self, entries: &mut Vec<Entry>) {
-        let place = self.dir.join(FILE);
+        let place = self.place.dir().join(FILE);
         for link in &mut self.links {
             if let Ok(size) = link.file.size_now() {
                 link.position.look_for_cut(size);
@@ -185,7 +185,7 @@ impl Follower {
                 }
             };
             if let Some(watch) = &mut self.watch {
-                watch.add(&self.dir.join(name));
+                watch.add(&self.place.dir().join(name));
             }
             if let Some(day) = self.days.get_mut(name) {
                 entries.extend(read_day(

@@ -8,12 +8,12 @@
 //! A file that cannot be read is reported and hides no other.
 
 use super::folder::{File, Folder, Inode};
-use super::{AuditError, EventName, FILE, SUFFIX, error_text, record};
+use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, record};
 use crate::os::{self, AsDescriptor, Errno, uninterrupted};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The longest line that is looked at. Ours are shorter; other writers may be less careful.
@@ -432,7 +432,7 @@ pub(super) fn read_day(
 /// the days' folders the events of one day.
 #[derive(Debug)]
 pub struct Events {
-    pub(super) dir: PathBuf,
+    pub(super) place: Place,
     pub(super) filter: Filter,
     pub(super) trouble: Trouble,
     /// `None` where there is no audit.
@@ -457,12 +457,12 @@ impl Events {
     /// # Errors
     /// - [`AuditError::Io`] if the folder cannot be read.
     /// - [`AuditError::Unsafe`] if it cannot be trusted.
-    pub fn open(dir: &Path, filter: Filter) -> Result<Self, AuditError> {
-        Self::begin(dir, filter, false)
+    pub fn open(place: impl Into<Place>, filter: Filter) -> Result<Self, AuditError> {
+        Self::begin(place.into(), filter, false)
     }
 
-    pub(super) fn begin(dir: &Path, filter: Filter, followed: bool) -> Result<Self, AuditError> {
-        let folder = Folder::open(dir, false)?;
+    pub(super) fn begin(place: Place, filter: Filter, followed: bool) -> Result<Self, AuditError> {
+        let folder = Folder::open(&place, false)?;
         let mut trouble = Trouble::default();
         let mut links = Vec::new();
         let mut days = VecDeque::new();
@@ -478,7 +478,7 @@ impl Events {
                 .collect();
         }
         Ok(Self {
-            dir: dir.to_owned(),
+            place,
             filter,
             trouble,
             folder,
@@ -507,7 +507,7 @@ impl Events {
         let count = self.links.len();
         while let Some(link) = self.links.get_mut(self.at) {
             let position = &mut link.position;
-            let place = self.dir.join(FILE);
+            let place = self.place.dir().join(FILE);
             let next = self
                 .trouble
                 .next_of(position, &link.file.fd, &place, &self.filter);

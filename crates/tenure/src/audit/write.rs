@@ -62,7 +62,7 @@ impl AuditLog {
             )
         };
         for _ in 0..TRIES_MAX {
-            let Some(top) = Folder::open(&self.dir, true)? else {
+            let Some(top) = Folder::open(&self.place, true)? else {
                 continue;
             };
             let folder = match self.layout {

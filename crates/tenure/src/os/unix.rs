@@ -83,6 +83,33 @@ impl Facts {
         self.0.st_uid == rustix::process::geteuid().as_raw()
     }
 
+    /// Whether it belongs to root.
+    pub(crate) fn is_roots(&self) -> bool {
+        self.is_of(0)
+    }
+
+    /// Whether it belongs to the user of this number.
+    pub(crate) fn is_of(&self, user: u32) -> bool {
+        self.0.st_uid == user
+    }
+
+    /// Its owner, for people: by name where the machine knows one.
+    pub(crate) fn owner_text(&self) -> String {
+        let number = self.0.st_uid;
+        match user_name(number) {
+            Some(name) => format!("{name} (user {number})"),
+            None => format!("user {number}"),
+        }
+    }
+
+    /// Whether it is a folder that several users are meant to write in: everybody, each their own
+    /// files, or a group that all new files belong to.
+    pub(crate) fn is_made_for_several(&self) -> bool {
+        let mode = self.mode();
+        (mode.contains(Mode::WOTH) && self.is_sticky())
+            || (mode.contains(Mode::WGRP) && mode.intersects(Mode::SGID | Mode::SVTX))
+    }
+
     /// How many bytes it has.
     pub(crate) fn size(&self) -> u64 {
         u64::try_from(self.0.st_size).unwrap_or(0)
@@ -152,6 +179,30 @@ const FOLDER: OFlags = OFlags::RDONLY
 /// Opens a folder by its path.
 pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
     rustix::fs::open(path, FOLDER, Mode::empty())
+}
+
+/// The same, and not through a link in the last part of its name.
+pub(crate) fn open_folder_itself(path: &Path) -> Result<Descriptor, Errno> {
+    rustix::fs::open(path, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Looks at a link itself. `None` if the name leads to something else.
+pub(crate) fn link_at(path: &Path) -> Result<Option<Facts>, Errno> {
+    let facts = facts_at(CWD, path)?;
+    let is_link = FileType::from_raw_mode(facts.0.st_mode) == FileType::Symlink;
+    Ok(is_link.then_some(facts))
+}
+
+/// Opens a file for reading by its path, through links or not (`LOOP`). Nothing is waited for: what
+/// stands there may be a pipe.
+pub(crate) fn open_by_path(path: &Path, through_links: bool) -> Result<Descriptor, Errno> {
+    let common = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if through_links {
+        common
+    } else {
+        common | OFlags::NOFOLLOW
+    };
+    rustix::fs::open(path, flags, Mode::empty())
 }
 
 /// Opens a folder inside of another, and not through a link.
@@ -711,6 +762,24 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
 /// The number of this process's user, for a file name of its own.
 pub(crate) fn user_number() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The name of a user, as the machine's own list has it.
+fn user_name(number: u32) -> Option<String> {
+    use std::io::Read;
+    let mut list = String::new();
+    let file = std::fs::File::open("/etc/passwd").ok()?;
+    file.take(1 << 20).read_to_string(&mut list).ok()?;
+    list.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
+    })
 }
 
 /// The kind of file system if other machines, or another program, stand behind it.

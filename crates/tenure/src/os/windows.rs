@@ -210,6 +210,30 @@ impl Facts {
         true
     }
 
+    /// Owners are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn is_roots(&self) -> bool {
+        false
+    }
+
+    /// Owners are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn is_of(&self, _: u32) -> bool {
+        false
+    }
+
+    /// Owners are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn owner_text(&self) -> String {
+        "another user".to_owned()
+    }
+
+    /// Access lists are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn is_made_for_several(&self) -> bool {
+        false
+    }
+
     /// How many bytes it has.
     pub(crate) fn size(&self) -> u64 {
         self.0.size
@@ -309,6 +333,29 @@ pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
     } else {
         Err(Errno::NOTDIR)
     }
+}
+
+/// The same; a link counts as what it leads to, for owners are not looked at.
+pub(crate) fn open_folder_itself(path: &Path) -> Result<Descriptor, Errno> {
+    open_folder(path)
+}
+
+/// Links are not told apart by their paths.
+#[allow(clippy::unnecessary_wraps, reason = "one surface")]
+pub(crate) fn link_at(_: &Path) -> Result<Option<Facts>, Errno> {
+    Ok(None)
+}
+
+/// Whether this process is root, whom this system does not have.
+pub(crate) fn is_root() -> bool {
+    false
+}
+
+/// Opens a file for reading by its path.
+pub(crate) fn open_by_path(path: &Path, _: bool) -> Result<Descriptor, Errno> {
+    std::fs::File::open(path)
+        .map(Descriptor::from)
+        .map_err(|error| Errno::of_io(&error))
 }
 
 /// Opens a folder inside of another, and not through a link.

@@ -1,7 +1,7 @@
 //! What an acquire tells the log and the audit. Neither can stop it.
 
 use super::{Override, Place};
-use crate::audit::{AuditLog, Occasion, Record};
+use crate::audit::{self, AuditLog, Occasion, Record};
 use crate::engine::Acquired;
 use crate::profile::{Profile, Resume};
 use tenure_core::{Event, LockName, Process, Takeover};
@@ -33,8 +33,9 @@ pub(super) fn acquired<Seat>(
                 };
                 let forced = overriding == Override::Yes;
                 let line = Record::of_steal(occasion, *why, previous.as_deref(), record, forced);
-                let audit =
-                    AuditLog::new(Resume.audit_folder(&place.storage), Resume.audit_layout());
+                let folder = Resume.audit_folder(&place.storage);
+                let folder = audit::Place::below(place.storage.clone(), folder);
+                let audit = AuditLog::new(folder, Resume.audit_layout());
                 if let Err(error) = audit.append(&line) {
                     tracing::warn!("the audit could not be written: {error}");
                 }

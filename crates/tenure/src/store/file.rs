@@ -67,6 +67,7 @@ use crate::os::{self, News, Watch};
 use crate::process::{self, liveness};
 use crate::profile::document::UNJUDGED;
 use crate::profile::{Native, Profile, SUFFIX};
+use crate::trust::Named;
 use excerpt::{Rest, Want};
 use folder::{Access, Folder, Latest, Opened, fault, io_fault};
 use guarded::{Guarded, LoadError, Loaded, Names};
@@ -138,6 +139,7 @@ fn floor_file(folder: &Folder) -> String {
 /// Locks kept as files in one folder.
 pub struct FileStore {
     path: PathBuf,
+    named: Named,
     allow_network: bool,
     profile: Box<dyn Profile>,
     policy: Policy,
@@ -238,6 +240,7 @@ impl FileStore {
     ) -> Self {
         Self {
             path: profile.folder(place),
+            named: Named::ByCaller,
             allow_network: false,
             policy: profile.policy(),
             profile,
@@ -252,6 +255,15 @@ impl FileStore {
     #[must_use]
     pub fn allow_network(mut self, allow: bool) -> Self {
         self.allow_network = allow;
+        self
+    }
+
+    /// The folder was named by nobody: a search or a default led there. It is used if it belongs to
+    /// the caller or to root, or if it is made for several users (setgid and writable by its group,
+    /// or sticky); any other one is [`StoreError::Unsafe`].
+    #[must_use]
+    pub fn found(mut self) -> Self {
+        self.named = Named::ByNobody;
         self
     }
 
@@ -277,7 +289,14 @@ impl FileStore {
         }
         let rule = self.profile.place();
         let create = create && !rule.must_exist;
-        match Folder::open(&self.path, create, self.allow_network, rule.private)? {
+        let opened = Folder::open_named(
+            &self.path,
+            create,
+            self.allow_network,
+            rule.private,
+            self.named,
+        )?;
+        match opened {
             Some(folder) => Ok(Some(self.records.put(folder))),
             None => Ok(None),
         }
@@ -299,7 +318,7 @@ impl FileStore {
             }
             records.open_below(LEDGER, create)?
         } else {
-            Folder::open(&self.path, create, self.allow_network, false)?
+            Folder::open_named(&self.path, create, self.allow_network, false, self.named)?
         };
         Ok(opened.map(|folder| self.folder.put(folder)))
     }

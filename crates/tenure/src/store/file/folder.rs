@@ -9,6 +9,7 @@
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
 use crate::private::{IGNORE_FILE, ignore_all, make_folder};
 use crate::store::StoreError;
+use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -107,24 +108,55 @@ impl Opened {
 impl Folder {
     /// Opens the folder; makes it (0700, parents too) if `create` says so. `None` if it is not
     /// there and need not be. A `private` one may be written by its owner alone.
+    #[cfg(test)]
     pub(super) fn open(
         path: &Path,
         create: bool,
         allow_network: bool,
         private: bool,
     ) -> Result<Option<Self>, StoreError> {
-        let fd = match os::open_folder(path) {
+        Self::open_named(path, create, allow_network, private, Named::ByCaller)
+    }
+
+    /// The same, of a folder that the caller may or may not have named.
+    pub(super) fn open_named(
+        path: &Path,
+        create: bool,
+        allow_network: bool,
+        private: bool,
+        named: Named,
+    ) -> Result<Option<Self>, StoreError> {
+        let distrust = |place: String, why: String| {
+            let why = format!("{why}; name the lock folder with --dir if it is to be used");
+            StoreError::Unsafe { place, why }
+        };
+        let refused = |why| distrust(path.display().to_string(), why);
+        let open = || match named {
+            Named::ByCaller => os::open_folder(path).map(Ok),
+            Named::ByNobody => trust::open_folder(path).map(|opened| opened.map_err(refused)),
+        };
+        let fd = match open() {
             Err(Errno::NOENT) if create => {
+                if named == Named::ByNobody
+                    && let Some((above, why)) = trust::refusal_above(path)
+                {
+                    return Err(distrust(above, why));
+                }
                 make_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
-                os::open_folder(path)
+                open()
             }
             Err(Errno::NOENT) => return Ok(None),
             other => other,
         }
-        .map_err(|errno| fault(path, "opening the lock folder", errno))?;
+        .map_err(|errno| fault(path, "opening the lock folder", errno))??;
         let facts =
             os::facts(&fd).map_err(|errno| fault(path, "looking at the lock folder", errno))?;
+        if named == Named::ByNobody
+            && let Some(why) = trust::refusal(&facts)
+        {
+            return Err(refused(why));
+        }
         let shared = facts.all_may_write();
         if shared && !facts.is_sticky() {
             return Err(StoreError::Unsafe {
