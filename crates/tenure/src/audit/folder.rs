@@ -7,7 +7,7 @@
 
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
-use crate::private::{IGNORE_FILE, ignore_all, make_folder};
+use crate::private::{IGNORE_FILE, ignore_all, make_own_folder, make_own_folder_in};
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
 
@@ -32,8 +32,8 @@ pub(super) struct File {
 }
 
 impl Folder {
-    /// Opens the audit's folder; makes it and its parents (0700) if `create` says so. `None` if
-    /// it is not there and need not be.
+    /// Opens the audit's folder; makes it (in a work tree ignored by git) and its parents, 0700 each,
+    /// if `create` says so. `None` if it is not there and need not be.
     pub(super) fn open(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
         let opened = match &place.within {
             None => Self::open_anywhere(place, create)?,
@@ -63,7 +63,7 @@ impl Folder {
                 if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
                     return Err(distrust(path, NOBODY_NAMED_IT));
                 }
-                make_folder(path)
+                make_own_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
                 open()
             }
@@ -112,14 +112,28 @@ impl Folder {
                 return Err(distrust(path, "its name is not UTF-8"));
             };
             folder = match folder {
-                Some(folder) => folder.open_in(name, create)?,
+                Some(folder) => {
+                    if create {
+                        folder.make_own(name)?;
+                    }
+                    folder.open_in(name, create)?
+                }
                 None => return Ok(None),
             };
         }
         Ok(folder)
     }
 
-    /// The same for a folder in it. That one is never reached through a link.
+    /// Makes a folder in it, in a work tree one that git ignores, unless something is there.
+    fn make_own(&self, name: &str) -> Result<(), AuditError> {
+        match os::open_folder_in(&self.fd, name) {
+            Err(Errno::NOENT) => make_own_folder_in(&self.fd, &self.path, name)
+                .map_err(|errno| fault(&self.path.join(name), "making the audit folder", errno)),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Opens a folder in it, which is never reached through a link; makes it if `create` says so.
     pub(super) fn open_in(&self, name: &str, create: bool) -> Result<Option<Self>, AuditError> {
         let path = self.path.join(name);
         let open = || os::open_folder_in(&self.fd, name);

@@ -390,6 +390,11 @@ pub(crate) fn remove(folder: impl AsFd, name: impl AsRef<Path>) -> Result<(), Er
     rustix::fs::unlinkat(folder, name.as_ref(), AtFlags::empty())
 }
 
+/// Removes a folder in which nothing is.
+pub(crate) fn remove_folder(folder: impl AsFd, name: &str) -> Result<(), Errno> {
+    rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
+}
+
 /// Gives a file another name, in place of whatever has it.
 pub(crate) fn rename(
     from_folder: impl AsFd,

@@ -556,6 +556,11 @@ pub(crate) fn remove(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<()
     raw::remove(file.as_handle(), Removal::WhenClosed)
 }
 
+/// Removes a folder in which nothing is.
+pub(crate) fn remove_folder(folder: impl AsHandle, name: &str) -> Result<(), Errno> {
+    remove(folder, name)
+}
+
 /// Gives a file another name, in place of whatever has it.
 pub(crate) fn rename(
     from_folder: impl AsHandle,

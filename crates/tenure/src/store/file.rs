@@ -122,6 +122,10 @@ const OVERTAKEN_MAX: usize = 64;
 /// The folder beside published records, for what their formats have no place for.
 pub(crate) const LEDGER: &str = ".tenure";
 
+/// The folder in that for native locks: those that a run takes beside a lock of another format. One
+/// of its own, for the coordination file of a record may have any lock's name.
+const NATIVE_BESIDE: &str = "locks";
+
 /// The coordination file that remembers the highest number of all files that were removed. No
 /// lock can have this name.
 ///
@@ -149,6 +153,17 @@ pub struct FileStore {
     records: Latest,
     /// Where the coordination files are.
     folder: Latest,
+    /// Of native locks that lie beside records: where those are.
+    beside: Option<Beside>,
+}
+
+/// The place in which the records of a format lie, for the native locks beside them.
+struct Beside {
+    place: PathBuf,
+    /// How the folder has to be, if the records lie in the place itself; else it is not made for locks
+    /// alone: the contract of sessions has `sessions/` there, which is committed.
+    rule: Option<crate::profile::Place>,
+    must_exist: bool,
 }
 
 /// A claim's place: the descriptor that carries its beacon. Dropping it is dying.
@@ -248,6 +263,37 @@ impl FileStore {
             sleeper,
             records: Latest::default(),
             folder: Latest::default(),
+            beside: None,
+        }
+    }
+
+    /// The native locks beside those of a profile that publishes records in `place`: in a folder of ours,
+    /// `.tenure/locks`, which git leaves alone. For a profile that publishes none, the native locks of
+    /// `place` itself.
+    pub fn beside(
+        profile: &dyn Profile,
+        place: &Path,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Self {
+        let folder = Self::folder_beside(profile, place);
+        let rule = profile.place();
+        Self {
+            beside: profile.record().is_some().then(|| Beside {
+                place: place.to_owned(),
+                must_exist: rule.must_exist,
+                rule: (profile.folder(place) == place).then_some(rule),
+            }),
+            ..Self::new(folder, here, sleeper)
+        }
+    }
+
+    /// The folder of the locks that [`FileStore::beside`] keeps.
+    pub fn folder_beside(profile: &dyn Profile, place: &Path) -> PathBuf {
+        if profile.record().is_some() {
+            place.join(LEDGER).join(NATIVE_BESIDE)
+        } else {
+            place.to_owned()
         }
     }
 
@@ -317,10 +363,43 @@ impl FileStore {
                 records.ignore_all()?;
             }
             records.open_below(LEDGER, create)?
+        } else if let Some(beside) = &self.beside {
+            self.open_beside(beside, create)?
         } else {
             Folder::open_named(&self.path, create, self.allow_network, false, self.named)?
         };
         Ok(opened.map(|folder| self.folder.put(folder)))
+    }
+
+    /// Whether the coordination files lie in a folder that is ours by its name.
+    fn is_ledger(&self) -> bool {
+        self.profile.record().is_some() || self.beside.is_some()
+    }
+
+    /// The folder of native locks that lie beside records. Opened from the records' place on, so that
+    /// no link leads out of it.
+    fn open_beside(&self, beside: &Beside, create: bool) -> Result<Option<Folder>, StoreError> {
+        let create_place = create && !beside.must_exist;
+        let place = || {
+            let private = beside.rule.is_some_and(|rule| rule.private);
+            let create = create_place && beside.rule.is_some();
+            let allow_network = self.allow_network;
+            Folder::open_named(&beside.place, create, allow_network, private, self.named)
+        };
+        let opened = match place()? {
+            None if create_place => {
+                Folder::make_place(&beside.place)?;
+                place()?
+            }
+            opened => opened,
+        };
+        let Some(opened) = opened else {
+            return Ok(None);
+        };
+        let Some(ledger) = opened.open_below(LEDGER, create)? else {
+            return Ok(None);
+        };
+        ledger.open_below(NATIVE_BESIDE, create)
     }
 
     fn names_of(&self, name: &LockName) -> Names {
@@ -367,6 +446,11 @@ impl FileStore {
             };
             let guarded = self.guard(folder, names, fd(&opened))?;
             if guarded.still_leads_to(&opened)? {
+                if guarded.length.get() == 0 && self.is_ledger() {
+                    // The process that made the folder may have died before it told git. A file in
+                    // which something stands was made after git was told.
+                    folder.ignore_all()?;
+                }
                 return Ok(Some((guarded, opened)));
             }
             // Somebody removed the file between our opening and our guard; begin again.

@@ -7,7 +7,7 @@
 //! file systems that do not promise locks which hold between all who see them.
 
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
-use crate::private::{IGNORE_FILE, ignore_all, make_folder};
+use crate::private::{IGNORE_FILE, ignore_all, make_folder, make_own_folder};
 use crate::store::StoreError;
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
@@ -106,8 +106,9 @@ impl Opened {
 }
 
 impl Folder {
-    /// Opens the folder; makes it (0700, parents too) if `create` says so. `None` if it is not
-    /// there and need not be. A `private` one may be written by its owner alone.
+    /// Opens the folder; makes it (0700, parents too; in a work tree ignored by git, the parents not)
+    /// if `create` says so. `None` if it is not there and need not be. A `private` one may be written by
+    /// its owner alone.
     #[cfg(test)]
     pub(super) fn open(
         path: &Path,
@@ -142,7 +143,7 @@ impl Folder {
                 {
                     return Err(distrust(above, why));
                 }
-                make_folder(path)
+                make_own_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
                 open()
             }
@@ -185,6 +186,11 @@ impl Folder {
             shared,
             readable: facts.others_may_look(),
         }))
+    }
+
+    /// Makes a folder that is not for locks alone, and so is nothing that git has to leave alone.
+    pub(super) fn make_place(path: &Path) -> Result<(), StoreError> {
+        make_folder(path).map_err(|(path, errno)| fault(&path, "making the lock folder", errno))
     }
 
     /// Opens a folder of ours inside this one; makes it (0700, ignored by git) if `create` says
