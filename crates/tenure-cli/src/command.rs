@@ -135,19 +135,20 @@ pub(crate) struct Session {
 impl Session {
     /// For verbs that never sleep.
     pub(crate) fn open(common: &Common) -> Result<Self, Failure> {
-        Self::with(common, Box::new(ThreadSleeper))
+        Self::at(Place::of(common)?, common, Box::new(ThreadSleeper))
     }
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
     pub(crate) fn waiting(common: &Common, signals: Signals) -> Result<Self, Failure> {
-        Self::with(common, Box::new(SignalSleeper(signals)))
+        Self::at(Place::of(common)?, common, Box::new(SignalSleeper(signals)))
     }
 
-    fn with(
+    /// For locks in a place that was settled otherwise.
+    pub(crate) fn at(
+        mut place: Place,
         common: &Common,
         sleeper: Box<dyn tenure::store::file::Sleeper>,
     ) -> Result<Self, Failure> {
-        let mut place = Place::of(common)?;
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         let profile = place.take_profile();
@@ -304,6 +305,7 @@ impl Session {
         limits: Limits,
         tend: &mut dyn Tend,
     ) -> Result<Acquired<Seat>, Failure> {
+        let is_first_use = self.face.is_first_use(self, name);
         let mut attendance = Attendance::new(surface, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
             &self.store,
@@ -327,6 +329,9 @@ impl Session {
         acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(surface, name, &acquired, request.force);
         self.face.on_acquired(surface, name, &acquired.claim);
+        if is_first_use {
+            self.face.on_first_use(surface, self, name);
+        }
         Ok(acquired)
     }
 

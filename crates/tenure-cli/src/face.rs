@@ -11,7 +11,7 @@ mod sprint;
 use crate::args::{
     AcquireArgs, CheckArgs, Claiming, Common, ForceReleaseArgs, ListArgs, ReleaseArgs, RunArgs,
 };
-use crate::command;
+use crate::command::{self, Session};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
@@ -125,6 +125,17 @@ pub(crate) trait Face: Sync {
     /// Whether an id that a caller shows is a claim's own.
     fn shows(&self, claim: &Claim, id: &str) -> bool {
         claim.holder.request_id.as_str() == id
+    }
+
+    /// Whether this is the first use of a lock, as far as the profile has something to say then.
+    fn is_first_use(&self, session: &Session, name: &LockName) -> bool {
+        let _ = (session, name);
+        false
+    }
+
+    /// Says that, once the lock has been asked for.
+    fn on_first_use(&self, surface: &mut Surface, session: &Session, name: &LockName) {
+        let _ = (surface, session, name);
     }
 
     /// Tells that a lock was acquired, beside the answer.

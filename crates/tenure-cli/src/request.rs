@@ -13,6 +13,7 @@ use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
 use tenure::duration::{self, DurationError};
 use tenure::engine::Wait;
 use tenure::profile::{self, Native, Profile, Settings};
+use tenure::store::file::FileStore;
 
 /// What kind of place the locks are in.
 #[derive(Debug, Clone)]
@@ -28,8 +29,11 @@ pub(crate) enum Location {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) location: Location,
-    /// The folder, absolute; of locks on servers, their URL in its place: what a hold is noted by.
+    /// The folder that has the locks, absolute; of locks on servers, their URL in its place: what a
+    /// hold is noted by.
     pub(crate) folder: PathBuf,
+    /// The locks are native ones beside the records of this profile.
+    pub(crate) beside: Option<Box<dyn Profile>>,
     pub(crate) allow_network: bool,
     /// The caller said where: by a flag, a variable, or a configuration file that a flag or a variable
     /// names. A search or a default is nobody's word.
@@ -90,10 +94,46 @@ impl Place {
         Ok(Self {
             folder: name_of(&location),
             location,
+            beside: None,
             allow_network: common.allow_network_fs,
             is_named,
             config,
             profile: Some(profile),
+        })
+    }
+
+    /// The place of groups, which are native locks: the same; beside published records a folder of ours
+    /// there, because records stand in work trees whose files are committed.
+    pub(crate) fn of_groups(common: &Common) -> Result<Self, Failure> {
+        let mut place = Self::of(common)?;
+        let profile = place.take_profile();
+        if let Location::Folder(folder) = &place.location
+            && profile.record().is_some()
+        {
+            place.folder = FileStore::folder_beside(&*profile, folder);
+            place.beside = Some(profile);
+        }
+        Ok(place)
+    }
+
+    /// The place of groups whose runs publish records in this folder, as seen from a call that names no
+    /// profile. Only for asking: which profile it is decides how the folder is made.
+    pub(crate) fn groups_beside(&self) -> Option<Self> {
+        let Location::Folder(folder) = &self.location else {
+            return None;
+        };
+        if self.beside.is_some() {
+            return None;
+        }
+        let records = profile::Session::default();
+        Some(Self {
+            location: self.location.clone(),
+            folder: FileStore::folder_beside(&records, folder),
+            beside: Some(Box::new(records)),
+            allow_network: self.allow_network,
+            is_named: self.is_named,
+            config: Config::default(),
+            profile: None,
         })
     }
 
@@ -106,6 +146,7 @@ impl Place {
         Some(Self {
             folder: name_of(&location),
             location,
+            beside: None,
             allow_network,
             // Whoever noted it was let in there.
             is_named: true,
@@ -119,14 +160,15 @@ impl Place {
         matches!(self.location, Location::Folder(_))
     }
 
-    /// What tells a command where the locks are.
+    /// What tells a command where the locks are. Of native locks beside records, where those are: the
+    /// command may ask for them under the same profile.
     pub(crate) fn variable(&self) -> (&'static str, std::ffi::OsString) {
         let name = match self.location {
             Location::Folder(_) => "TENURE_DIR",
             #[cfg(all(feature = "etcd", unix))]
             Location::Etcd(_) => "TENURE_STORE",
         };
-        (name, self.folder.clone().into())
+        (name, name_of(&self.location).into())
     }
 
     /// What would tell it otherwise.
@@ -219,15 +261,16 @@ pub(crate) fn audit_folder(
         });
     }
     // Of locks on servers, each machine records what it did itself.
-    let is_beside = place.is_folder();
-    let locks = if is_beside {
-        place.folder.clone()
-    } else {
-        config::default_folder()?
+    let is_folder = place.is_folder();
+    let (profile, locks) = match &place.beside {
+        _ if !is_folder => (profile, config::default_folder()?),
+        // What happens to a group is found where its run's own lock is recorded.
+        Some(records) => (&**records, name_of(&place.location)),
+        None => (profile, place.folder.clone()),
     };
     let locks = absolute(&locks)?;
     let folder = audit::Place::below(locks.clone(), profile.audit_folder(&locks));
-    Ok(if is_beside && place.is_named {
+    Ok(if is_folder && place.is_named {
         (folder, false)
     } else {
         (folder.found(), false)

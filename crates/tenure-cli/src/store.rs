@@ -114,8 +114,11 @@ impl Locks {
     ) -> Result<Self, Failure> {
         match &place.location {
             Location::Folder(folder) => {
-                let store = FileStore::with_profile(profile, folder, here, sleeper)
-                    .allow_network(place.allow_network);
+                let store = match &place.beside {
+                    Some(records) => FileStore::beside(&**records, folder, here, sleeper),
+                    None => FileStore::with_profile(profile, folder, here, sleeper),
+                };
+                let store = store.allow_network(place.allow_network);
                 Ok(Self::Files(if place.is_named {
                     store
                 } else {

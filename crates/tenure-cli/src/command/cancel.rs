@@ -5,11 +5,12 @@ use super::{Session, finish};
 use crate::args::CancelArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::request;
+use crate::request::{self, Place};
 use serde_json::json;
 use tenure::clock::Clock;
 use tenure::core::{Claim, Kind, Life, Standing};
 use tenure::profile::known_as;
+use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
 
 #[cold]
@@ -17,12 +18,14 @@ use tenure::store::{Reading, Store};
 pub(crate) fn cancel(args: &CancelArgs) -> Exit {
     let surface = request::surface(&args.common, "cancel", None);
     finish(surface, |surface| {
-        let common = match &args.group {
-            Some(_) => group::common(&args.common),
-            None => args.common.clone(),
-        };
         let group = args.group.as_deref().map(group::group).transpose()?;
-        let session = Session::open(&common)?;
+        let place = match &group {
+            Some(_) => Place::of_groups(&args.common)?,
+            None => Place::of(&args.common)?,
+        };
+        let beside = group.as_ref().and_then(|_| place.groups_beside());
+        let open = |place| Session::at(place, &args.common, Box::new(ThreadSleeper));
+        let mut session = open(place)?;
         let name = match group {
             Some(group) => group,
             None => session.name(args.name.as_deref())?,
@@ -31,10 +34,16 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
         let by = request::request_id_or_new(shown.as_deref())?;
         surface.set_request_id(by.as_str());
         let now = session.clock.now();
-        let asked = session
-            .store
-            .cancel(&name, by.as_str(), &now)
-            .map_err(|error| session.store_failed(&name, error))?;
+        let ask = |session: &Session| {
+            let asked = session.store.cancel(&name, by.as_str(), &now);
+            asked.map_err(|error| session.store_failed(&name, error))
+        };
+        let mut asked = ask(&session)?;
+        // The caller who asks a group to stop need not know beside which records its runs keep it.
+        if let (true, Some(beside)) = (asked.is_empty(), beside) {
+            session = open(beside)?;
+            asked = ask(&session)?;
+        }
         if asked.is_empty() {
             return Err(Failure::new(
                 Exit::NotFound,

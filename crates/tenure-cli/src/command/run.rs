@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::request;
-use crate::signals::{self, Signals};
+use crate::signals::{self, SignalSleeper, Signals};
 use crate::supervise::heartbeats::Heartbeats;
 use crate::supervise::locks::{Course, Driver, SpawnError};
 use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
@@ -62,7 +62,11 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let session = Session::waiting(&args.common, signals)?;
     let is_native = session.store.profile().record().is_none();
     let group_session = match wanted.group {
-        Some(_) if !is_native => Some(Session::waiting(&group::common(&args.common), signals)?),
+        Some(_) if !is_native => {
+            let place = request::Place::of_groups(&args.common)?;
+            let sleeper = Box::new(SignalSleeper(signals));
+            Some(Session::at(place, &args.common, sleeper)?)
+        }
         _ => None,
     };
     let program = find_program(&args.command)?;

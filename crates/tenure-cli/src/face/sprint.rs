@@ -7,6 +7,7 @@ mod acquire;
 mod consent;
 mod document;
 mod fields;
+mod ignored;
 mod input;
 #[cfg_attr(windows, path = "sprint/no_prompt.rs")]
 mod prompt;
@@ -177,6 +178,14 @@ impl Face for Sprint {
             other => failure.message = input::invalid_mode(other).message,
         }
         as_document(verb, failure).with_own_yaml()
+    }
+
+    fn is_first_use(&self, session: &Session, name: &LockName) -> bool {
+        ignored::is_first_use(session, name)
+    }
+
+    fn on_first_use(&self, surface: &mut Surface, session: &Session, name: &LockName) {
+        ignored::tell(surface, session, name);
     }
 
     fn acquire(&self, args: &AcquireArgs) -> Exit {

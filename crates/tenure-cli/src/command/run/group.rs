@@ -4,7 +4,7 @@
 //! concurrency groups in GitHub Actions: one runs, and of those who wait for it only the newest
 //! does (`single`), or up to a hundred in turn (`max`), or any number (`fifo`).
 
-use crate::args::{Common, RunArgs};
+use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::request;
 use std::time::Duration;
@@ -101,18 +101,6 @@ pub(crate) fn group(name: &str) -> Result<LockName, Failure> {
     LockName::new(lock).map_err(|why| {
         Failure::bad_arguments(format!("the group name {name:?} cannot be used: {why}"))
     })
-}
-
-/// The place of a group's lock: that of the run itself, without what belongs to its profile.
-pub(crate) fn common(common: &Common) -> Common {
-    Common {
-        dir: common.dir.clone().or_else(|| common.project_root.clone()),
-        profile: None,
-        project_root: None,
-        lock_file_name: None,
-        stale_after: None,
-        ..common.clone()
-    }
 }
 
 /// How a claim holds, as far as its profile lets it.

@@ -80,7 +80,8 @@ pub(super) fn acquire(
             owner.process.pid
         )
     });
-    Taking {
+    let is_first_use = session.face.is_first_use(&session, &name);
+    let answer = Taking {
         args: &args,
         chosen,
         mode,
@@ -102,7 +103,11 @@ pub(super) fn acquire(
         wait,
         asked: false,
     }
-    .take(surface)
+    .take(surface);
+    if is_first_use && answer.is_ok() {
+        session.face.on_first_use(surface, &session, &name);
+    }
+    answer
 }
 
 /// An acquisition on its way, with whatever was said yes to.
