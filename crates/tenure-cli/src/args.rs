@@ -628,23 +628,30 @@ pub(crate) struct FlockArgs {
 /// `push`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure push                           HEAD to the default branch of origin
+  tenure push                           HEAD to the branch's upstream on origin
+  tenure push --dry-run                 say where to, and change nothing
   tenure push --branch main -w 5m       to main; wait 5 minutes for other pushes
   tenure push --attempts 10 --output json
 
 Pushes HEAD:BRANCH with git. When somebody else's push came first, or the connection broke, it waits \
 (--backoff, then twice, four, eight and sixteen times as long, each a quarter more or less), does \
 `git pull --rebase` and tries again. Any other failure ends at once, in git's own words. A rebase \
-that conflicts is aborted and leaves everything as it was. Nothing is ever forced. Pushes of this \
-machine to one branch come one after the other, by a lock; without --wait they wait for it as long as \
-it takes. Exit code: 0 pushed, 1 not pushed, 4 the lock was not free in time.")]
+that conflicts is aborted and leaves everything as it was. Nothing is ever forced. A branch without an \
+upstream on that remote is not pushed unless --branch says where to. Your pushes on this machine to one \
+branch come one after the other, by a lock in your own folder (TENURE_DIR does not move it, --dir \
+does); without --wait they wait for it as long as it takes. Exit code: 0 pushed, 1 not pushed, 4 the \
+lock was not free in time, 5 it is not known where to.")]
 pub(crate) struct PushArgs {
     /// Where to push: a remote of this repository, or a URL
     #[arg(long, value_name = "NAME", default_value = "origin")]
     pub(crate) remote: String,
-    /// The branch there [default: the remote's default branch]
+    /// The branch there [default: the upstream of the branch that is checked out; the remote's
+    /// default branch on that branch itself and on a detached HEAD]
     #[arg(long, value_name = "NAME")]
     pub(crate) branch: Option<String>,
+    /// Say what would be pushed where, take no lock and push nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// How often to try
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) attempts: u32,
@@ -995,6 +1002,7 @@ mod tests {
             "tenure push",
             "tenure push --remote r --branch b --attempts 7 --backoff 20ms -w 3 -E 9 --dir d",
             "tenure push -n --output json",
+            "tenure push --dry-run",
             "tenure push --attempts 0",
             "tenure push x",
             "tenure group-name",

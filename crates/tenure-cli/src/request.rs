@@ -137,6 +137,24 @@ impl Place {
         })
     }
 
+    /// The place of the lock of a push: outside of the tree that is pushed, and the same for all clones
+    /// of this user. So a folder counts only if the call itself names it, and not what a run around it
+    /// or a project names for locks of its own. Servers lie in no tree.
+    pub(crate) fn of_push(common: &Common) -> Result<Self, Failure> {
+        let mut place = Self::of(common)?;
+        if place.is_folder() && common.dir.is_none() && common.store.is_none() {
+            let folder = config::default_folder().map_err(|_| {
+                Failure::bad_arguments(
+                    "no folder is known for the lock of a push, because there is no home; name one \
+                     with --dir",
+                )
+            })?;
+            place.location = Location::Folder(folder.clone());
+            place.folder = folder;
+        }
+        Ok(place)
+    }
+
     /// The place of a hold or a note, by what `folder` said of it.
     pub(crate) fn noted(folder: &Path, allow_network: bool) -> Option<Self> {
         let location = match folder.to_str() {

@@ -643,6 +643,16 @@ fn a_group_and_a_push() {
     assert_eq!(push(&[], 0)["data"]["already"], true);
     has_code(&push(&["--remote", "nope"], 1), "PUSH_FAILED");
     has_code(&push(&["--attempts", "0"], 2), "BAD_ARGUMENTS");
+    let foretold = push(&["--dry-run", "--branch", "more"], 0);
+    assert_eq!(foretold["data"]["makes_branch"], true, "{foretold:#}");
+    assert_eq!(push(&["--dry-run"], 0)["data"]["already"], true);
+    let mut git = scene.program("git");
+    let branched = git.args(["checkout", "-q", "-b", "side"]);
+    answer(branched.current_dir(scene.path("c"))).expect(0, "a branch");
+    has_code(&push(&[], 5), "NO_UPSTREAM");
+    let mut git = scene.program("git");
+    let back = git.args(["checkout", "-q", "main"]);
+    answer(back.current_dir(scene.path("c"))).expect(0, "back");
     std::fs::write(scene.path("b/refs/heads/new.lock"), "").unwrap();
     let exhausted = push(&["--branch", "new", "--attempts", "2"], 1);
     has_code(&exhausted, "PUSH_EXHAUSTED");

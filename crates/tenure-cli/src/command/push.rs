@@ -10,30 +10,33 @@
 //!   not committed, and merges in which somebody's own work stands.
 //! - A rebase that does not come to its end is aborted, whatever ended it; then HEAD, the index and
 //!   the work tree are as before it.
-//! - Pushes of this machine to one branch come one after the other, by a native lock.
+//! - Pushes of this user to one branch come one after the other, by a native lock that lies outside of
+//!   the tree that is pushed.
 //!
 //! # Crash safety
 //! A `kill -9` in the middle of a rebase leaves it there, as it would git's own; the next call sees
 //! it and touches nothing. The lock is free when git has ended. A push is one change of the remote
 //! reference, which has happened or not.
 //!
-//! What git's answers mean is `judge`'s business, where to push `target`'s, and how git is run
-//! `git`'s.
+//! What git's answers mean is `judge`'s business, where to push `target`'s, what a branch tracks
+//! `upstream`'s, and how git is run `git`'s.
 
 mod git;
 mod judge;
 mod target;
+mod upstream;
 
 use super::result::RunResult;
 use super::run::taking::{self, take_all};
 use super::run::{Told, find_program, release_all};
-use super::{Session, cancelled, collect_signals, finish};
+use super::{Session, already_held, cancelled, collect_signals, finish};
 use crate::args::PushArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::{Surface, clean};
-use crate::request;
-use crate::signals::{self, Signals};
+use crate::request::{self, Place};
+use crate::signals::{self, SignalSleeper, Signals};
+use crate::store::Locks;
 use crate::trail::occasion;
 use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
@@ -43,10 +46,14 @@ use std::path::Path;
 use std::time::Duration;
 use target::Target;
 use tenure::clock::{Clock, instant};
-use tenure::core::{Force, Holder, Kind, Patience, Policy, Request, Terms, pause_ms};
+use tenure::core::{
+    Claim, Entry, Force, Holder, Kind, LockName, Patience, Policy, Request, Standing, Terms,
+    pause_ms,
+};
 use tenure::engine::Wait;
+use tenure::profile::Native;
 use tenure::store::Store;
-use tenure::store::file::poll_readable;
+use tenure::store::file::{ThreadSleeper, poll_readable};
 
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -79,7 +86,8 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
     let base = request::duration("--backoff", &args.backoff)?;
     let program = find_program(&["git".into()])?;
     let signals = collect_signals()?;
-    let session = Session::waiting(&args.common, signals)?;
+    let place = Place::of_push(&args.common)?;
+    let session = Session::at(place, &args.common, Box::new(SignalSleeper(signals)))?;
     let git = Git {
         program,
         clock: &session.clock,
@@ -93,11 +101,14 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
         signals,
     };
     let target = target::find(&git, args, &mut attempts, surface)?;
+    if args.dry_run {
+        return foretell(&git, &target, attempts, surface);
+    }
 
     let name = &target.lock;
     let defaults = session.place.defaults(name);
     let wait = request::wait_or(&args.patience, &defaults, Wait::Forever)?;
-    session.refuse_nesting(name)?;
+    refuse_within_itself(&session, name)?;
     let request = request_of(&session, &target)?;
     surface.set_request_id(request.holder.request_id.as_str());
     let target_lock = taking::Target {
@@ -116,7 +127,7 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
             };
             let mut hold = Hold {
                 lock,
-                told: Told::of_holds(&holds, name, None, None),
+                told: Told::of_push(lock),
                 heartbeats: lock.heartbeats(),
                 on_heartbeat_failed: &heartbeat_failed,
             };
@@ -133,6 +144,124 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
     let result = RunResult::of(landed.is_ok(), Some("push"));
     release_all(&holds, surface, &result);
     landed
+}
+
+/// A push in a hook of a push to the same branch would wait for that one, or go on beside it where the
+/// two keep their locks in different folders. What was inherited names the folder.
+fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failure> {
+    session.refuse_nesting(name)?;
+    let inherited = crate::holds::inherited();
+    for hold in inherited.iter().filter(|hold| hold.name == name.as_str()) {
+        let place = Place::noted(Path::new(&hold.folder), session.place.allow_network);
+        let here = session.identity.host.clone();
+        let store = place.and_then(|place| {
+            Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()
+        });
+        // A place that cannot be read excludes nobody here.
+        let Some(reading) = store.and_then(|store| store.read(name).ok()) else {
+            continue;
+        };
+        let now = session.clock.now();
+        let is_live = |claim: &&Claim| {
+            let standing = reading.standing_of(session.store.policy(), claim, &now);
+            Some(hold.token) == claim.token && matches!(standing, Standing::Held(_))
+        };
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        if let Some(claim) = granted.find(is_live) {
+            return Err(already_held(name, claim));
+        }
+    }
+    Ok(())
+}
+
+/// Says what a push would do. Takes no lock, changes nothing here or there; what it says may be over the
+/// instant after.
+fn foretell(
+    git: &Git<'_>,
+    target: &Target,
+    mut attempts: Attempts,
+    surface: &mut Surface,
+) -> Result<(String, Value), Failure> {
+    refuse_while_rebasing(git)?;
+    let commit = git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+    let there = upstream::tip(
+        git,
+        &target.remote,
+        &target.reference(),
+        &mut attempts,
+        surface,
+    )?;
+    let count = |range: String| -> Result<Option<u64>, Failure> {
+        Ok(git.tell(&["rev-list", "--count", &range])?.parse().ok())
+    };
+    let (ahead, behind) = match &there {
+        Some(there) => {
+            let is_known = git
+                .ask(&["cat-file", "-e", &format!("{there}^{{commit}}")])?
+                .succeeded();
+            if is_known {
+                let ahead = count(format!("{there}..HEAD"))?;
+                (ahead, count(format!("HEAD..{there}"))?)
+            } else {
+                (None, None)
+            }
+        }
+        None => (None, Some(0)),
+    };
+    let remote = target::without_secret(&target.remote);
+    let branch = &target.branch;
+    let already = there.as_deref() == Some(commit.as_str());
+    let commits = match ahead {
+        Some(1) => "1 commit".to_owned(),
+        Some(ahead) => format!("{ahead} commits"),
+        None => "what is not there yet".to_owned(),
+    };
+    let text = if already {
+        format!("{branch} of {remote} is at {commit} already")
+    } else if there.is_none() {
+        format!("would make {branch} of {remote} at {commit}")
+    } else if behind == Some(0) {
+        format!("would push {commits} to {branch} of {remote}, up to {commit}")
+    } else {
+        format!(
+            "{branch} of {remote} has commits that HEAD has not: would rebase {commits} onto them \
+             and push"
+        )
+    };
+    let data = json!({
+        "remote": remote,
+        "branch": branch,
+        "commit": commit,
+        "dry_run": true,
+        "already": already,
+        "makes_branch": there.is_none(),
+        "ahead": ahead,
+        "behind": behind,
+    });
+    Ok((text, data))
+}
+
+/// Refuses to push in the middle of a rebase.
+fn refuse_while_rebasing(git: &Git<'_>) -> Result<(), Failure> {
+    if is_rebasing(git)? {
+        return Err(Failure::new(
+            Exit::General,
+            "REBASE_IN_PROGRESS",
+            "a rebase is in progress here, so HEAD is not what is to be pushed; finish it with \
+             `git rebase --continue`, or end it with `git rebase --abort`",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a rebase (or `git am`) has begun in this work tree and not ended.
+fn is_rebasing(git: &Git<'_>) -> Result<bool, Failure> {
+    let words = ["--git-path", "rebase-merge", "--git-path", "rebase-apply"];
+    let answer = git.ask(&[&["rev-parse"], &words[..]].concat())?;
+    if !answer.succeeded() {
+        return Err(failed(&answer));
+    }
+    Ok(answer.stdout.lines().any(|path| Path::new(path).is_dir()))
 }
 
 /// What is asked of the lock.
@@ -267,14 +396,7 @@ impl Push<'_> {
         hold: &mut Hold<'_>,
         surface: &mut Surface,
     ) -> Result<(String, Value), Failure> {
-        if self.is_rebasing()? {
-            return Err(Failure::new(
-                Exit::General,
-                "REBASE_IN_PROGRESS",
-                "a rebase is in progress here, so HEAD is not what is to be pushed; finish it with \
-                 `git rebase --continue`, or end it with `git rebase --abort`",
-            ));
-        }
+        refuse_while_rebasing(self.git)?;
         let reference = self.target.reference();
         let words = format!("HEAD:{reference}");
         loop {
@@ -335,16 +457,6 @@ impl Push<'_> {
             "rebased": self.rebased,
         });
         Ok((text, data))
-    }
-
-    /// Whether a rebase (or `git am`) has begun in this work tree and not ended.
-    fn is_rebasing(&self) -> Result<bool, Failure> {
-        let words = ["--git-path", "rebase-merge", "--git-path", "rebase-apply"];
-        let answer = self.git.ask(&[&["rev-parse"], &words[..]].concat())?;
-        if !answer.succeeded() {
-            return Err(failed(&answer));
-        }
-        Ok(answer.stdout.lines().any(|path| Path::new(path).is_dir()))
     }
 
     /// Whether nothing that git keeps track of differs from HEAD.
@@ -424,7 +536,7 @@ impl Push<'_> {
         let before = self.git.tell(&["rev-parse", "HEAD"])?;
         let call = ["rebase", "--no-autostash", rebase.flag(), &theirs];
         let answer = self.git.run(&call, Some(hold));
-        if self.is_rebasing()? {
+        if is_rebasing(self.git)? {
             let conflicts = self.abort(&before)?;
             return Err(self.unrebased(&answer?, &conflicts));
         }

@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agent_day;
 mod arguments;
 mod audit;
 mod configuration;

@@ -4,11 +4,12 @@
 use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
 use rustix::process::Signal;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A bare repository, and clones of it.
+/// A bare repository, and clones of it. The lock of a push lies in the user's own folder, which leads
+/// to the scene's; what a run around the push would name is another one.
 struct Shared {
     scene: Scene,
 }
@@ -28,6 +29,10 @@ impl Shared {
         let config = "[user]\nname = tester\nemail = tester@localhost\n[init]\ndefaultBranch = main\n\
                       [gc]\nauto = 0\n[maintenance]\nauto = false\n";
         fs::write(scene.path(".gitconfig"), config).unwrap();
+        fs::create_dir(scene.locks()).unwrap();
+        let own = scene.path(".local/state/tenure");
+        fs::create_dir_all(&own).unwrap();
+        symlink(scene.locks(), own.join("locks")).unwrap();
         let shared = Self { scene };
         shared.git(shared.scene.root(), &["init", "-q", "--bare", "shared.git"]);
         shared
@@ -75,6 +80,7 @@ impl Shared {
         let all = ["push", "--backoff", "20ms"].iter().chain(words);
         let mut command = self.scene.tenure(all);
         Self::prepare(&mut command, clone);
+        command.env("TENURE_DIR", self.scene.path("of-a-run"));
         command
     }
 
@@ -178,8 +184,8 @@ fn all_land(one_machine: bool) {
             }
             let mut command = shared.command(clone, &words);
             if !one_machine {
-                let locks = shared.scene.path(&format!("locks-{number}"));
-                command.env("TENURE_DIR", locks);
+                let state = shared.scene.path(&format!("state-{number}"));
+                command.env("XDG_STATE_HOME", state);
             }
             Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
         })
@@ -491,6 +497,7 @@ fn a_broken_connection_is_tried_again_and_a_refused_login_is_not() {
     // The question for the default branch and the pull are attempts like any other.
     shared.git(&clone, &["checkout", "-q", "README"]);
     shared.git(&clone, &["remote", "set-head", "origin", "--delete"]);
+    shared.git(&clone, &["branch", "-q", "--unset-upstream"]);
     shared.commit(&clone, "mine", "2\n");
     shared.overtake("theirs", "2\n");
     let landed = push(reset, &["--output", "json"]).expect(0, "it lands");
@@ -577,6 +584,8 @@ fn the_default_branch_is_the_remotes() {
         &["symbolic-ref", "HEAD", "refs/heads/trunk"],
     );
     shared.commit(&first, "README", "2\n");
+    // A branch of its own would have to say where it goes.
+    shared.git(&first, &["checkout", "-q", "--detach"]);
     let asked = shared
         .push(&first, &["--output", "json"])
         .expect(0, "the remote is asked");
@@ -622,7 +631,7 @@ fn bad_words_are_refused_before_anything_is_touched() {
         assert_eq!(answer.stderr().lines().count(), 1, "{}", answer.stderr());
     }
     assert_eq!(shared.count(), 1);
-    assert!(!shared.scene.locks().exists(), "no lock was taken");
+    assert!(no_lock(&shared), "no lock was taken");
 }
 
 /// A rebase that stands still in its middle, in a merge driver of the clone's.
@@ -708,6 +717,10 @@ fn an_interrupt_ends_a_pause_at_once() {
     push.finish().expect(143, "cancelled");
 }
 
+fn no_lock(shared: &Shared) -> bool {
+    fs::read_dir(shared.scene.locks()).unwrap().count() == 0
+}
+
 /// The only lock in the folder.
 fn lock_name(shared: &Shared) -> String {
     let list = shared.scene.run(["list", "--output", "json"]).json();
@@ -754,6 +767,243 @@ fn pushes_to_one_branch_wait_for_each_other() {
         .expect(0, "another branch has another lock");
     let list = shared.scene.run(["list", "--output", "json"]).json();
     assert_eq!(list["data"]["locks"].as_array().unwrap().len(), 2, "{list}");
+    assert!(
+        !shared.scene.path("of-a-run").exists(),
+        "the folder of a run around the push has none of it"
+    );
+}
+
+#[test]
+fn a_folder_for_the_lock_counts_only_if_the_push_itself_names_it() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    fs::write(clone.join("tenure.toml"), "dir = \"of-the-project\"\n").unwrap();
+    let named = shared.scene.path("named");
+    let seen = shared.scene.path("seen");
+    let script = format!(
+        "echo \"$TENURE_DIR\" >'{0}'; tenure push; echo $? >>'{0}'; exit 0",
+        seen.display()
+    );
+    Shared::hook(&clone.join(".git"), "pre-push", &script);
+    shared.commit(&clone, "one", "1\n");
+    let mut push = shared.command(&clone, &[]);
+    answer(push.env_remove("TENURE_DIR")).expect(0, "it lands");
+    assert!(!clone.join("of-the-project").exists());
+    assert!(lock_name(&shared).starts_with("push-shared-main-"));
+
+    shared.commit(&clone, "two", "2\n");
+    let words = ["--dir", named.to_str().unwrap()];
+    shared.push(&clone, &words).expect(0, "it lands");
+    assert_eq!(
+        fs::read_dir(&named).unwrap().count(),
+        1,
+        "the lock is there"
+    );
+    let of_a_run = shared.scene.path("of-a-run").display().to_string();
+    assert_eq!(
+        fs::read_to_string(&seen)
+            .unwrap()
+            .lines()
+            .collect::<Vec<_>>(),
+        [of_a_run.as_str(), "81"],
+        "hooks keep the place of their own locks, and a push in a hook knows the one around it"
+    );
+
+    let mut homeless = shared.command(&clone, &[]);
+    homeless
+        .env_remove("HOME")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let homeless = answer(&mut homeless).expect(2, "no folder is known");
+    assert!(homeless.stderr().contains("--dir"), "{}", homeless.stderr());
+}
+
+/// Where `tenure push` goes, as its dry run says and as it does.
+#[track_caller]
+fn goes_to(shared: &Shared, clone: &Path, words: &[&str]) -> String {
+    let before = shared.git(&shared.bare(), &["for-each-ref"]);
+    let json = ["--output", "json"];
+    let all = [words, &json, &["--dry-run"]].concat();
+    let told = shared.push(clone, &all).expect(0, "a dry run").json();
+    assert_eq!(shared.git(&shared.bare(), &["for-each-ref"]), before);
+    let done = shared.push(clone, &[words, &json].concat());
+    let done = done.expect(0, "it lands").json();
+    assert_eq!(told["data"]["branch"], done["data"]["branch"], "{told:#}");
+    done["data"]["branch"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_branch_is_pushed_to_its_upstream() {
+    let shared = Shared::new();
+    let main = shared.git(&shared.bare(), &["rev-parse", "main"]);
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["checkout", "-q", "-b", "feature/wip"]);
+    shared.commit(&clone, "one", "1\n");
+    shared.git(&clone, &["push", "-q", "-u", "origin", "feature/wip"]);
+    shared.commit(&clone, "two", "2\n");
+    assert_eq!(goes_to(&shared, &clone, &[]), "feature/wip");
+
+    // A local branch of another name, and a clone that knows nothing but its own branch.
+    let words = ["checkout", "-q", "-b", "wip", "origin/feature/wip"];
+    shared.git(&clone, &words);
+    shared.commit(&clone, "three", "3\n");
+    assert_eq!(goes_to(&shared, &clone, &[]), "feature/wip");
+    let url = format!("file://{}", shared.bare().display());
+    let shallow = [
+        "clone",
+        "-q",
+        "--depth",
+        "1",
+        "--branch",
+        "feature/wip",
+        &url,
+        "shallow",
+    ];
+    shared.git(shared.scene.root(), &shallow);
+    let shallow = shared.scene.path("shallow");
+    shared.commit(&shallow, "four", "4\n");
+    assert_eq!(goes_to(&shared, &shallow, &[]), "feature/wip");
+
+    // One whose remote-tracking branch was never fetched: the remote is asked.
+    shared.git(&clone, &["checkout", "-q", "-b", "late"]);
+    shared.git(&clone, &["config", "branch.late.remote", "origin"]);
+    shared.git(
+        &clone,
+        &["config", "branch.late.merge", "refs/heads/unfetched"],
+    );
+    shared.git(&shared.bare(), &["branch", "unfetched", "main"]);
+    shared.git(&clone, &["reset", "-q", "--hard", "origin/main"]);
+    shared.commit(&clone, "five", "5\n");
+    assert_eq!(goes_to(&shared, &clone, &[]), "unfetched");
+    // The same remote by its URL.
+    assert_eq!(goes_to(&shared, &clone, &["--remote", &url]), "unfetched");
+    let there = shared.git(&shared.bare(), &["rev-parse", "main"]);
+    assert_eq!(there, main, "nothing of all this went to main");
+}
+
+#[test]
+fn the_default_branch_and_a_detached_head_go_to_the_default_branch() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "one", "1\n");
+    assert_eq!(goes_to(&shared, &clone, &[]), "main");
+    shared.git(&clone, &["branch", "-q", "--unset-upstream"]);
+    shared.commit(&clone, "two", "2\n");
+    assert_eq!(goes_to(&shared, &clone, &[]), "main", "by its name");
+    shared.git(&clone, &["tag", "v1"]);
+    shared.git(&clone, &["checkout", "-q", "v1"]);
+    shared.commit(&clone, "three", "3\n");
+    assert_eq!(goes_to(&shared, &clone, &[]), "main", "as CI checks out");
+}
+
+#[test]
+fn a_branch_that_says_not_where_to_is_refused_before_anything_is_touched() {
+    let shared = Shared::new();
+    shared.git(shared.scene.root(), &["init", "-q", "--bare", "fork.git"]);
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["remote", "add", "fork", "../fork.git"]);
+    shared.git(&clone, &["push", "-q", "fork", "main:theirs"]);
+    shared.git(&clone, &["fetch", "-q", "fork"]);
+    for (branch, start, why) in [
+        (
+            "none",
+            None,
+            "none has no upstream, and is not main, the default branch of origin",
+        ),
+        (
+            "here",
+            Some("main"),
+            "here tracks a branch of this clone itself",
+        ),
+        (
+            "away",
+            Some("fork/theirs"),
+            "away tracks theirs of fork (--remote would push there)",
+        ),
+    ] {
+        shared.git(
+            &clone,
+            &["checkout", "-q", "--no-track", "-b", branch, "main"],
+        );
+        if let Some(start) = start {
+            let upstream = format!("--set-upstream-to={start}");
+            shared.git(&clone, &["branch", "-q", &upstream]);
+        }
+        shared.commit(&clone, branch, "1\n");
+        let before = shared.standing(&clone);
+        let words = ["--output", "json"];
+        let refused = shared.push(&clone, &words).expect(5, branch).json();
+        let error = &refused["error"];
+        assert_eq!(error["code"], "NO_UPSTREAM", "{refused:#}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(why), "{message}");
+        assert!(
+            message.ends_with("name the branch with --branch"),
+            "{message}"
+        );
+        let fix = format!("tenure push --branch {branch}");
+        assert_eq!(error["fix_command"], fix, "{refused:#}");
+        shared
+            .push(&clone, &["--dry-run"])
+            .expect(5, "as it would be");
+        assert_eq!(shared.standing(&clone), before);
+    }
+    let fork = shared.push(&clone, &["--remote", "fork", "--output", "json"]);
+    assert_eq!(
+        fork.expect(0, "there it is known").json()["data"]["branch"],
+        "theirs"
+    );
+
+    // A branch that is gone is not made anew.
+    shared.git(&clone, &["checkout", "-q", "-b", "gone", "main"]);
+    shared.git(&clone, &["push", "-q", "-u", "origin", "gone"]);
+    shared.git(&clone, &["push", "-q", "origin", ":gone"]);
+    let gone = shared.push(&clone, &[]).expect(5, "it is gone");
+    assert!(
+        gone.stderr().contains("which is not there"),
+        "{}",
+        gone.stderr()
+    );
+    assert_eq!(shared.count(), 1);
+    let refs = shared.git(&shared.bare(), &["for-each-ref", "--format=%(refname)"]);
+    assert_eq!(refs, "refs/heads/main\n");
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    let head = || shared.git(&clone, &["rev-parse", "HEAD"]).trim().to_owned();
+    let dry = |words: &[&str]| {
+        let all = [&["--dry-run"], words].concat();
+        shared.push(&clone, &all).expect(0, "a dry run").stdout()
+    };
+    assert_eq!(
+        dry(&[]),
+        format!("main of origin is at {} already\n", head())
+    );
+    shared.commit(&clone, "one", "1\n");
+    let expected = format!("would push 1 commit to main of origin, up to {}\n", head());
+    assert_eq!(dry(&[]), expected);
+    shared.commit(&clone, "two", "2\n");
+    let expected = format!("would push 2 commits to main of origin, up to {}\n", head());
+    assert_eq!(dry(&[]), expected);
+    let expected = format!("would make topic of origin at {}\n", head());
+    assert_eq!(dry(&["--branch", "topic"]), expected);
+    shared.overtake("theirs", "3\n");
+    assert_eq!(
+        dry(&[]),
+        "main of origin has commits that HEAD has not: would rebase what is not there yet onto them \
+         and push\n"
+    );
+    shared.git(&clone, &["fetch", "-q"]);
+    assert_eq!(
+        dry(&[]),
+        "main of origin has commits that HEAD has not: would rebase 2 commits onto them and push\n"
+    );
+    assert!(no_lock(&shared), "no lock was taken");
+    assert_eq!(shared.count(), 2);
+    let nowhere = shared.push(&clone, &["--dry-run", "--remote", "nope"]);
+    nowhere.expect(1, "in git's words");
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Settles where a push goes: the remote as git knows it, the branch, and the name of the lock
 //! that serialises the pushes of this machine to it.
 //!
+//! The branch, unless one is named, is the upstream of the one that is checked out; without such, the
+//! remote's default branch, if that is the one that is checked out or none is.
+//!
 //! The name is the same for whoever pushes to one branch of one place, in whatever clone, and says
 //! enough for people to recognise it: `push-REPOSITORY-BRANCH-` and a digest of the whole.
 
 use super::Attempts;
 use super::git::Git;
 use super::judge::{self, Answer};
+use super::upstream::{self, Upstream};
 use crate::args::PushArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -63,6 +67,9 @@ pub(super) fn find(
     surface: &mut Surface,
 ) -> Result<Target, Failure> {
     git.tell(&["rev-parse", "--git-dir"])?;
+    // A path is meant from the top of the work tree; a repository without one has only its folder.
+    let top = git.ask(&["rev-parse", "--show-toplevel"])?;
+    let top = Path::new(top.first_line());
     let remote = args.remote.as_str();
     let branch = match args.branch.as_deref().map(short) {
         Some(branch) => {
@@ -74,17 +81,9 @@ pub(super) fn find(
             }
             branch.to_owned()
         }
-        None => default_branch(git, remote, attempts, surface)?,
+        None => unnamed(git, remote, top, attempts, surface)?,
     };
-    // A remote without a name is its own URL.
-    let url = git.ask(&["remote", "get-url", "--push", "--", remote])?;
-    let url = match url.first_line() {
-        "" => remote.to_owned(),
-        url => url.to_owned(),
-    };
-    // A path is meant from the top of the work tree; a repository without one has only its folder.
-    let top = git.ask(&["rev-parse", "--show-toplevel"])?;
-    let place = place_of(&url, Path::new(top.first_line()));
+    let place = place_of(&url_of(git, remote)?, top);
     let lock = lock_name(&place, &branch).map_err(|why| {
         Failure::new(
             Exit::General,
@@ -101,6 +100,57 @@ pub(super) fn find(
 
 fn short(branch: &str) -> &str {
     branch.strip_prefix("refs/heads/").unwrap_or(branch)
+}
+
+/// The branch where none is named.
+fn unnamed(
+    git: &Git<'_>,
+    remote: &str,
+    top: &Path,
+    attempts: &mut Attempts,
+    surface: &mut Surface,
+) -> Result<String, Failure> {
+    let Some(local) = upstream::checked_out(git)? else {
+        return default_branch(git, remote, attempts, surface);
+    };
+    let why = match Upstream::of(git, &local, remote, top, attempts, surface)? {
+        Upstream::Branch(branch) => return Ok(branch),
+        Upstream::None(why) => why,
+    };
+    let default = default_branch(git, remote, attempts, surface)?;
+    if default == local {
+        return Ok(default);
+    }
+    Err(upstream::unknown(&local, &why, remote, &default))
+}
+
+/// Where a remote is. One without a name is its own URL.
+pub(super) fn url_of(git: &Git<'_>, remote: &str) -> Result<String, Failure> {
+    let url = git.ask(&["remote", "get-url", "--push", "--", remote])?;
+    Ok(match url.first_line() {
+        "" => remote.to_owned(),
+        url => url.to_owned(),
+    })
+}
+
+/// Asks the remote, as often as an attempt is left.
+pub(super) fn asked(
+    git: &Git<'_>,
+    words: &[&str],
+    attempts: &mut Attempts,
+    surface: &mut Surface,
+) -> Result<Answer, Failure> {
+    loop {
+        let answer = git.run(words, None)?;
+        if answer.succeeded() {
+            return Ok(answer);
+        }
+        if !judge::is_transient(&answer) {
+            return Err(super::failed(&answer));
+        }
+        attempts.spend(surface, &answer)?;
+        attempts.pause(surface)?;
+    }
 }
 
 /// The remote's default branch: as this clone knows it, else as the remote says.
@@ -121,17 +171,9 @@ fn default_branch(
     {
         return Ok(branch.to_owned());
     }
-    loop {
-        let answer = git.run(&["ls-remote", "--symref", "--", remote, "HEAD"], None)?;
-        if answer.succeeded() {
-            return of_symref(&answer).ok_or_else(|| no_default(remote));
-        }
-        if !judge::is_transient(&answer) {
-            return Err(super::failed(&answer));
-        }
-        attempts.spend(surface, &answer)?;
-        attempts.pause(surface)?;
-    }
+    let words = ["ls-remote", "--symref", "--", remote, "HEAD"];
+    let answer = asked(git, &words, attempts, surface)?;
+    of_symref(&answer).ok_or_else(|| no_default(remote))
 }
 
 /// `ref: refs/heads/main TAB HEAD`.
@@ -171,7 +213,7 @@ pub(super) fn without_secret(url: &str) -> String {
 }
 
 /// A repository under one name, as far as that can be known without asking it.
-fn place_of(url: &str, top: &Path) -> String {
+pub(super) fn place_of(url: &str, top: &Path) -> String {
     let path = match url.strip_prefix("file://") {
         Some(path) => Some(path),
         // `host:path` is ssh's way; a path with a colon in its first part is written `./a:b`.

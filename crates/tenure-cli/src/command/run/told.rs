@@ -66,6 +66,24 @@ impl Told {
         }
     }
 
+    /// Git's hooks, of the lock of their push. They are told nothing of its place, which is the push's
+    /// own: for their locks counts what the caller of the push has said.
+    pub(crate) fn of_push(hold: &Hold<'_>) -> Self {
+        let (name, token) = (hold.name(), hold.claim.token.unwrap_or_default());
+        let mut held = holds::inherited_value();
+        holds::extend(&mut held, token, &hold.session.place.folder, name);
+        let id = hold.claim.holder.request_id.as_str();
+        Self {
+            set: vec![
+                ("TENURE_NAME", name.as_str().into()),
+                ("TENURE_TOKEN", token.to_string().into()),
+                ("TENURE_REQUEST_ID", id.into()),
+                (holds::VARIABLE, held.into()),
+            ],
+            removed: Vec::new(),
+        }
+    }
+
     /// Of a run that never came to hold all that it wanted: what its hooks may know.
     pub(crate) fn of_waiter(
         place: &request::Place,

@@ -1,0 +1,156 @@
+//! What the branch that is checked out says about where its commits go: its upstream.
+//!
+//! Only an upstream on the remote that is pushed to counts. That git pushes elsewhere than it pulls
+//! from (`pushRemote`, `remote.pushDefault`, `push.default`) is not looked at: a push that rebases
+//! needs one branch that it both reads and writes.
+
+use super::Attempts;
+use super::git::Git;
+use super::target::{asked, place_of, url_of};
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
+use crate::render::Surface;
+use serde_json::json;
+use std::path::Path;
+
+/// What a branch tracks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Upstream {
+    /// This branch of the remote that is pushed to.
+    Branch(String),
+    /// Nothing that could be pushed to there; why not, as the rest of a sentence about the branch.
+    None(String),
+}
+
+/// The branch that is checked out; `None` on a detached HEAD.
+pub(super) fn checked_out(git: &Git<'_>) -> Result<Option<String>, Failure> {
+    let head = git.ask(&["symbolic-ref", "--quiet", "HEAD"])?;
+    let branch = head.first_line().strip_prefix("refs/heads/");
+    Ok(branch.map(str::to_owned))
+}
+
+impl Upstream {
+    /// Looks up what the branch that is checked out tracks.
+    pub(super) fn of(
+        git: &Git<'_>,
+        branch: &str,
+        remote: &str,
+        top: &Path,
+        attempts: &mut Attempts,
+        surface: &mut Surface,
+    ) -> Result<Self, Failure> {
+        let of = git.ask(&["config", "--get", &format!("branch.{branch}.remote")])?;
+        let merge = git.ask(&["config", "--get-all", &format!("branch.{branch}.merge")])?;
+        let (of, merge) = match configured(of.first_line(), &merge.stdout) {
+            Ok(upstream) => upstream,
+            Err(why) => return Ok(Self::None(why)),
+        };
+        let same = of == remote
+            || place_of(&url_of(git, of)?, top) == place_of(&url_of(git, remote)?, top);
+        if !same {
+            let of = super::target::without_secret(of);
+            return Ok(Self::None(format!(
+                "tracks {merge} of {of} (--remote would push there)"
+            )));
+        }
+        // In a clone of an empty repository every branch tracks one that does not exist yet, and one
+        // that was removed must not be made anew unasked. What this clone has fetched is there.
+        let is_known = git
+            .ask(&["rev-parse", "--verify", "--quiet", "@{upstream}"])?
+            .succeeded();
+        let full = format!("refs/heads/{merge}");
+        if is_known || tip(git, remote, &full, attempts, surface)?.is_some() {
+            return Ok(Self::Branch(merge.to_owned()));
+        }
+        Ok(Self::None(format!(
+            "tracks {merge}, which is not there (--branch {merge} would make it)"
+        )))
+    }
+}
+
+/// The remote and the branch that two settings name.
+fn configured<'a>(remote: &'a str, merge: &'a str) -> Result<(&'a str, &'a str), String> {
+    let mut branches = merge.lines();
+    match (remote, branches.next(), branches.next()) {
+        ("", _, _) | (_, None, _) => Err("has no upstream".to_owned()),
+        (_, _, Some(_)) => Err("has several upstreams".to_owned()),
+        (".", _, _) => Err("tracks a branch of this clone itself".to_owned()),
+        (remote, Some(merge), None) => match merge.strip_prefix("refs/heads/") {
+            Some(branch) if !branch.is_empty() => Ok((remote, branch)),
+            _ => Err(format!("tracks {merge}, which is no branch")),
+        },
+    }
+}
+
+/// What a reference of the remote is at, if it is there.
+pub(super) fn tip(
+    git: &Git<'_>,
+    remote: &str,
+    reference: &str,
+    attempts: &mut Attempts,
+    surface: &mut Surface,
+) -> Result<Option<String>, Failure> {
+    let words = ["ls-remote", "--", remote, reference];
+    let answer = asked(git, &words, attempts, surface)?;
+    // The end of a longer name fits as well.
+    let mut lines = answer
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once('\t'));
+    let found = lines.find(|(_, name)| *name == reference);
+    Ok(found.map(|(commit, _)| commit.to_owned()))
+}
+
+/// The answer where nothing says where a branch goes.
+pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> Failure {
+    let remote = super::target::without_secret(remote);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
+    let mut failure = Failure::new(
+        Exit::NotFound,
+        "NO_UPSTREAM",
+        format!(
+            "{branch} {why}, and is not {default}, the default branch of {remote}; name the branch \
+             with --branch"
+        ),
+    );
+    // What a person pastes must need no quoting.
+    failure.fix_command = branch
+        .chars()
+        .all(is_plain)
+        .then(|| format!("tenure push --branch {branch}"));
+    failure.context = object(json!({
+        "remote": remote,
+        "local_branch": branch,
+        "default_branch": default,
+    }));
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::configured;
+
+    #[test]
+    fn an_upstream_is_one_branch_of_a_remote() {
+        let merge = "refs/heads/feature/wip\n";
+        assert_eq!(configured("origin", merge), Ok(("origin", "feature/wip")));
+        for (remote, merge, why) in [
+            ("", "", "has no upstream"),
+            ("origin", "", "has no upstream"),
+            ("", merge, "has no upstream"),
+            (".", merge, "tracks a branch of this clone itself"),
+            (
+                "origin",
+                "refs/heads/a\nrefs/heads/b\n",
+                "has several upstreams",
+            ),
+            (
+                "origin",
+                "refs/pull/7/head\n",
+                "tracks refs/pull/7/head, which is no branch",
+            ),
+        ] {
+            assert_eq!(configured(remote, merge), Err(why.to_owned()), "{merge:?}");
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! What an agent does in a clone: a group, the session lock, `git add --all`, a commit, a push. What the
+//! agent wrote lands, and nothing of ours does; and where tenure makes folders in a work tree, git leaves
+//! them alone.
+
+use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A bare repository with one commit, and clones of it.
+struct Project {
+    scene: Scene,
+}
+
+impl Project {
+    fn new() -> Self {
+        let scene = Scene::new();
+        let config = "[user]\nname = agent\nemail = agent@localhost\n[init]\ndefaultBranch = main\n\
+                      [gc]\nauto = 0\n[maintenance]\nauto = false\n";
+        fs::write(scene.path(".gitconfig"), config).unwrap();
+        let project = Self { scene };
+        project.git(
+            project.scene.root(),
+            &["init", "-q", "--bare", "shared.git"],
+        );
+        let first = project.clone("first");
+        fs::write(first.join("README"), "hello\n").unwrap();
+        project.git(&first, &["add", "--all"]);
+        project.git(&first, &["commit", "-q", "-m", "first"]);
+        project.git(&first, &["push", "-q", "origin", "HEAD:main"]);
+        project
+    }
+
+    fn clone(&self, name: &str) -> PathBuf {
+        self.git(self.scene.root(), &["clone", "-q", "shared.git", name]);
+        self.scene.path(name)
+    }
+
+    #[track_caller]
+    fn git(&self, folder: &Path, words: &[&str]) -> String {
+        let mut command = self.scene.program("git");
+        command.current_dir(folder).env("GIT_CONFIG_NOSYSTEM", "1");
+        let said = answer(command.args(words)).expect(0, &format!("git {words:?}"));
+        said.stdout()
+    }
+
+    /// The program in a folder, where nobody has named a lock folder.
+    fn tenure(&self, folder: &Path, words: &[&str]) -> Command {
+        let mut command = self.scene.tenure(words);
+        command
+            .current_dir(folder)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env_remove("TENURE_DIR");
+        command
+    }
+
+    /// The command of `docs/concurrency.md`, with a script for an agent.
+    fn agent(&self, clone: &Path, issue: &str, script: &str) -> Command {
+        let group = format!("issue-{issue}");
+        let words = [
+            "--profile",
+            "session",
+            "--dir",
+            ".state",
+            "run",
+            issue,
+            "--group",
+            &group,
+            "--cancel-in-progress",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ];
+        self.tenure(clone, &words)
+    }
+
+    /// Everything that has landed.
+    fn landed(&self) -> Vec<String> {
+        let tree = ["ls-tree", "-r", "--name-only", "main"];
+        let names = self.git(&self.scene.path("shared.git"), &tree);
+        names.lines().map(str::to_owned).collect()
+    }
+
+    /// What git would commit next.
+    fn untracked(&self, clone: &Path) -> String {
+        self.git(clone, &["status", "--porcelain", "--untracked-files=all"])
+    }
+}
+
+/// The work of one run.
+fn work(issue: &str, turn: u32) -> String {
+    format!(
+        "set -eu; mkdir -p .state/sessions; echo '{{\"turn\":{turn}}}' >>.state/sessions/{issue}.jsonl; \
+         echo {turn} >work-{issue}; git add --all; git commit -q -m 'issue {issue}, {turn}'; \
+         tenure push --backoff 20ms"
+    )
+}
+
+#[test]
+fn two_issues_in_two_clones_and_twice_in_one_land_with_nothing_of_ours() {
+    let project = Project::new();
+    let clones = [
+        ("10", project.clone("ten")),
+        ("11", project.clone("eleven")),
+    ];
+    for turn in 1..=3 {
+        let runs: Vec<Started> = clones
+            .iter()
+            .map(|(issue, clone)| {
+                let mut agent = project.agent(clone, issue, &work(issue, turn));
+                Started::new(agent.stdout(Stdio::piped()).stderr(Stdio::piped()))
+            })
+            .collect();
+        for run in runs {
+            run.finish().expect(0, "both are pushed");
+        }
+    }
+    assert_eq!(
+        project.landed(),
+        [
+            ".state/sessions/10.jsonl",
+            ".state/sessions/11.jsonl",
+            "README",
+            "work-10",
+            "work-11"
+        ]
+    );
+    for issue in ["10", "11"] {
+        let file = format!("main:.state/sessions/{issue}.jsonl");
+        let text = project.git(&project.scene.path("shared.git"), &["show", &file]);
+        assert_eq!(text.lines().count(), 3, "of every turn: {text}");
+    }
+    for (_, clone) in &clones {
+        assert_eq!(project.untracked(clone), "", "nothing of ours is left over");
+    }
+    let history = ["log", "--format=", "--name-only", "main"];
+    let history = project.git(&project.scene.path("shared.git"), &history);
+    assert!(
+        !history.contains("tenure"),
+        "not even for a while: {history}"
+    );
+}
+
+#[test]
+fn groups_in_one_place_meet_and_can_be_cancelled_there() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let gate = Gate::new(&project.scene, "first");
+    let mut agent = project.agent(&clone, "42", &gate.script(""));
+    let older = Started::new(agent.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    gate.entered();
+    let group = clone.join(".state/.tenure/locks/issue-42.tenure");
+    assert!(group.is_file());
+    assert!(!clone.join(".state/issue-42.tenure").exists());
+
+    // The same place by another way, and the session lock left out.
+    let state = clone.join(".state").display().to_string();
+    let profile = ["--profile", "session", "--dir", &state];
+    let words = ["run", "--group", "Issue-42", "--wait", "0", "--", "true"];
+    let refused = answer(&mut project.tenure(&clone, &[&profile[..], &words].concat()));
+    refused.expect(4, "it is held");
+    let locks = clone.join(".state/.tenure/locks").display().to_string();
+    let words = ["--dir", &locks, "check", "issue-42", "--output", "json"];
+    let seen = answer(&mut project.tenure(&clone, &words))
+        .expect(4, "held")
+        .json();
+    assert_eq!(seen["error"]["context"]["standing"], "held", "{seen:#}");
+    let words = ["cancel", "--group", "issue-42"];
+    let asked = answer(&mut project.tenure(&clone, &[&profile[..], &words].concat()));
+    asked.expect(0, "it is asked to stop");
+    older.finish().expect(79, "it has ended");
+}
+
+/// Whether a run of a group inside a run of that group is known to wait for itself.
+#[test]
+fn a_group_inside_itself_is_refused() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let inner = "tenure --profile session run 43 --group issue-42 -- true; echo $?";
+    let said = answer(&mut project.agent(&clone, "42", inner)).expect(0, "the outer run");
+    assert_eq!(said.stdout(), "81\n", "{}", said.said());
+}
+
+fn ignores_itself(folder: &Path) -> bool {
+    fs::read_to_string(folder.join(".gitignore")).is_ok_and(|text| text == "*\n")
+}
+
+#[test]
+fn a_lock_folder_that_is_made_in_a_work_tree_ignores_itself() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let linked = project.scene.path("linked");
+    let path = linked.display().to_string();
+    project.git(&clone, &["worktree", "add", "-q", "--detach", &path]);
+    let script = "git add --all; git status --porcelain";
+    for tree in [&clone, &linked] {
+        fs::write(tree.join("tenure.toml"), "dir = \"state/locks\"\n").unwrap();
+        let words = ["run", "x", "--", "sh", "-c", script];
+        let added = answer(&mut project.tenure(tree, &words))
+            .expect(0, "a run")
+            .stdout();
+        assert_eq!(added, "A  tenure.toml\n");
+        assert!(ignores_itself(&tree.join("state/locks")));
+        assert!(
+            !tree.join("state/.gitignore").exists(),
+            "its parent is the project's"
+        );
+        for (profile, place, folder) in [
+            ("resume", "store", "store/resume_locks"),
+            ("fleet", "fleet", "fleet"),
+            ("fleet", "group-first", "group-first"),
+        ] {
+            let mut words = vec!["--profile", profile, "--dir", place, "run", "x"];
+            if profile == "fleet" {
+                words.extend(["--intent-name", "i", "--intent-version", "1"]);
+            }
+            if place == "group-first" {
+                words.extend(["--group", "g"]);
+            }
+            words.extend(["--", "sh", "-c", script]);
+            let added = answer(&mut project.tenure(tree, &words)).expect(0, place);
+            assert_eq!(added.stdout(), "A  tenure.toml\n", "{place}");
+            assert!(ignores_itself(&tree.join(folder)), "{folder}");
+        }
+        let audit = ["run", "x", "--audit-dir", "log/audit", "--", "true"];
+        answer(&mut project.tenure(tree, &audit)).expect(0, "a run with an audit");
+        assert!(ignores_itself(&tree.join("log/audit")));
+        assert_eq!(project.untracked(tree), "A  tenure.toml\n");
+    }
+}
+
+#[test]
+fn a_folder_that_was_there_is_never_ignored() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    fs::create_dir(clone.join(".state")).unwrap();
+    let words = ["--dir", ".state", "run", "x", "--", "true"];
+    answer(&mut project.tenure(&clone, &words)).expect(0, "a run");
+    answer(&mut project.agent(&clone, "42", "true")).expect(0, "an agent");
+    assert!(!clone.join(".state/.gitignore").exists());
+    fs::create_dir(clone.join(".state/sessions")).unwrap();
+    fs::write(clone.join(".state/sessions/1.jsonl"), "{}\n").unwrap();
+    let seen = project.untracked(&clone);
+    assert!(seen.contains(".state/sessions/1.jsonl"), "{seen}");
+    // In a place that tenure makes for a group as well: sessions are committed from there.
+    let fresh = project.clone("fresh");
+    answer(&mut project.agent(&fresh, "42", "true")).expect(0, "an agent");
+    assert!(!fresh.join(".state/.gitignore").exists());
+    // Outside of work trees git has nothing to be told.
+    let outside = project.scene.path("outside");
+    let words = ["--dir", outside.to_str().unwrap(), "run", "x", "--", "true"];
+    answer(&mut project.tenure(&clone, &words)).expect(0, "a run");
+    assert!(!outside.join(".gitignore").exists());
+}
+
+/// A death between making `.tenure` and telling git leaves that folder without its `.gitignore`.
+#[test]
+fn a_folder_of_ours_without_its_gitignore_is_healed_by_the_next_use() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    for folder in ["sprint/.tenure", "groups/.tenure/locks"] {
+        fs::create_dir_all(clone.join(folder)).unwrap();
+    }
+    let sprint = [
+        "--profile",
+        "sprint",
+        "--project-root",
+        "sprint",
+        "run",
+        "--",
+        "true",
+    ];
+    answer(&mut project.tenure(&clone, &sprint)).expect(0, "a sprint");
+    let group = [
+        "--profile",
+        "session",
+        "--dir",
+        "groups",
+        "run",
+        "--group",
+        "g",
+        "--",
+        "true",
+    ];
+    answer(&mut project.tenure(&clone, &group)).expect(0, "a group");
+    for folder in ["sprint/.tenure", "groups/.tenure/locks"] {
+        assert!(ignores_itself(&clone.join(folder)), "{folder}");
+    }
+    assert_eq!(project.untracked(&clone), "");
+}
+
+/// No repository may lead a group's files elsewhere by a link that it brings along.
+#[test]
+fn a_link_in_the_place_of_our_folder_is_not_followed() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let victim = project.scene.path("victim");
+    fs::create_dir_all(victim.join("locks")).unwrap();
+    fs::create_dir(clone.join(".state")).unwrap();
+    std::os::unix::fs::symlink(&victim, clone.join(".state/.tenure")).unwrap();
+    answer(&mut project.agent(&clone, "42", "true")).expect(7, "not through a link");
+    assert_eq!(fs::read_dir(victim.join("locks")).unwrap().count(), 0);
+}
+
+#[test]
+fn sprint_says_once_that_its_record_is_not_ignored() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let root = clone.display().to_string();
+    let pid = std::process::id().to_string();
+    let acquire = |epic: &str| -> Answer {
+        let words = [
+            "--profile",
+            "sprint",
+            "acquire",
+            "--project-root",
+            &root,
+            "--session-id",
+            "s-1",
+            "--epic-spec",
+            epic,
+            "--owner",
+            &pid,
+        ];
+        answer(&mut project.tenure(&clone, &words))
+    };
+    let release = ["--profile", "sprint", "release", "--project-root", &root];
+    let hint = format!(
+        "git does not ignore .sprint-running and would commit it; `echo '.sprint-running' \
+         >>'{root}/.gitignore'` tells it to"
+    );
+    let first = acquire("e1").expect(0, "acquired");
+    assert!(first.stderr().contains(&hint), "{}", first.stderr());
+    assert!(!first.stdout().contains("gitignore"), "{}", first.stdout());
+    answer(&mut project.tenure(&clone, &release)).expect(0, "released");
+    let second = acquire("e2").expect(0, "acquired");
+    assert!(
+        !second.stderr().contains("gitignore"),
+        "{}",
+        second.stderr()
+    );
+    answer(&mut project.tenure(&clone, &release)).expect(0, "released");
+
+    // What was said helps; a project that ignores it, one outside of git, and one without git hear nothing.
+    project.git(&clone, &["status"]);
+    let command = hint.split('`').nth(1).unwrap();
+    let obeyed = answer(project.scene.program("sh").args(["-c", command]));
+    obeyed.expect(0, command);
+    fs::remove_dir_all(clone.join(".tenure")).unwrap();
+    let ignored = acquire("e3").expect(0, "acquired");
+    assert!(!ignored.stderr().contains("git"), "{}", ignored.stderr());
+    assert_eq!(project.untracked(&clone), "?? .gitignore\n");
+    answer(&mut project.tenure(&clone, &release)).expect(0, "released");
+
+    // A run's record is committed by its own command, unless somebody is told.
+    let other = project.clone("other");
+    let run = [
+        "--profile",
+        "sprint",
+        "--project-root",
+        ".",
+        "run",
+        "--group",
+        "g",
+        "--",
+    ];
+    let script = ["sh", "-c", "git add --all; git status --porcelain"];
+    let added = answer(&mut project.tenure(&other, &[&run[..], &script].concat()));
+    let added = added.expect(0, "a run");
+    assert!(
+        added.stderr().contains("would commit it"),
+        "{}",
+        added.stderr()
+    );
+    assert_eq!(
+        added.stdout(),
+        "A  .sprint-running\n",
+        "its group and queue are not"
+    );
+}
+
+#[test]
+fn a_record_that_is_gone_with_its_folder_does_not_end_the_group() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let script = "git clean -fdq; git stash -q --include-untracked; sleep .3; echo done";
+    let done = answer(&mut project.agent(&clone, "42", script));
+    assert_eq!(
+        done.expect(0, "what git cleans is none of ours").stdout(),
+        "done\n"
+    );
+    eventually("the group to be free", || {
+        let locks = clone.join(".state/.tenure/locks").display().to_string();
+        let words = ["--dir", &locks, "check", "issue-42"];
+        answer(&mut project.tenure(&clone, &words)).code() == 0
+    });
+}
