@@ -365,7 +365,7 @@ fn supervise(
         Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
             surface.warn("the rollback was ended, because the lock was lost");
         }
-        Err(SpawnError::Command(error) | SpawnError::Beacon(error)) => {
+        Err(SpawnError::Command(error) | SpawnError::Beacon(error) | SpawnError::Unseen(error)) => {
             surface.warn(format!("the rollback could not be run: {error}"));
         }
     }
@@ -501,6 +501,14 @@ fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
 pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
     match error {
         SpawnError::Command(error) => not_runnable(command, &error),
+        SpawnError::Unseen(error) => Failure::new(
+            Exit::General,
+            "CANNOT_SUPERVISE",
+            format!(
+                "the command was not started, for the kernel refuses to tell of its end (waitid: {error}); \
+                 is a seccomp filter in place?"
+            ),
+        ),
         SpawnError::Beacon(source) => StoreError::Io {
             place: "the beacon of the lock".to_owned(),
             doing: "handing it to the command",

@@ -19,7 +19,10 @@
 //!
 //! Whether a group is needed, when to ask and by which signal is decided by others.
 
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpid, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpgid, getpid, pidfd_open, pidfd_send_signal, test_kill_process,
+};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -299,8 +302,9 @@ fn remove_left_behind(home: &Path) {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| {
         let name = entry.file_name();
-        let maker = name.to_str().and_then(maker);
-        maker.is_some_and(|maker| parent_of(maker).is_none())
+        let maker = name.to_str().and_then(maker).and_then(Pid::from_raw);
+        // The kernel's word: who cannot be looked at lives all the same.
+        maker.is_some_and(|maker| test_kill_process(maker) == Err(Errno::SRCH))
     });
     for entry in ours.take(LEFT_BEHIND_MAX) {
         remove(&entry.path());
@@ -308,7 +312,7 @@ fn remove_left_behind(home: &Path) {
 }
 
 /// Who has made a group of this name, if it is one of ours.
-fn maker(name: &str) -> Option<u32> {
+fn maker(name: &str) -> Option<i32> {
     let (maker, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
     maker.parse().ok()
 }

@@ -87,6 +87,8 @@ struct Running<'a> {
     rest: Rest,
     /// The command is gone, and what is left of it is watched.
     watching_rest: bool,
+    /// The command was collected, so that its number, and that of its group, is not to be used any more.
+    collected: bool,
     /// When the work was killed, until it was said who has survived that.
     killed: Option<Instant>,
 }
@@ -118,7 +120,7 @@ impl Driver<'_> {
         signals::pause_if_asked();
         let mut rest = match course.rest.take() {
             Some(rest) => rest.again(),
-            None => Rest::adopt(),
+            None => Rest::adopt().map_err(|errno| SpawnError::Unseen(errno.into()))?,
         };
         rest.before_start();
         // From here to the end of the spawn the command may inherit the beacon.
@@ -166,6 +168,7 @@ impl Driver<'_> {
             places: None,
             rest,
             watching_rest: false,
+            collected: false,
             killed: None,
             course,
         };
@@ -182,8 +185,7 @@ impl Driver<'_> {
         running.course.asked = Some(running.supervision.asked());
         running.placement.take_back(running.pid);
         // Collected before the lock is released: who comes next finds nothing of the command.
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let _ = waitid(WaitId::Pid(running.pid), ended);
+        running.collect();
         running.course.rest = Some(running.rest);
         // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
         // after this. The process is about to end, and it with it.
@@ -505,8 +507,16 @@ impl Running<'_> {
         if !self.watching_rest && !self.supervision.is_ending() {
             return None;
         }
-        let left = self.rest.look(self.pid, self.own_group());
-        if left || !self.watching_rest {
+        if !self.collected || self.rest.adopts() {
+            let left = self.rest.look(self.pid, self.own_group());
+            if left || !self.watching_rest {
+                self.tell_of_survivors();
+                return None;
+            }
+        }
+        // Nobody is seen. That is the truth once the kernel says so, and it can be asked only now.
+        self.collect();
+        if self.rest.is_left(self.own_group()) {
             self.tell_of_survivors();
             return None;
         }
@@ -530,6 +540,7 @@ impl Running<'_> {
             .map(|pid| pid.as_raw_pid().to_string())
             .collect();
         let who = match numbers.as_slice() {
+            [] if self.rest.adopts() => "a process that cannot be seen from here".to_owned(),
             [] => "a part of the command's process group".to_owned(),
             [one] => format!("PID {one}"),
             several => format!("the processes {}", several.join(", ")),
@@ -553,8 +564,10 @@ impl Running<'_> {
                 Ok(Some(status)) => break status,
                 Ok(None) => return None,
                 Err(rustix::io::Errno::INTR) => {}
-                // There is no such child any more; how it ended cannot be known.
-                Err(_) => return Some(Event::Ended(End::Code(1))),
+                // A child that nobody but us can collect has been collected: it has ended, and how cannot
+                // be known.
+                Err(rustix::io::Errno::CHILD) => return Some(Event::Ended(End::Code(1))),
+                Err(errno) => self.leave_unseen(errno),
             }
         };
         if let Some(number) = status.stopping_signal() {
@@ -568,6 +581,36 @@ impl Running<'_> {
         status
             .terminating_signal()
             .map(|number| Event::Ended(End::Signal(number)))
+    }
+
+    /// Collects the command, if that was not done yet. From here on its number may be somebody else's.
+    fn collect(&mut self) {
+        if !std::mem::replace(&mut self.collected, true) {
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+            let _ = waitid(WaitId::Pid(self.pid), ended);
+        }
+    }
+
+    /// The kernel has ceased to tell of the command: to release would be a guess. So the claim is left to the
+    /// beacon, which the command has inherited, or to its number in the record (`close`). A lock that nobody
+    /// renews any more would run out under it, so there it is killed first.
+    #[cold]
+    #[inline(never)]
+    fn leave_unseen(&self, errno: rustix::io::Errno) -> ! {
+        let lives_by_us = |held: &Held<'_>| {
+            held.store.is_remote() || held.store.publishes() || !held.store.policy().asks_beacon
+        };
+        let what = if self.driver.held.iter().any(lives_by_us) {
+            self.send(libc::SIGKILL);
+            "the command is killed, and the lock is not released"
+        } else {
+            "the lock is not released, and is free once the command has ended"
+        };
+        say(&format!(
+            "the kernel refuses to tell of the command (waitid: {errno}), so its end cannot be seen; {what}"
+        ));
+        self.placement.take_back(self.pid);
+        crate::exit::leave(crate::exit::Exit::General)
     }
 
     /// Only a stop that reached the command's own foreground group is passed on to us. In a group
@@ -658,7 +701,7 @@ impl Running<'_> {
     fn ask(&mut self, number: i32) {
         self.send(number);
         if let Some(signal) = Signal::from_named_raw(number) {
-            self.rest.ask(signal);
+            self.rest.ask(signal, !self.collected);
         }
         if number == libc::SIGKILL {
             self.killed = Some(instant());
@@ -666,7 +709,7 @@ impl Running<'_> {
     }
 
     fn send(&self, number: i32) {
-        let Some(signal) = Signal::from_named_raw(number) else {
+        let Some(signal) = Signal::from_named_raw(number).filter(|_| !self.collected) else {
             return;
         };
         // The command is our own child and not collected yet, so its number is its own.

@@ -68,6 +68,9 @@ pub(crate) enum SpawnError {
     Command(std::io::Error),
     /// What ties the lock to its life could not be arranged, and it has not run.
     Beacon(std::io::Error),
+    /// Its end could not be seen, for the kernel refuses to tell of children; so it was not started.
+    #[cfg_attr(windows, allow(dead_code, reason = "a handle tells of the end there"))]
+    Unseen(std::io::Error),
 }
 
 /// The clock by which leases run out, as a distance from its beginning.

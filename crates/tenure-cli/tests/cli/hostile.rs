@@ -1,6 +1,6 @@
 //! Conditions that nobody wishes for, made real: a file system that lets nobody write, one without
-//! locks, a process number that was given out again, two PID namespaces on one folder, links and
-//! FIFOs where records stand, and input that is too deep or too long.
+//! locks, a process number that was given out again, two PID namespaces on one folder, no `/proc` or that of
+//! another PID namespace, a kernel that does not tell of children, links and FIFOs where records stand, and input that is too deep or too long.
 //!
 //! Some need root, for mounts and namespaces. They say so where they are skipped, and a CI run as root
 //! in which they cannot be made is a failure.
@@ -226,6 +226,177 @@ fn two_pid_namespaces_on_one_folder_exclude_each_other() {
     let answer = answer(command.args(["-ec", line]).current_dir(scene.root()));
     let said = answer.expect(0, "the shell").stdout();
     assert_eq!(said, "held 4\nseen-from-outside\nturn\nnext\nowned 4\n");
+}
+
+/// How `/proc` can be of no use, as flags of unshare(1) and what is done first.
+const WITHOUT_PROC: [(&[&str], &str); 3] = [
+    (&["--mount"], "umount -l /proc"),
+    (&["--mount"], "mount -t tmpfs none /proc"),
+    (&["--pid", "--fork", "--kill-child=KILL"], ":"),
+];
+
+/// A daemon in a session of its own, deaf to all that asks.
+const DAEMON: &str = "
+    cat >daemon <<'END'
+        trap '' TERM INT HUP
+        echo $$ >pid.new; mv pid.new pid
+        while [ -e go ]; do sleep 0.02; done
+END
+    cat >leaves <<'END'
+        (setsid sh daemon </dev/null >/dev/null 2>&1 &)
+        while [ ! -e pid ]; do sleep 0.02; done
+END
+    alive() { kill -0 $(cat pid) 2>/dev/null && echo alive || echo gone; rm pid; }
+    touch go
+    code() { rc=0; \"$@\" 2>err || rc=$?; echo $1 $rc; }
+";
+
+#[test]
+fn without_a_usable_proc_everybody_is_waited_for_and_ended_all_the_same() {
+    for (flags, first) in WITHOUT_PROC {
+        let scene = Scene::new();
+        let root = scene.root().display();
+        let line = format!(
+            "{first}; cd '{root}'; {DAEMON}
+            all() {{ tenure run x --wait-all -- sh -c 'setsid sh -c \"sleep 0.4; touch last\" & :'; }}
+            code all; ls last
+            limit() {{ tenure run x --grace 0.3s --max-runtime 0.3s \"$@\"; }}
+            code limit -- sh -c '. ./leaves; sleep 1000'; alive
+            code limit --wait-all -- sh ./leaves; alive
+            # A shell that has become tenure: nobody is adopted, and only the group is ended.
+            became() {{ sh -c 'sleep 1000 & echo $! >own; exec tenure run x --grace 0.3s --max-runtime 0.3s \"$@\"' sh \"$@\"; }}
+            code became -- sh -c '(trap \"\" INT TERM; while [ -e go ]; do sleep 0.02; done) & sleep 1000'
+            tenure run -n x -- echo free; kill $(cat own)
+            all() {{ sh -c 'sleep 1000 & echo $! >own; exec tenure run x --wait-all -- sh -c \"(sleep 0.4; touch group) & :\"'; }}
+            code all; ls group; kill $(cat own)
+            rm go"
+        );
+        let Some(answer) = in_namespaces(&scene, flags, &line) else {
+            return;
+        };
+        let said = answer.expect(0, first).stdout();
+        assert_eq!(
+            said, "all 0\nlast\nlimit 10\ngone\nlimit 10\ngone\nbecame 10\nfree\nall 0\ngroup\n",
+            "{flags:?}, {first}"
+        );
+    }
+}
+
+/// In a PID namespace without a `/proc` of its own, each number there is somebody else's.
+#[test]
+fn the_numbers_of_another_namespaces_proc_are_not_believed() {
+    let scene = Scene::new();
+    let root = scene.root().display();
+    let line = format!(
+        "cd '{root}'
+        tenure run x -- sh -c 'grep -aq \"started.:[0-9]\" \"$TENURE_DIR\"/x.tenure || echo unknown'
+        sleep 1000 & owner=$!
+        rc=0; tenure acquire o --owner $owner 2>err >&2 || rc=$?; echo $rc $(grep -c 'cannot be seen' err)
+        rc=0; tenure acquire o 2>err >&2 || rc=$?; echo $rc
+        # A claim whose process cannot be looked at is held until its lease is over.
+        tenure run y --ttl 2s -- sh -c 'kill -KILL $PPID; exec sleep 1' 2>/dev/null || :
+        rc=0; tenure run -n y -- true 2>/dev/null || rc=$?; echo $rc
+        tenure run y --wait 20s -- echo later 2>/dev/null
+        kill $owner"
+    );
+    let flags = ["--pid", "--fork", "--kill-child=KILL"];
+    let Some(answer) = in_namespaces(&scene, &flags, &line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    assert_eq!(said, "unknown\n2 1\n2\n4\nlater\n");
+}
+
+/// A program that refuses waitid(2) to what it starts: `any` of it, or only where it is about one `pid`.
+fn refuses_waitid(scene: &Scene) -> PathBuf {
+    let source = scene.write(
+        "refuses.c",
+        "
+        #include <errno.h>
+        #include <linux/filter.h>
+        #include <linux/seccomp.h>
+        #include <stddef.h>
+        #include <sys/prctl.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int main(int count, char **words) {
+            unsigned least = words[1][0] == 'a' ? 0 : 1;
+            struct sock_filter code[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_waitid, 0, 3),
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+                BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, least, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            };
+            struct sock_fprog program = {sizeof code / sizeof *code, code};
+            if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 99;
+            if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 99;
+            execvp(words[2], words + 2);
+            return 98;
+        }",
+    );
+    let program = scene.path("refuses");
+    let mut command = std::process::Command::new("cc");
+    let built = answer(command.arg("-o").arg(&program).arg(source));
+    let _ = built.expect(0, "a C compiler");
+    program
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_released() {
+    let scene = Scene::new();
+    let refuses = refuses_waitid(&scene);
+    let run = |which: &str, words: &[&str]| {
+        let mut command = scene.program(refuses.to_str().expect("text"));
+        answer(
+            command
+                .args([which, "tenure"])
+                .args(words)
+                .current_dir(scene.root()),
+        )
+    };
+    let answer = run("any", &["run", "x", "--", "touch", "ran"]).expect(1, "nothing could be seen");
+    assert!(answer.stderr().contains("waitid"), "{}", answer.stderr());
+    assert!(!scene.path("ran").exists(), "the command was not started");
+    assert!(scene.is_free("x"), "and the lock was given back");
+    for close in [&[][..], &["--close"]] {
+        let work = "exec >/dev/null 2>&1; while [ ! -e go ]; do sleep 0.02; done; rm go";
+        let words = [&["run", "x", "-q"], close, &["--", "sh", "-c", work]].concat();
+        let answer = run("pid", &words).expect(1, "the end cannot be seen");
+        let said = answer.stderr();
+        assert!(
+            said.contains("the lock is not released"),
+            "{close:?}: {said}"
+        );
+        let _ = scene
+            .run(["run", "-n", "x", "--", "true"])
+            .expect(4, "the command has it");
+        fs::write(scene.path("go"), "").expect("a file");
+        let _ = scene
+            .run(["run", "x", "-q", "--", "true"])
+            .expect(0, "once it has ended");
+    }
+    // Nobody would renew this one.
+    let words = [
+        "run",
+        "42",
+        "--profile",
+        "session",
+        "--",
+        "sh",
+        "-c",
+        "exec >/dev/null 2>&1; sleep 0.5; touch ran",
+    ];
+    let answer = run("pid", &words).expect(1, "the end cannot be seen");
+    assert!(
+        answer.stderr().contains("the command is killed"),
+        "{}",
+        answer.stderr()
+    );
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(!scene.path("ran").exists(), "it was killed");
 }
 
 /// The four formats, with the words of a call and the place of the record.

@@ -5,8 +5,8 @@
 //! one-shot shell.
 
 use super::start_time;
-use super::system::{Stat, arguments, name_of, parent_of_self, stat};
-use tenure_core::{Host, Process};
+use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
+use tenure_core::{Host, Liveness, Process};
 
 /// The owner that was chosen, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,15 @@ pub enum OwnerError {
     /// No process has the given number.
     #[error("--owner {pid}: there is no such process")]
     NoSuchProcess {
+        /// The number.
+        pid: u32,
+    },
+    /// There is one, and nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
+    #[error(
+        "--owner {pid}: the processes of this PID namespace cannot be seen, for no /proc of it is mounted; \
+         use --owner none with a --ttl"
+    )]
+    NotVisible {
         /// The number.
         pid: u32,
     },
@@ -64,10 +73,15 @@ const ANCESTORS_MAX: usize = 64;
 ///
 /// # Errors
 /// - [`OwnerError::NoSuchProcess`] if `pid` names none that runs.
+/// - [`OwnerError::NotVisible`] if it does, and its start time cannot be found out.
 /// - [`OwnerError::NoneFound`] if the search ends without one.
 pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
     if let Some(pid) = pid {
-        return stat(pid)
+        let seen = stat(pid);
+        if seen.is_none() && stat(std::process::id()).is_none() && may_run(pid) {
+            return Err(OwnerError::NotVisible { pid });
+        }
+        return seen
             .filter(|stat| !stat.has_ended())
             .map(|stat| chosen(pid, &stat))
             .ok_or(OwnerError::NoSuchProcess { pid });
@@ -140,6 +154,11 @@ fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) ->
         }
     }
     false
+}
+
+fn may_run(pid: u32) -> bool {
+    let process = Process { pid, started: None };
+    !matches!(probe(&process), Liveness::Dead(_))
 }
 
 fn chosen(pid: u32, stat: &Stat) -> Chosen {

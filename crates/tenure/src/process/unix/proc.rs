@@ -2,6 +2,9 @@
 //!
 //! Whatever cannot be read there is unknown. So on a system without it every record of a process is, and
 //! its lock lives by its beacon or by its ttl.
+//!
+//! What is mounted there may show **another PID namespace** (`unshare --pid` without a mount of its own): its
+//! numbers are those of other processes. So nothing of it is believed unless it calls us by our own number.
 
 use std::fs;
 
@@ -71,6 +74,35 @@ impl Stat {
 /// Reads `/proc/PID/stat`. The command name in it may contain anything, so fields are counted
 /// from the last closing parenthesis.
 pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
+    if pid == std::process::id() {
+        return own_stat(pid);
+    }
+    shows_our_numbers().then(|| look(pid))?
+}
+
+/// The same of ourselves, by a name that needs no number; the number that stands there tells whose numbers
+/// these are.
+fn own_stat(pid: u32) -> Option<Stat> {
+    let mut buffer = [0; SMALL_BYTES];
+    let line = read_small("/proc/self/stat", &mut buffer)?;
+    let number = line.split(|byte| *byte == b' ').next()?;
+    if std::str::from_utf8(number).ok()?.parse() != Ok(pid) {
+        return None;
+    }
+    parse_stat(line)
+}
+
+/// Whether the numbers here mean in our PID namespace what they say. In another one we have another number,
+/// or none at all. (The same one by chance, in two namespaces, is not told apart.)
+fn shows_our_numbers() -> bool {
+    let Ok(number) = rustix::fs::readlink("/proc/self", Vec::new()) else {
+        return false;
+    };
+    number.to_str().ok().and_then(|number| number.parse().ok()) == Some(std::process::id())
+}
+
+/// What stands there of a number that means what it says.
+fn look(pid: u32) -> Option<Stat> {
     let mut buffer = [0; SMALL_BYTES];
     parse_stat(read_small(&format!("/proc/{pid}/stat"), &mut buffer)?)
 }
@@ -98,18 +130,24 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 
 /// Whether any process of this group still runs (zombies do not count).
 ///
-/// Reads the whole process table, so it is for endings that were forced, not for every one.
+/// Reads the whole process table, so it is for endings that were forced, not for every one. Where no process
+/// can be seen, none is found: there [`start_time`](crate::process::start_time) of ourselves is not found
+/// either.
 pub fn group_is_alive(group: u32) -> bool {
     all()
-        .filter_map(stat)
+        .filter_map(look)
         .any(|stat| stat.group == group && !stat.has_ended())
 }
 
 /// The children of this process that have not been collected yet: those that it started, and where
 /// it is a subreaper those that it has inherited.
 ///
-/// A list of numbers from the kernel, to be confirmed before anything is done with one of them.
+/// A list of numbers from the kernel, to be confirmed before anything is done with one of them. That nobody is
+/// in it is no proof that there is nobody: what is shown here may be nothing, or another PID namespace.
 pub fn children() -> Vec<u32> {
+    if !shows_our_numbers() {
+        return Vec::new();
+    }
     let numbers = |file: String| -> Vec<u32> {
         let words = file.split_ascii_whitespace();
         words.filter_map(|word| word.parse().ok()).collect()
@@ -123,7 +161,7 @@ pub fn children() -> Vec<u32> {
         // A kernel that does not list them: whoever names us as its parent.
         _ => {
             let own = std::process::id();
-            let is_ours = |number: &u32| stat(*number).is_some_and(|stat| stat.parent == own);
+            let is_ours = |number: &u32| look(*number).is_some_and(|stat| stat.parent == own);
             all().filter(is_ours).collect()
         }
     }
@@ -131,7 +169,8 @@ pub fn children() -> Vec<u32> {
 
 /// The numbers of all processes that can be seen.
 fn all() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let entries = shows_our_numbers().then(|| fs::read_dir("/proc"));
+    let entries = entries.into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
