@@ -3,11 +3,18 @@
 //! Everything else is handed an instant. Records carry the wall clock for people and for other
 //! machines, and the boot clock (which never steps and counts sleep) for ages on this boot.
 //!
+//! A boot clock that a time namespace has shifted is brought back first (`shift`).
+//!
 //! A build for tests can be told that its wall clock was set: the feature `testing-clock`.
 
+#[cfg(target_os = "linux")]
+mod shift;
 #[cfg(feature = "testing-clock")]
 #[doc(hidden)]
 pub mod stepped;
+
+#[cfg(target_os = "linux")]
+pub(crate) use shift::{Shift, shift};
 
 use std::time::Instant;
 use tenure_core::Now;
@@ -89,15 +96,17 @@ fn read() -> (u64, u64) {
     use rustix::time::{ClockId, clock_gettime};
     let wall = clock_gettime(ClockId::Realtime);
     let boot = clock_gettime(ClockId::Boottime);
-    let micros = |t: rustix::time::Timespec| {
+    let nanos = |t: rustix::time::Timespec| {
         // A clock before its epoch reads as the epoch: no record is older than that.
-        let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(t.tv_nsec).unwrap_or(0);
-        seconds
-            .saturating_mul(1_000_000)
-            .saturating_add(nanos / 1_000)
+        let seconds = u128::try_from(t.tv_sec).unwrap_or(0);
+        let nanos = u128::try_from(t.tv_nsec).unwrap_or(0);
+        seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
     };
-    (micros(wall), micros(boot) / 1_000)
+    let units = |nanos: u128, unit| u64::try_from(nanos / unit).unwrap_or(u64::MAX);
+    (
+        units(nanos(wall), 1_000),
+        units(shift().unshifted(nanos(boot)), 1_000_000),
+    )
 }
 
 #[cfg(windows)]

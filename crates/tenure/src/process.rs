@@ -124,9 +124,10 @@ pub fn parent() -> Option<u32> {
     Some(system::parent_of_self()).filter(|pid| *pid != 0)
 }
 
-/// When a process started: in clock ticks since boot on Linux, in microseconds since 1970 on Windows and macOS.
+/// When a process started: in clock ticks since boot on Linux (the machine's own, in a time namespace
+/// too; `None` where that cannot be told exactly), in microseconds since 1970 on Windows and macOS.
 pub fn start_time(pid: u32) -> Option<u64> {
-    system::stat(pid).map(|stat| stat.started)
+    system::stat(pid)?.started()
 }
 
 /// The parent of a process, 0 if that cannot be seen from here; `None` if there is no such process.

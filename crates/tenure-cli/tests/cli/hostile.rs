@@ -397,6 +397,73 @@ fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_rel
     );
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert!(!scene.path("ran").exists(), "it was killed");
+
+/// A time namespace shifts the boot clock, and with it the age of every lease and the start time of every
+/// process, for whoever looks from within. Neither may make a live owner look dead, nor the other way
+/// round, and a hold that was taken within is the same one outside.
+#[test]
+fn a_shifted_boot_clock_takes_no_lock_from_a_live_owner() {
+    let scene = Scene::new();
+    // A word of call, the owner's number where it has one, and what is told of the answer.
+    let script = "
+        words=$1; word=$2; shift 2
+        at() { verb=$1; shift; tenure $verb $words \"$@\"; }
+        case $word in
+          taken) at acquire --owner $1 --request-id r-1 >/dev/null 2>&1;;
+          second) rc=0; at acquire --wait 0 --owner $$ --request-id r-2 >/dev/null 2>&1 || rc=$?; echo $rc;;
+          young) age=$(at check --output json | grep -o '\"age_ms\":[0-9]*' | cut -d: -f2)
+                 [ $age -lt 60000 ] && echo young || echo $age;;
+          released) at release --request-id r-1 >/dev/null 2>&1;;
+        esac
+    ";
+    let script = scene.write("calls", script);
+    for shift in ["1000000", "-600"] {
+        for profile in ["native", "resume"] {
+            let dir = scene.path(&format!("{profile}{shift}"));
+            fs::create_dir(&dir).expect("a folder");
+            let words = format!("job-1 --profile {profile} --dir {}", dir.display());
+            let line = format!(
+                "
+                calls() {{ sh -e {script} '{words}' \"$@\"; }}
+                within() {{ unshare --time --boottime {shift} --fork sh -e {script} '{words}' \"$@\"; }}
+                calls taken $$; echo outside $(within second) $(within young)
+                calls released
+                within taken $$; echo inside $(calls second) $(calls young)
+                calls released
+                sleep 1000 & calls taken $!; kill $!; wait $! || :; echo dead $(within second)
+                ",
+                script = script.display(),
+            );
+            let Some(answer) = in_namespaces(&scene, &["--time", "--fork"], &line) else {
+                return;
+            };
+            let said = answer.expect(0, "the shell").stdout();
+            assert_eq!(
+                said, "outside 4 young\ninside 4 young\ndead 0\n",
+                "{profile}, shifted by {shift} s"
+            );
+        }
+    }
+}
+
+/// Where no process is watched a lease decides, whose age is not the shifted clock's.
+#[test]
+fn a_shifted_boot_clock_ends_no_lease() {
+    let scene = Scene::new();
+    let line = "
+        within() { unshare --time --boottime $1 --fork sh -ec \"$2\"; }
+        refused='rc=0; tenure run -n leased -- true 2>/dev/null || rc=$?; echo $rc'
+        tenure acquire leased --owner none --ttl 1h --request-id r-1 >/dev/null 2>&1
+        echo ahead $(within 1000000 \"$refused\")
+        tenure release leased --request-id r-1 >/dev/null
+        within 1000000 'tenure acquire leased --owner none --ttl 1s --request-id r-1 >/dev/null 2>&1'
+        tenure run -w 5s leased -- echo over 2>/dev/null
+    ";
+    let Some(answer) = in_namespaces(&scene, &["--time", "--fork"], line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    assert_eq!(said, "ahead 4\nover\n");
 }
 
 /// The four formats, with the words of a call and the place of the record.

@@ -165,7 +165,7 @@ fn chosen(pid: u32, stat: &Stat) -> Chosen {
     Chosen {
         process: Process {
             pid,
-            started: Some(stat.started),
+            started: stat.started(),
         },
         name: name_of(pid),
     }

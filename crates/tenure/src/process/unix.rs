@@ -76,8 +76,8 @@ pub(crate) fn probe(process: &Process) -> Liveness {
         // tells the two apart.
         return Liveness::Alive;
     };
-    match process.started {
-        Some(started) if started != stat.started => Liveness::Dead(Death::Replaced),
+    match (process.started, stat.started()) {
+        (Some(recorded), Some(seen)) if recorded != seen => Liveness::Dead(Death::Replaced),
         _ if stat.has_ended() => Liveness::Dead(Death::Zombie),
         _ => Liveness::Alive,
     }

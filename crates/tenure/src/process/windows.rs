@@ -60,11 +60,17 @@ pub(super) fn current_host() -> Host {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) parent: u32,
-    pub(super) started: u64,
+    started: u64,
     has_ended: bool,
 }
 
 impl Stat {
+    /// When it started.
+    #[allow(clippy::unnecessary_wraps, reason = "one surface")]
+    pub(super) fn started(&self) -> Option<u64> {
+        Some(self.started)
+    }
+
     /// Nothing is a copy of its parent here.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(super) fn is_copy(&self) -> bool {

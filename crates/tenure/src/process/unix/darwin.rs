@@ -30,12 +30,18 @@ pub(super) fn pid_namespace() -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::process) struct Stat {
     pub(in crate::process) parent: u32,
-    pub(in crate::process) started: u64,
+    started: u64,
     is_copy: bool,
     has_ended: bool,
 }
 
 impl Stat {
+    /// When it started.
+    #[allow(clippy::unnecessary_wraps, reason = "one surface")]
+    pub(in crate::process) fn started(&self) -> Option<u64> {
+        Some(self.started)
+    }
+
     /// Whether it is a copy of its parent that has not become a program of its own.
     pub(in crate::process) fn is_copy(&self) -> bool {
         self.is_copy

@@ -13,8 +13,13 @@ pub(super) fn machine_id() -> Option<String> {
     read_line("/etc/machine-id")
 }
 
-/// The id of this boot.
+/// The id of this boot. None in a time namespace of which nothing is known: no age and no start time
+/// from there could be compared with others of this boot.
 pub(super) fn boot_id() -> Option<String> {
+    #[cfg(target_os = "linux")]
+    if crate::clock::shift() == crate::clock::Shift::Unknown {
+        return None;
+    }
     read_line("/proc/sys/kernel/random/boot_id")
 }
 
@@ -54,10 +59,19 @@ pub(in crate::process) struct Stat {
     group: u32,
     flags: u64,
     threads: u64,
-    pub(in crate::process) started: u64,
+    started: u64,
 }
 
 impl Stat {
+    /// When it started, in clock ticks since the machine's boot, whatever time namespace we are in.
+    /// `None` where that cannot be told from here.
+    pub(in crate::process) fn started(&self) -> Option<u64> {
+        #[cfg(target_os = "linux")]
+        return crate::clock::shift().unshifted_ticks(self.started);
+        #[cfg(not(target_os = "linux"))]
+        Some(self.started)
+    }
+
     /// Whether it is a copy of its parent that has not become a program of its own (the kernel's
     /// `PF_FORKNOEXEC`).
     pub(in crate::process) fn is_copy(&self) -> bool {
