@@ -18,7 +18,9 @@ use crate::render::Surface;
 use crate::render::lock::LockView;
 use crate::request;
 use serde_json::Value;
-use tenure::core::{Claim, Holder, LockName, Now, Policy, Reason, RequestId, Takeover};
+use tenure::core::{
+    Claim, Death, Holder, LockName, Now, Policy, Reason, RequestId, StaleReason, Takeover,
+};
 use tenure::profile::{self, Settings};
 
 /// What was taken over.
@@ -159,8 +161,8 @@ pub(crate) trait Face: Sync {
             ),
         };
         match taken.why {
-            Takeover::Stale(_) => {
-                format!("{name}: took over from {whose}, which ended without releasing")
+            Takeover::Stale(reason) => {
+                format!("{name}: took over from {whose}, {}", left_how(reason))
             }
             Takeover::Corrupt => format!("{name}: replaced {whose}"),
             Takeover::Active => format!(
@@ -241,6 +243,24 @@ pub(crate) trait Face: Sync {
             "{name} is held by request {} and was not released",
             claim.holder.request_id
         )
+    }
+}
+
+/// How a holder left its lock to the next one, as a part of a sentence about it.
+fn left_how(reason: StaleReason) -> &'static str {
+    match reason {
+        StaleReason::BeaconOut
+        | StaleReason::ProcessDead(Death::Gone | Death::Zombie | Death::Replaced) => {
+            "which ended without releasing"
+        }
+        StaleReason::ProcessDead(Death::Rebooted) => "whose machine has restarted since",
+        StaleReason::Silent => {
+            "whose lease ran out (no heartbeat for longer than its ttl; it may be stopped or cut off, \
+             and must not rely on the lock any more)"
+        }
+        StaleReason::Aged => "whose lock was older than its profile allows",
+        StaleReason::ProcessUnknown => "whose process cannot be checked",
+        StaleReason::Unreadable => "whose record could not be read",
     }
 }
 

@@ -18,6 +18,9 @@ pub enum Beacon {
     Lit,
     /// Nobody on this kernel keeps it.
     Out,
+    /// It is a lease on servers, and that ran out. Its claimant has been silent for longer than its
+    /// ttl; it may be dead, stopped or cut off.
+    Lapsed,
     /// The store has no beacons, or the claim never had one.
     None,
 }
@@ -128,14 +131,24 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         if evidence.beacon == Beacon::Lit {
             return Standing::Held(life);
         }
+        // A lease that ran out proves silence and no more; only a process that is seen to be dead
+        // makes a death of it.
+        let lapsed =
+            evidence.beacon == Beacon::Lapsed && !matches!(evidence.process, Liveness::Dead(_));
+        let over = if lapsed {
+            StaleReason::Silent
+        } else {
+            StaleReason::BeaconOut
+        };
         if waits {
-            return Standing::Stale(StaleReason::BeaconOut);
+            return Standing::Stale(over);
         }
         // Out proves that the supervisor is gone, for it never lets go before its claim leaves
         // the list. Only a command that closed the inherited descriptor may still be at work.
         return match evidence.command {
+            Liveness::Alive if lapsed => Standing::Held(life),
             Liveness::Alive => Standing::Held(Life::Orphaned),
-            Liveness::Dead(_) | Liveness::NotRecorded => Standing::Stale(StaleReason::BeaconOut),
+            Liveness::Dead(_) | Liveness::NotRecorded => Standing::Stale(over),
             Liveness::Unknown if claim.lease.is_silent(boot, now) => {
                 Standing::Stale(StaleReason::Silent)
             }

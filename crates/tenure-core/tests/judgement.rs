@@ -95,6 +95,33 @@ fn a_run_whose_supervisor_is_dead_is_an_orphan_while_anything_of_it_lives() {
     assert_eq!(judged(evidence(out, alive, DEAD)), gone);
 }
 
+/// A lease on servers that ran out is silence. The supervisor may be stopped or cut off, and work on.
+#[test]
+fn a_lease_that_ran_out_is_no_death_and_makes_no_orphan() {
+    let run = hold(Kind::Kernel);
+    let judged = |found| judge(&Policy::NATIVE, &run, &found, &at(0));
+    let (alive, none) = (Liveness::Alive, Liveness::NotRecorded);
+    let lapsed = Beacon::Lapsed;
+    for process in [alive, Liveness::Unknown] {
+        assert_eq!(
+            judged(evidence(lapsed, process, none)),
+            Standing::Stale(StaleReason::Silent)
+        );
+        assert_eq!(
+            judged(evidence(lapsed, process, alive)),
+            Standing::Held(Life::Supervised)
+        );
+    }
+    assert_eq!(
+        judged(evidence(lapsed, DEAD, none)),
+        Standing::Stale(StaleReason::BeaconOut)
+    );
+    assert_eq!(
+        judged(evidence(lapsed, DEAD, alive)),
+        Standing::Held(Life::Orphaned)
+    );
+}
+
 /// Where no beacon is asked for, a living command makes an orphan all the same.
 #[test]
 fn an_orphan_is_one_in_every_format() {

@@ -118,6 +118,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
     let beacon = prop_oneof![
         2 => Just(Beacon::Lit),
         1 => Just(Beacon::Out),
+        1 => Just(Beacon::Lapsed),
         1 => Just(Beacon::None),
     ];
     (beacon, liveness(), liveness()).prop_map(|(beacon, process, command)| Evidence {
@@ -950,7 +951,7 @@ proptest! {
             let lives = matches!(standing, Standing::Held(_));
             match seen.beacon {
                 Beacon::Lit => prop_assert!(lives, "{}: {standing:?}, lit", policy.name),
-                Beacon::Out => prop_assert!(!lives, "{}: {standing:?}, out", policy.name),
+                Beacon::Out | Beacon::Lapsed => prop_assert!(!lives, "{}: {standing:?}, out", policy.name),
                 // A store without beacons: its process speaks, its age does not.
                 Beacon::None => {
                     let alive = seen.process == Liveness::Alive;

@@ -9,7 +9,7 @@ use crate::render::lock::{age, stale_reason};
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{LockName, Ownership, StaleReason, Standing, judge};
+use tenure::core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
 use tenure::profile::known_as;
 use tenure::store::{Content, RenewedOwned, Store};
 
@@ -108,12 +108,15 @@ fn ended(
     let mut claims = entry.claims.iter().zip(evidence);
     let own =
         claims.find(|(claim, _)| claim.token.is_some() && session.is_mine(claim, id, inherited));
-    let standing =
-        own.map(|(claim, seen)| judge(session.store.policy(), claim, seen, &session.clock.now()));
+    let Some((claim, seen)) = own else {
+        return Ok(None);
+    };
+    let standing = judge(session.store.policy(), claim, seen, &session.clock.now());
     Ok(match standing {
-        Some(Standing::Stale(reason @ (StaleReason::BeaconOut | StaleReason::ProcessDead(_)))) => {
+        Standing::Stale(reason @ (StaleReason::BeaconOut | StaleReason::ProcessDead(_))) => {
             Some(reason)
         }
+        Standing::Stale(reason) if seen.beacon == Beacon::Lapsed => Some(reason),
         _ => None,
     })
 }

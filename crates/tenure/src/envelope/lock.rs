@@ -279,6 +279,12 @@ impl LockView {
             (Some(holder), "held") => {
                 format!("{} is held by {}", self.name, holder.sentence())
             }
+            // Silence is no death: it may go on under a lock that is another's by then.
+            (Some(holder), "stale") if self.stale_because.as_deref() == Some(SILENT) => format!(
+                "{} is free: the lease of {} ran out ({SILENT})",
+                self.name,
+                holder.who()
+            ),
             (Some(holder), "stale") => format!(
                 "{} is free: {} left {} behind ({})",
                 self.name,
@@ -359,6 +365,10 @@ impl LockView {
         let by = holder.map_or_else(
             || "an unknown holder".to_owned(),
             |holder| match holder.pid {
+                Some(pid) if holder.orphaned => match holder.command_pid {
+                    Some(command) => format!("PID {command}, whose supervisor, PID {pid}, is dead"),
+                    None => format!("the command of PID {pid}, which is dead"),
+                },
                 Some(pid) => format!("PID {pid}"),
                 None => format!("request {}", holder.request_id),
             },
@@ -581,6 +591,9 @@ pub fn utc(wall_ms: u64) -> String {
         )
 }
 
+/// What is known of a holder whose lease ran out.
+const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or cut off";
+
 /// Why somebody does not count any more, in words.
 pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
@@ -589,7 +602,7 @@ pub fn stale_reason(reason: StaleReason) -> &'static str {
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
         StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
         StaleReason::ProcessUnknown => "its process cannot be checked",
-        StaleReason::Silent => "no heartbeat for longer than its ttl",
+        StaleReason::Silent => SILENT,
         StaleReason::Aged => "too old",
         StaleReason::Unreadable => "unreadable",
     }

@@ -565,7 +565,7 @@ impl FileStore {
                 process: Liveness::Unknown,
                 command: Liveness::Unknown,
             },
-            beacon @ (Beacon::Out | Beacon::None) => {
+            beacon @ (Beacon::Out | Beacon::Lapsed | Beacon::None) => {
                 self.evidence_of_processes(folder.local, claim, beacon)
             }
         }

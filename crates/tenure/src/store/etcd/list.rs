@@ -222,7 +222,7 @@ impl List {
         let beacon = match (has_beacon, alive) {
             (false, _) => Beacon::None,
             (true, true) => Beacon::Lit,
-            (true, false) => Beacon::Out,
+            (true, false) => Beacon::Lapsed,
         };
         let ask = |process: Option<&tenure_core::Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
@@ -230,7 +230,7 @@ impl List {
             })
         };
         let command = match ask(claim.holder.command.as_ref()) {
-            Liveness::Unknown if beacon == Beacon::Out => Liveness::NotRecorded,
+            Liveness::Unknown if beacon == Beacon::Lapsed => Liveness::NotRecorded,
             known => known,
         };
         Evidence {
