@@ -25,8 +25,11 @@
               of which only the number is known"
 )]
 
+mod gate;
 #[cfg_attr(target_os = "macos", path = "signals/timer_of_macos.rs")]
 mod timer;
+
+pub(crate) use gate::spawn_known;
 
 use libc::{c_int, siginfo_t};
 use std::io;

@@ -368,6 +368,9 @@ fn supervise(
         Err(SpawnError::Command(error) | SpawnError::Beacon(error) | SpawnError::Unseen(error)) => {
             surface.warn(format!("the rollback could not be run: {error}"));
         }
+        Err(SpawnError::Unnamed(error)) => {
+            surface.warn(format!("the rollback could not be run: {error}"));
+        }
     }
     Ok(match (verdict, rolled_back) {
         // What happened to us, and not to the rollback, is told; the first of it.
@@ -501,6 +504,7 @@ fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
 pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
     match error {
         SpawnError::Command(error) => not_runnable(command, &error),
+        SpawnError::Unnamed(error) => error.into(),
         SpawnError::Unseen(error) => Failure::new(
             Exit::General,
             "CANNOT_SUPERVISE",

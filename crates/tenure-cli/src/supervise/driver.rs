@@ -11,9 +11,9 @@
 //! names the command, the beacon alone speaks for it.
 //!
 //! A command that is not to inherit the beacon (`close`) is spoken for by this process, which keeps
-//! the beacon, and from that write on by its own number. If this process is killed between the
-//! spawn and that write, nothing speaks for the command: the next caller gets in while it runs.
-//! That span is some 100 µs; whoever cannot accept it leaves the beacon to the command.
+//! the beacon, and from that write on by its own number. So there the write comes first: the command
+//! has been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
+//! that, or the write fails, nothing of the command has run.
 
 use super::locks::{Course, Driver, Held, SpawnError, lease_clock};
 use super::remote::{Answer, Asker, Question};
@@ -125,13 +125,36 @@ impl Driver<'_> {
         rest.before_start();
         // From here to the end of the spawn the command may inherit the beacon.
         self.hand_down(FdFlags::empty())?;
-        let child = signals::as_received(|| command.spawn());
+        let name = |number| {
+            self.name_command(number, |index, held, process| {
+                match asker.as_ref().filter(|_| held.store.is_remote()) {
+                    Some(asker) => {
+                        asker.ask(index, Question::Name(process));
+                        Ok(true)
+                    }
+                    None => signals::unstopped(|| held.store.name_command(held.seat, process)),
+                }
+            })
+        };
+        let by_number = self.close && self.held.iter().any(|held| held.seat.beacon().is_some());
+        let started = if by_number {
+            match signals::spawn_known(&mut command, name) {
+                Ok(Ok((child, lost))) => Ok((child, Some(Ok(lost)))),
+                Ok(Err(error)) => Err(SpawnError::Unnamed(error)),
+                Err(error) => Err(SpawnError::Command(error)),
+            }
+        } else {
+            let child = signals::as_received(|| command.spawn());
+            child
+                .map(|child| (child, None))
+                .map_err(SpawnError::Command)
+        };
         if let Err(message) = rest.after_start() {
             say(&message);
         }
         // Should this fail, a later child of ours would inherit the beacon; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
-        let child = child.map_err(SpawnError::Command)?;
+        let (child, named) = started?;
         let began = instant();
         let number = child.id();
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
@@ -141,15 +164,7 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        let named = self.name_command(number, |index, held, process| {
-            match asker.as_ref().filter(|_| held.store.is_remote()) {
-                Some(asker) => {
-                    asker.ask(index, Question::Name(process));
-                    Ok(true)
-                }
-                None => signals::unstopped(|| held.store.name_command(held.seat, process)),
-            }
-        });
+        let named = named.unwrap_or_else(|| name(number));
         let supervision = Supervision::new(self.terms);
         let mut running = Running {
             driver: self,

@@ -68,6 +68,10 @@ pub(crate) enum SpawnError {
     Command(std::io::Error),
     /// What ties the lock to its life could not be arranged, and it has not run.
     Beacon(std::io::Error),
+    /// It could not be written down which process it is. Nothing else would have spoken for it, so nothing of
+    /// it has run.
+    #[cfg_attr(windows, allow(dead_code, reason = "a job speaks for it there"))]
+    Unnamed(StoreError),
     /// Its end could not be seen, for the kernel refuses to tell of children; so it was not started.
     #[cfg_attr(windows, allow(dead_code, reason = "a handle tells of the end there"))]
     Unseen(std::io::Error),

@@ -654,6 +654,83 @@ fn a_command_that_the_lock_is_closed_to_is_supervised_as_ever() {
     assert!(scene.is_free("x"), "the lock is free");
 }
 
+/// Nothing but its number speaks for such a command, so it does nothing before that is written down: killed at
+/// any of its writes, the supervisor leaves a command that has the lock, or none.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_command_that_the_lock_is_closed_to_does_nothing_before_it_is_recorded() {
+    let mut ran = 0;
+    for write in 1..=4 {
+        let scene = Scene::new();
+        let work = "touch ran; while [ ! -e go ]; do sleep 0.02; done";
+        let mut command = scene.program("strace");
+        command
+            .args(["-qq", "-o", "/dev/null", "-e", "trace=pwrite64", "-e"])
+            .arg(format!("inject=pwrite64:signal=KILL:when={write}"))
+            .args(["tenure", "run", "x", "-q", "--close", "--", "sh", "-c"])
+            .arg(format!("exec >/dev/null 2>&1; {work}"))
+            .current_dir(scene.root())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut run = Started::new(&mut command);
+        eventually("the supervisor to be killed, or its command to run", || {
+            run.has_ended() || scene.path("ran").exists()
+        });
+        // A command that was let go runs within this time.
+        std::thread::sleep(Duration::from_millis(300));
+        if scene.path("ran").exists() {
+            ran += 1;
+            let _ = scene.run(["run", "-n", "x", "--", "true"]).expect(
+                4,
+                &format!("killed at write {write}: the command has the lock"),
+            );
+        }
+        scene.write("go", "");
+        let _ = run.end();
+        let _ = scene
+            .run(["run", "x", "-q", "--", "true"])
+            .expect(0, "then it is free");
+    }
+    assert!(ran > 0, "some were killed after that");
+}
+
+#[test]
+fn a_command_that_the_lock_is_closed_to_starts_as_any_other() {
+    let scene = Scene::new();
+    let look = "ls -l /proc/self/fd | grep -o '[0-9]* ->.*' | grep -v ' -> /proc' ; grep ^Sig /proc/self/status";
+    let plain = scene.run(["run", "x", "-q", "--", "sh", "-c", look]);
+    let closed = scene.run(["run", "x", "-q", "--close", "--", "sh", "-c", look]);
+    let lock = scene.locks().join("x.tenure").display().to_string();
+    let without = |answer: &Answer| -> Vec<String> {
+        let said = answer.stdout();
+        // Numbers of pipes differ, and two signals of the C library are ignored by one way to start a program.
+        let lines = said
+            .lines()
+            .filter(|line| !line.contains(&lock) && !line.contains("pipe:"));
+        lines
+            .filter(|line| !line.starts_with("SigIgn"))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(without(&plain), without(&closed));
+    assert!(
+        !closed.stdout().contains(&lock),
+        "it has no copy of the beacon"
+    );
+    for (program, code) in [("/", 126), ("no-such-program", 127)] {
+        let _ = scene
+            .run(["run", "x", "--close", "--", program])
+            .expect(code, program);
+    }
+    scene.script("bad", "#!/no-such-interpreter\n");
+    let bad = scene.path("bad");
+    let bad = bad.to_str().expect("text");
+    let _ = scene
+        .run(["run", "x", "--close", "--", bad])
+        .expect(127, "found out by the child");
+    assert!(scene.is_free("x"));
+}
+
 /// Lets a supervisor and all of its command's group stand still.
 fn stop(supervisor: u32, command: u32) {
     let group = Pid::from_raw(command.try_into().unwrap()).unwrap();

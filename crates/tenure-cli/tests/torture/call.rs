@@ -67,8 +67,6 @@ pub(crate) enum Strike {
     Hup,
     /// SIGKILL for it alone.
     Kill,
-    /// SIGKILL for it, once it has recorded its command.
-    KillRecorded,
     /// SIGKILL for it and its command, once that works.
     KillAll,
     /// SIGSTOP for so many milliseconds.
@@ -83,7 +81,7 @@ impl Strike {
         match self {
             Self::Hup => Some(1),
             Self::Int => Some(2),
-            Self::Kill | Self::KillRecorded | Self::KillAll | Self::StopKill(_) => Some(9),
+            Self::Kill | Self::KillAll | Self::StopKill(_) => Some(9),
             Self::Term => Some(15),
             Self::Stop(_) => None,
         }
@@ -439,11 +437,7 @@ impl Draw<'_> {
 
     fn close(&mut self) -> Call {
         let plan = self.plan(&[("A", Mode::Exclusive)]);
-        let mut call = self.run("run --close", &["--close", "A", "-w", LONG.0], &plan);
-        // Before it has recorded its command, the command is not protected.
-        if let Some((_, strike @ (Strike::Kill | Strike::StopKill(_)))) = &mut call.strike {
-            *strike = Strike::KillRecorded;
-        }
+        let call = self.run("run --close", &["--close", "A", "-w", LONG.0], &plan);
         call.refused_after(LONG.1)
     }
 

@@ -19,10 +19,9 @@
 //!
 //! # What is no violation
 //! What the documents allow: an overridden `acquire` (it has to learn of it at its next heartbeat),
-//! and, where a supervisor was killed, processes that had closed all that they inherited. With
-//! `--close` a supervisor is killed only after it has recorded its command. And while the clock stands
-//! behind what it was by more than a fleet record's ttl, such a record may be refused as one from the
-//! future (`worker`, `future`).
+//! and, where a supervisor was killed, processes that had closed all that they inherited. And while the
+//! clock stands behind what it was by more than a fleet record's ttl, such a record may be refused as one
+//! from the future (`worker`, `future`).
 //!
 //! Left out: Windows. Killing, stopping and signalling are done as Unix does it.
 #![allow(

@@ -228,28 +228,9 @@ fn strike(world: &World, call: &Call, child: &Child) -> bool {
             stop(pause_ms);
             kill();
         }
-        Strike::KillRecorded => {
-            if !is_recorded(world, call) {
-                return false;
-            }
-            kill();
-        }
         Strike::KillAll => return kill_all(world, call, child),
     }
     true
-}
-
-/// Whether the lock names the command of this call.
-fn is_recorded(world: &World, call: &Call) -> bool {
-    let Some(command) = hand::worker_of(world.root.path(), &call.id) else {
-        return false;
-    };
-    let answer = world.tenure(&["check", "A", "--output", "json"]).output();
-    let document: serde_json::Value = answer
-        .ok()
-        .and_then(|answer| serde_json::from_slice(&answer.stdout).ok())
-        .unwrap_or_default();
-    document["error"]["context"]["holder"]["command_pid"] == command
 }
 
 fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
