@@ -2,7 +2,7 @@
 //!
 //! In JSON and YAML mode stdout holds the document and nothing else; prose and progress go to
 //! stderr. A reader that has closed its end is no error. Whatever came from a record is cleaned of
-//! control characters before a person sees it.
+//! control characters before a person sees it, and of nothing for a program: there it is escaped.
 
 pub(crate) mod audit;
 pub(crate) mod lock;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 use std::time::Instant;
-pub(crate) use tenure::envelope::{clean, turns_text};
+pub(crate) use tenure::envelope::clean;
 
 /// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -224,10 +224,10 @@ impl Surface {
             },
         };
         let text = match self.output {
-            Output::Yaml => serde_saphyr::to_string(&envelope).map_err(|error| error.to_string()),
-            Output::Json | Output::Text => {
-                serde_json::to_string(&envelope).map_err(|error| error.to_string())
-            }
+            Output::Yaml => serde_json::to_value(&envelope)
+                .map_err(|error| error.to_string())
+                .and_then(|document| tenure::yaml::write(&document)),
+            Output::Json | Output::Text => Ok(tenure::envelope::json_line(&envelope)),
         };
         match text {
             Ok(text) => print_out(text.trim_end()),

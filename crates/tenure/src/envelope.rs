@@ -8,9 +8,9 @@
 
 mod lock;
 
-pub use lock::{
-    HolderView, LockView, QueueView, age, clean, stale_reason, timestamp, turns_text, utc,
-};
+pub use lock::{HolderView, LockView, QueueView, age, stale_reason, timestamp, utc};
+
+pub use crate::printed::{clean, json_line, turns_text};
 
 use crate::config::ConfigError;
 use crate::guard::{AcquireError, OpenError};
@@ -432,10 +432,10 @@ impl Envelope {
         }
     }
 
-    /// The document as one line, without its end.
+    /// The document as one line, without its end, as [`json_line`] writes it.
     pub fn to_line(&self) -> String {
         // Nothing in it can fail to be written: all keys are texts.
-        serde_json::to_string(self).unwrap_or_default()
+        json_line(self)
     }
 }
 

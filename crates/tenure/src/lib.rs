@@ -42,6 +42,7 @@ pub mod guard;
 pub mod intent;
 mod offload;
 mod os;
+mod printed;
 mod private;
 pub mod process;
 pub mod profile;

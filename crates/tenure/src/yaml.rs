@@ -1,10 +1,14 @@
 //! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
 //! text of ours is written into YAML.
 
+use crate::printed::{acts, push_yaml_escape};
 use crate::profile::document::short;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
-use std::fmt::{Formatter, Write as _};
+use std::borrow::Cow;
+use std::fmt::Formatter;
 
 /// The largest text that should be handed over, in bytes. Whoever reads it looks before.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -93,10 +97,7 @@ pub fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            c if c.is_control() || turns_or_breaks(c) => {
-                // All of them stand in the first plane. Writing to a `String` cannot fail.
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
+            c if c.is_control() || acts(c) || breaks(c) => push_yaml_escape(&mut quoted, c),
             c => quoted.push(c),
         }
     }
@@ -104,24 +105,100 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
-fn turns_or_breaks(c: char) -> bool {
-    matches!(
-        c,
-        '\u{061c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{feff}'
-            | '\u{fffe}'
-            | '\u{ffff}'
-    )
+/// What YAML itself cannot have raw, beyond what acts on the text around it.
+fn breaks(c: char) -> bool {
+    matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
+/// A document as YAML. What acts on the text around it is escaped, which is the same to a parser; the
+/// rest looks as if nobody had thought of that.
+///
+/// # Errors
+/// - The library's words, for a value that it cannot write.
+pub fn write(document: &Value) -> Result<String, String> {
+    let mut text = serde_saphyr::to_string(&Shown(document)).map_err(|error| error.to_string())?;
+    if text.contains(acts) {
+        // All of them stand in double quotes by now, where an escape is the same as the character.
+        text = text.replace(MARK_IN_KEY, "\":");
+        let mut escaped = String::with_capacity(text.len() + 64);
+        for c in text.chars() {
+            if acts(c) {
+                push_yaml_escape(&mut escaped, c);
+            } else {
+                escaped.push(c);
+            }
+        }
+        text = escaped;
+    } else if text.contains(MARK_IN_KEY) {
+        text = text.replace(MARK_IN_KEY, "\":");
+    }
+    Ok(text)
+}
+
+/// A character that YAML cannot have raw, so that a key with it is put in double quotes. The library
+/// has no other way to ask for that.
+const MARK: char = '\u{ffff}';
+
+/// How the mark looks at the end of a key. In a value in double quotes, the quote before the colon
+/// would have a backslash of its own.
+const MARK_IN_KEY: &str = "\\uFFFF\":";
+
+/// Whether a text has to stand in double quotes: something in it is to be escaped, or could be taken
+/// for our mark.
+fn wants_quotes(text: &str) -> bool {
+    text.contains(acts) || text.contains("\\uFFFF") || text.contains(MARK)
+}
+
+/// A value whose texts stand in double quotes where something in them is to be escaped.
+struct Shown<'a>(&'a Value);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(text) if wants_quotes(text) => {
+                serde_saphyr::DoubleQuoted(text).serialize(serializer)
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Shown)),
+            Value::Object(map) => serializer.collect_map(map.iter().map(|(key, value)| {
+                let mut key = Cow::Borrowed(key.as_str());
+                if wants_quotes(&key) {
+                    key.to_mut().push(MARK);
+                }
+                (key, Shown(value))
+            })),
+            other => other.serialize(serializer),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use crate::printed::EVIL;
+    use serde_json::json;
+    use std::fmt::Write as _;
+
+    #[test]
+    fn nothing_in_a_document_acts_and_all_of_it_comes_back() {
+        let tricky = "C:\\uFFFF\": x";
+        let document = json!({
+            "plain": "as it is", "lines": "two\nlines", EVIL: [EVIL, { tricky: tricky }],
+            tricky: EVIL, "\u{ffff}": "\u{ffff}", "list": [], "none": null, "number": 1.5,
+            "a\u{1b}[31m": "b\u{1b}\nc", "turned\u{202e}": "no mark",
+        });
+        let text = write(&document).expect("YAML");
+        assert!(
+            !text.contains(|c: char| acts(c) || (c.is_control() && c != '\n')),
+            "{text:?}"
+        );
+        assert_eq!(read::<Value>(&text), Ok(document), "{text}");
+        let plain = json!({ "a": { "b": ["c", 1, true] }, "d": "yes", "e": "x: y" });
+        assert_eq!(
+            write(&plain),
+            serde_saphyr::to_string(&plain).map_err(|error| error.to_string()),
+            "the rest is written as ever"
+        );
+    }
 
     #[test]
     fn what_is_quoted_comes_back_and_stays_on_one_line() {
@@ -132,6 +209,7 @@ mod tests {
             "a: b # c",
             "two\nlines\tand \u{1b}[31m",
             "\u{85}\u{2028}\u{202e}\u{feff}é🔒",
+            EVIL,
             "\"quoted\" \\ back",
         ] {
             let yaml = quoted(text);

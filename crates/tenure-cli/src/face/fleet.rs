@@ -10,14 +10,13 @@ use crate::command;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::lock::{HolderView, LockView, timestamp};
-use crate::render::turns_text;
 use crate::request;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
+use tenure::envelope::json_line;
 use tenure::intent::{self, Intent, Mode};
 
 pub(super) struct Fleet;
@@ -121,7 +120,7 @@ impl Face for Fleet {
     }
 
     fn acquired_text(&self, name: &LockName, claim: &Claim, _: String, data: &Value) -> String {
-        line(&json!({
+        json_line(&json!({
             "status": "acquired",
             "lock_name": name.as_str(),
             "request_id": claim.holder.request_id.as_str(),
@@ -142,11 +141,11 @@ impl Face for Fleet {
         if let Some(step) = data.get("failure_step") {
             answer["failure_step"] = step.clone();
         }
-        line(&answer)
+        json_line(&answer)
     }
 
     fn force_released_text(&self, name: &LockName, _: String, data: &Value) -> String {
-        line(&json!({
+        json_line(&json!({
             "status": "released",
             "lock_name": name.as_str(),
             "request_id": data["request_id"],
@@ -160,11 +159,11 @@ impl Face for Fleet {
     }
 
     fn absent_text(&self, name: &LockName) -> String {
-        line(&json!({ "status": "absent", "lock_name": name.as_str() }))
+        json_line(&json!({ "status": "absent", "lock_name": name.as_str() }))
     }
 
     fn renewed_text(&self, name: &LockName, claim: &Claim, _: String, _: &Value) -> String {
-        line(&json!({
+        json_line(&json!({
             "status": "renewed",
             "lock_name": name.as_str(),
             "request_id": claim.holder.request_id.as_str(),
@@ -199,12 +198,12 @@ impl Face for Fleet {
     }
 
     fn checked_text(&self, view: &LockView) -> String {
-        line(&standing(view))
+        json_line(&standing(view))
     }
 
     fn listed_text(&self, views: &[LockView], _: String) -> String {
         let locks: Vec<Value> = views.iter().map(standing).collect();
-        line(&json!({ "locks": locks }))
+        json_line(&json!({ "locks": locks }))
     }
 }
 
@@ -332,7 +331,7 @@ fn text_of(file: &Path) -> Result<String, Failure> {
 
 /// The failure with a document as its answer.
 fn answered(mut failure: Failure, document: Value) -> Failure {
-    failure.text = Some(line(&document));
+    failure.text = Some(json_line(&document));
     failure.is_answer = true;
     failure.context.extend(object(document));
     failure
@@ -416,35 +415,9 @@ fn holder(view: &LockView) -> Value {
     })
 }
 
-/// The document on one line. What a record says is another program's, so whatever could move a
-/// terminal's cursor or turn its text is escaped; for a parser it is the same document.
-fn line(document: &Value) -> String {
-    let mut line = String::new();
-    for character in document.to_string().chars() {
-        if character.is_control() || turns_text(character) {
-            let _ = write!(line, "\\u{:04x}", u32::from(character));
-        } else {
-            line.push(character);
-        }
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_record_says_cannot_move_the_cursor_and_is_the_same_to_a_parser() {
-        let document = json!({ "actor": "a\u{1b}[2J\u{9b}\u{202e}\u{7f}\"\\é🔒" });
-        let line = line(&document);
-        assert!(
-            !line.chars().any(|c| c.is_control() || turns_text(c)),
-            "{line}"
-        );
-        let parsed: Value = serde_json::from_str(&line).expect("a document");
-        assert_eq!(parsed, document);
-    }
 
     #[test]
     fn a_ttl_has_whole_seconds() {

@@ -397,6 +397,7 @@ fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_rel
     );
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert!(!scene.path("ran").exists(), "it was killed");
+}
 
 /// A time namespace shifts the boot clock, and with it the age of every lease and the start time of every
 /// process, for whoever looks from within. Neither may make a live owner look dead, nor the other way

@@ -2,6 +2,7 @@
 //! looking does not need.
 
 use crate::support::{Answer, Scene, answer, is_root};
+use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -425,6 +426,52 @@ fn text_that_would_be_shown_in_another_order_is_cleaned() {
     let shown = scene.run(["check", "x"]).stdout() + &scene.run(["list"]).stdout();
     for bad in ['\u{202e}', '\u{2066}', '\u{2028}'] {
         assert!(!shown.contains(bad), "{bad:?} is not shown: {shown:?}");
+    }
+}
+
+/// A program that prints a field of a document raw, or a person who looks at one, gets no more than
+/// letters either. To a parser it is what was written.
+#[test]
+fn documents_carry_whatever_acts_on_a_terminal_as_escapes() {
+    let scene = Scene::new();
+    let nasty = "a\u{9b}2Jb\u{7f}\u{85}c\u{202e}d\u{2066}e\u{200e}f\u{2028}g\u{2029}h\u{feff}i\
+                 \u{200b}j\u{61c}k\u{e0041}l🔒";
+    let mut command = scene.tenure(["acquire", "x", "--owner", "none", "--why", nasty]);
+    let _ = answer(command.env("USER", nasty)).expect(0, "acquired");
+    let is_raw = |c: char| {
+        (c.is_control() && c != '\n') || (nasty.contains(c) && !c.is_ascii() && c != '🔒')
+    };
+    for words in [
+        &["check", "x"][..],
+        &["list"],
+        &["run", "x", "-n", "--", "true"],
+        &["acquire", "x", "-n", "--owner", "none", "--why", nasty],
+        &["audit"],
+    ] {
+        for format in ["json", "yaml"] {
+            let words = [&words[..1], &["--output", format], &words[1..]].concat();
+            let said = scene.run(&words);
+            let text = said.stdout();
+            assert!(!text.contains(is_raw), "{words:?}: {text:?}");
+            if words[0] != "audit" {
+                let read: Value = if format == "json" {
+                    serde_json::from_str(&text).unwrap()
+                } else {
+                    serde_saphyr::from_str(&text).unwrap()
+                };
+                assert!(is_in(&read, nasty), "{words:?}: as it was written: {text}");
+            }
+        }
+    }
+}
+
+/// Whether a document has this text somewhere.
+fn is_in(document: &Value, text: &str) -> bool {
+    match document {
+        Value::String(found) => found.contains(text),
+        Value::Array(items) => items.iter().any(|item| is_in(item, text)),
+        Value::Object(map) => map.values().any(|value| is_in(value, text)),
+        _ => false,
     }
 }
 

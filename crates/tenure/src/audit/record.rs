@@ -1,15 +1,14 @@
 //! One event and its line.
 //!
 //! A line is one JSON object with sorted keys. Nothing that a field contains can end the line,
-//! begin another one, or speak to a terminal: control characters (C1 too), line separators and
-//! marks that turn the reading direction are written as `\uXXXX`.
+//! begin another one, or speak to a terminal: control characters (C1 too), line separators, marks that
+//! turn the reading direction and characters that are not seen are written as `\uXXXX`.
 
 use super::{EventName, SUFFIX};
+use crate::printed::{acts, json_line};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -289,45 +288,7 @@ impl Record {
 pub(super) fn render(object: &Map<String, Value>) -> String {
     let mut whole = Value::Object(object.clone());
     whole.sort_all_objects();
-    let mut bytes = Vec::with_capacity(512);
-    let mut serializer = Serializer::with_formatter(&mut bytes, Plain);
-    // A `Value` with string keys always has a rendering, and a `Vec` takes every byte.
-    let _ = whole.serialize(&mut serializer);
-    String::from_utf8(bytes).unwrap_or_default()
-}
-
-/// Compact, with everything escaped that a terminal might heed.
-struct Plain;
-
-impl Formatter for Plain {
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, found)) = rest.char_indices().find(|(_, c)| is_heeded(*c)) {
-            let (plain, tail) = rest.split_at(at);
-            CompactFormatter.write_string_fragment(writer, plain)?;
-            write!(writer, "\\u{:04x}", u32::from(found))?;
-            rest = tail.get(found.len_utf8()..).unwrap_or_default();
-        }
-        CompactFormatter.write_string_fragment(writer, rest)
-    }
-}
-
-/// Characters that JSON lets pass and a terminal heeds: DEL and C1, line separators, marks that
-/// turn the reading direction. None needs more than four hex digits.
-fn is_heeded(c: char) -> bool {
-    matches!(
-        c,
-        '\u{7f}'..='\u{9f}'
-            | '\u{061c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{206f}'
-    )
+    json_line(&whole)
 }
 
 /// The string that takes the most room and can be cut; short ones are left alone.
@@ -351,7 +312,7 @@ fn room(text: &str) -> usize {
     text.chars()
         .map(|c| match c {
             '"' | '\\' => 2,
-            c if c.is_control() || is_heeded(c) => 6,
+            c if c.is_control() || acts(c) => 6 * c.len_utf16(),
             c => c.len_utf8(),
         })
         .sum()
@@ -615,7 +576,7 @@ mod tests {
         assert!(line.ends_with("}\n"));
         let body = line.trim_end_matches('\n');
         assert!(
-            body.chars().all(|c| !c.is_control() && !is_heeded(c)),
+            body.chars().all(|c| !c.is_control() && !acts(c)),
             "nothing that a terminal heeds: {body:?}"
         );
         assert_eq!(

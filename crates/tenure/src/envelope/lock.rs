@@ -3,6 +3,7 @@
 
 use super::{Exit, Failure, Retry, human};
 use crate::guard::Refused;
+use crate::printed::clean;
 use crate::process::actor_name;
 use crate::profile::known_as;
 use crate::store::{Content, Reading};
@@ -606,25 +607,4 @@ pub fn stale_reason(reason: StaleReason) -> &'static str {
         StaleReason::Aged => "too old",
         StaleReason::Unreadable => "unreadable",
     }
-}
-
-/// Text from a record, safe for a terminal.
-pub fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() || turns_text(c) {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
-/// Marks that change the order in which a line is shown, or end it.
-pub fn turns_text(c: char) -> bool {
-    matches!(
-        c,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
 }
