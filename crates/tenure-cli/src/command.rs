@@ -27,7 +27,7 @@ use crate::exit::Exit;
 use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
-use crate::render::lock::{LockView, failure_of};
+use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Surface, clean};
 use crate::request::{self, Place};
 #[cfg(windows)]
@@ -41,7 +41,7 @@ use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
 use tenure::core::{
     Claim, Entry, Event, Force, Host, LockName, Process, Reason, Refusal, Request, RequestId,
-    Standing,
+    Standing, UnreadableRule,
 };
 use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
@@ -325,7 +325,10 @@ impl Session {
         if let Ok(Some(warning)) = self.store.warning() {
             surface.warn(warning);
         }
-        let mut acquired = acquired.map_err(|error| self.explain(name, error))?;
+        let mut acquired = acquired.map_err(|error| {
+            let failure = self.explain(name, error);
+            self.after_force(failure, name, request.force)
+        })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(surface, name, &acquired, request.force);
         self.face.on_acquired(surface, name, &acquired.claim);
@@ -478,6 +481,40 @@ impl Session {
             view.unreadable_because = Some(why);
         }
         view
+    }
+
+    /// A refusal to somebody who forced does not advise force, but says why that did not help.
+    pub(crate) fn after_force(
+        &self,
+        mut failure: Failure,
+        name: &LockName,
+        force: Force,
+    ) -> Failure {
+        if failure.code != "LOCK_UNREADABLE" || force == Force::No {
+            return failure;
+        }
+        let why = match self.store.policy().unreadable {
+            UnreadableRule::RefuseUntilTtl if self.store.is_remote() => {
+                "a server does not say when it was written, so it counts as just written".to_owned()
+            }
+            UnreadableRule::RefuseUntilTtl => format!(
+                "it was written less than {} ago",
+                age(self.store.policy().detached_ttl_ms)
+            ),
+            UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
+                "what a later version wrote is left alone, and so is what changes meanwhile"
+                    .to_owned()
+            }
+        };
+        failure.message = format!(
+            "{} cannot be read, and --force did not replace it: {why}",
+            self.store.place(name)
+        );
+        // A profile's own answer is a document, which says when force helps.
+        if !failure.is_answer {
+            failure.text = None;
+        }
+        failure
     }
 
     /// The hold in the way of a native claim, if the caller's own script may have taken it.

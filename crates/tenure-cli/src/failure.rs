@@ -164,7 +164,7 @@ impl From<StoreError> for Failure {
         let mut failure = Self::from(envelope::Failure::from(error));
         if advice {
             failure.text = Some(format!(
-                "{}\n{:8}look at it with `cat`; --force replaces it",
+                "{}\n{:8}look at what stands there; `acquire --force` or `run --force` replaces it",
                 failure.message, ""
             ));
         }

@@ -114,10 +114,7 @@ fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Fail
             "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",
             view.headline()
         )),
-        Reason::Held
-        | Reason::StaleNeedsForce
-        | Reason::QueueFull
-        | Reason::Unreadable
-        | Reason::Unknown => failure,
+        Reason::Unreadable => session.after_force(failure, name, Force::Asked),
+        Reason::Held | Reason::StaleNeedsForce | Reason::QueueFull | Reason::Unknown => failure,
     })
 }

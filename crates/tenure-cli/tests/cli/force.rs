@@ -249,3 +249,54 @@ fn a_record_that_cannot_be_read_is_replaced_by_force_only() {
     assert_eq!(answer.expect(0, "replaced").stdout(), "ran\n");
     assert!(scene.is_free("x"), "a lock like any other again");
 }
+
+/// What a plain request would not get is not called free.
+#[test]
+fn what_takes_force_is_called_stale_and_not_free() {
+    let scene = Scene::new();
+    let config = scene.write("careful.toml", "[profile.careful]\nstale = \"refuse\"\n");
+    let config = config.to_str().expect("a path");
+    let call = |words: &[&str]| {
+        let place = ["--config", config, "--profile", "careful"];
+        scene.run([&place[..], words].concat())
+    };
+    let _ = call(&["acquire", "x", "--owner", "none", "--ttl", "100ms"]).expect(0, "free");
+    scene.until_free("x");
+    let check = call(&["check", "x"]).expect(4, "left behind");
+    let said = check.stdout() + &check.stderr();
+    assert!(!said.contains("is free"), "{said}");
+    assert!(said.contains("--force"), "{said}");
+    let _ = call(&["acquire", "x", "-n"]).expect(4, "the same");
+    let _ = call(&["acquire", "x", "-n", "--force"]).expect(0, "forced");
+}
+
+/// Who forced in vain is not advised to force, but told why it did not help.
+#[test]
+fn after_a_force_that_was_refused_force_is_not_advised() {
+    let scene = Scene::new();
+    let locks = scene.locks();
+    fs::create_dir_all(&locks).expect("a folder");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(&locks, private).expect("a mode");
+    fs::write(locks.join("x.lock"), "junk").expect("a file");
+    let intent = ["--intent-name", "a", "--intent-version", "1"];
+    let acquire = [
+        "--profile",
+        "fleet",
+        "acquire",
+        "x",
+        "-n",
+        "--output",
+        "json",
+    ];
+    let plain = scene.run([&acquire[..], &intent].concat());
+    let plain = plain.expect(4, "unreadable").json();
+    let advice = plain["error"]["context"]["suggestion"].as_str();
+    let advice = advice.expect("an advice");
+    assert!(advice.contains("once it has not been written"), "{advice}");
+    let forced = scene.run([&acquire[..], &intent, &["--force"]].concat());
+    let forced = forced.expect(4, "too young").json();
+    let message = forced["error"]["message"].as_str().expect("a message");
+    assert!(!message.contains("--force replaces it"), "{message}");
+    assert!(message.contains("written less than 15m ago"), "{message}");
+}

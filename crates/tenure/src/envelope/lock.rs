@@ -13,7 +13,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
     Asker, Claim, Death, Decision, Entry, Force, Kind, Life, LockName, Mode, Now, PENDING_MAX,
-    Patience, Policy, Reason, Refusal, StaleReason, Standing, decide, retry_after_ms,
+    Patience, Policy, Reason, Refusal, StaleReason, Standing, UnreadableRule, decide,
+    retry_after_ms,
 };
 
 /// A lock.
@@ -45,6 +46,9 @@ pub struct LockView {
     /// When a retry is likely to succeed; a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// What force does about a record that cannot be read, as the end of a sentence.
+    #[serde(skip)]
+    replaced: String,
 }
 
 /// Who has it.
@@ -235,6 +239,15 @@ impl LockView {
             other_holders: Vec::new(),
             queue: Vec::new(),
             retry_after_ms: None,
+            replaced: match policy.unreadable {
+                UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
+                    "--force replaces it".to_owned()
+                }
+                UnreadableRule::RefuseUntilTtl => format!(
+                    "--force replaces it once it has not been written for longer than {}",
+                    age(policy.detached_ttl_ms)
+                ),
+            },
         }
     }
 
@@ -287,8 +300,14 @@ impl LockView {
                 holder.who()
             ),
             (Some(holder), "stale") => format!(
-                "{} is free: {} left {} behind ({})",
+                "{} is {}: {} left {} behind ({})",
                 self.name,
+                // Where a plain request would not get it, it is not free.
+                if self.available {
+                    "free"
+                } else {
+                    "stale, and taken over with --force alone"
+                },
                 holder.who(),
                 // Who only waited has had nothing but its place.
                 if holder.token.is_none() && holder.kind != "foreign" {
@@ -407,7 +426,7 @@ impl LockView {
             Reason::Unreadable => Failure::new(
                 Exit::Precondition,
                 "LOCK_UNREADABLE",
-                format!("{} cannot be read; --force replaces it", self.lock_file),
+                format!("{} cannot be read; {}", self.lock_file, self.replaced),
             ),
             Reason::Unknown => Failure::new(
                 Exit::StoreUnavailable,
