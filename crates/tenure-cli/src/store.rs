@@ -97,6 +97,21 @@ fn secrets_are_kept(file: &std::path::Path) -> Failure {
     )
 }
 
+/// A part in the hold of the run around this one. Dropping it gives it back.
+pub(crate) struct Part(
+    #[cfg_attr(windows, allow(dead_code, reason = "nothing inherits it there"))]
+    Option<file::Within>,
+);
+
+impl Part {
+    /// What a command has to inherit for its part to outlive its supervisor with it; `None` where there is
+    /// no such thing.
+    #[cfg(unix)]
+    pub(crate) fn beacon(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(file::Within::beacon)
+    }
+}
+
 impl Locks {
     /// Opens the locks of a place. Nothing is asked of any server yet.
     #[cfg_attr(
@@ -186,6 +201,25 @@ impl Locks {
             Self::Files(store) => store.renewals_end_news(),
             #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => false,
+        }
+    }
+
+    /// Goes on under a hold of the run around this one; `None` if it is gone. On servers nobody waits
+    /// until its part has ended.
+    pub(crate) fn go_within(
+        &self,
+        name: &LockName,
+        token: u64,
+    ) -> Result<Option<Part>, StoreError> {
+        match self {
+            Self::Files(store) => Ok(store.go_within(name, token)?.map(|part| Part(Some(part)))),
+            #[cfg(all(feature = "etcd", unix))]
+            Self::Etcd(remote) => {
+                let reading = remote.store.read(name)?;
+                let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+                let stands = granted.any(|claim| claim.token == Some(token));
+                Ok(stands.then_some(Part(None)))
+            }
         }
     }
 
@@ -315,6 +349,18 @@ impl Store for Locks {
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
         of_seat!(self, seat, store, seat => store.leave(seat, now))
+    }
+
+    fn leave_if_alone(&self, seat: &Seat, now: &Now) -> Result<Option<Left>, StoreError> {
+        of_seat!(self, seat, store, seat => store.leave_if_alone(seat, now))
+    }
+
+    fn is_entered(&self, seat: &Seat) -> bool {
+        match (self, seat) {
+            (Self::Files(store), Seat::File(seat)) => store.is_entered(seat),
+            #[cfg(all(feature = "etcd", unix))]
+            _ => false,
+        }
     }
 
     fn park(

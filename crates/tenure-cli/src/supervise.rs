@@ -22,6 +22,7 @@
 //! - A lost lock ends the command, unless the caller wants to be warned only.
 //! - A limit on the time that the work may take is one on the work: what undoes it has none.
 
+mod around;
 #[cfg(unix)]
 #[cfg_attr(not(target_os = "linux"), path = "supervise/no_cell.rs")]
 mod cell;

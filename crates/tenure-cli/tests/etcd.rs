@@ -142,6 +142,29 @@ fn a_command_finds_its_own_hold_and_does_not_wait_for_it() {
     assert_eq!(passed.expect(0, "passed through").stdout(), "through\n");
 }
 
+/// Nobody waits for it there; it learns that the hold is over, and does not go on beside the next one.
+#[test]
+fn an_inner_run_that_outlasts_its_outer_hold_ends_its_work() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "inner");
+    site.scene
+        .script("work", &format!("#!/bin/sh\n{}\n", gate.script("")));
+    let line = format!(
+        "cd '{}'; (tenure run x --reentrant -- ./work; echo $? >code.new; mv code.new code) \
+         >/dev/null 2>&1 & while [ ! -e '{}/inner.0.begun' ]; do sleep .01; done",
+        site.scene.root().display(),
+        site.scene.root().display()
+    );
+    let outer = site.run(&["run", "x", "--", "sh", "-c", &line]);
+    outer.expect(0, "its command has ended");
+    let command = gate.entered();
+    let (code, took) = timed(|| support::read_number(&site.scene.path("code")));
+    assert_eq!(code, 80, "it is told");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(!is_alive(command));
+}
+
 #[test]
 fn detached_holds_live_by_heartbeats_and_end_by_release() {
     let server = Server::start();

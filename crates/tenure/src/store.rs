@@ -349,6 +349,17 @@ pub trait Store {
     /// Takes a claim out of the list and puts its beacon out, in this order.
     fn leave(&self, seat: &Self::Seat, now: &Now) -> Result<Left, StoreError>;
 
+    /// The same for whoever may be followed by others in its own hold ([`Store::is_entered`]): `None`, and
+    /// nothing is changed, while they work. Where the store knows of none, it is [`Store::leave`].
+    fn leave_if_alone(&self, seat: &Self::Seat, now: &Now) -> Result<Option<Left>, StoreError> {
+        self.leave(seat, now).map(Some)
+    }
+
+    /// Whether others work within the hold of a seat: runs that went on under it by `--reentrant`.
+    fn is_entered(&self, _seat: &Self::Seat) -> bool {
+        false
+    }
+
     /// Keeps a waiting claim's place while its caller is away, and puts its beacon out, in this
     /// order. False if there is nothing that could be kept: it holds, it was asked to stop, or it
     /// is gone. The seat is of no use afterwards; [`Store::enter`] gives a new one.

@@ -8,6 +8,7 @@ pub(super) mod plan;
 pub(super) mod taking;
 pub(super) mod terms;
 mod told;
+mod within;
 
 pub(crate) use exec::{ends_without_release, is_ordinary_end};
 
@@ -19,8 +20,7 @@ use crate::failure::Failure;
 use crate::render::Surface;
 use crate::request;
 use crate::signals::{self, SignalSleeper, Signals};
-use crate::supervise::heartbeats::Heartbeats;
-use crate::supervise::locks::{Course, Driver, SpawnError};
+use crate::supervise::locks::{Around, Course, Driver, SpawnError};
 use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
 use crate::trail::occasion;
 use hooks::Hook;
@@ -110,27 +110,64 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         release_all(&holds, surface, &RunResult::of_nothing(args));
         return Err(cancelled("acquire"));
     }
+    let parts = match within::enter(&plan.around) {
+        Ok(parts) => parts,
+        Err(failure) => {
+            release_all(&holds, surface, &RunResult::of_nothing(args));
+            return Err(failure);
+        }
+    };
     if args.exec {
-        let error = exec::replace_self(prepare(args, program, &told), signals, &holds);
+        let error = exec::replace_self(prepare(args, program, &told), signals, &holds, &parts);
         release_all(&holds, surface, &RunResult::of_nothing(args));
         return Err(error.map_or_else(
             || cancelled("run"),
             |error| not_started(&args.command, error),
         ));
     }
-    let verdict = under_locks(args, program, &told, terms, signals, &holds, surface);
+    let supervised = Supervised {
+        args,
+        terms,
+        signals,
+        around: within::around(&plan.around, &parts),
+    };
+    let mut course = Course::new(holds.iter().map(Hold::heartbeats));
+    let mut verdict = supervised.under_locks(&holds, surface, |driver, surface| {
+        supervise(args, program, driver, &told, &mut course, surface)
+    });
     // Which of several locks the end was about.
     let mut about = None;
-    match &verdict {
-        Ok(Verdict::Superseded { by }) => {
-            about = taking::asked_for(&holds);
-            hooks.superseded(&told, by, "1", &mut holds, surface);
+    let (mut was_ours, mut left) = (true, holds.len());
+    loop {
+        match &verdict {
+            Ok(Verdict::Superseded { by }) if about.is_none() => {
+                about = taking::asked_for(&holds);
+                hooks.superseded(&told, by, "1", &mut holds, surface);
+            }
+            Ok(Verdict::Lost) if about.is_none() => {
+                let outer = course
+                    .around_lost()
+                    .and_then(|index| plan.around.get(index));
+                about = taking::lost(&holds).or(outer.map(|outer| outer.name.clone()));
+            }
+            Ok(_) | Err(_) => {}
         }
-        Ok(Verdict::Lost) => about = taking::lost(&holds),
-        Ok(Verdict::Command(_) | Verdict::Signalled(_) | Verdict::MaxRuntime) | Err(_) => {}
+        let result = RunResult::of_run(&verdict, args);
+        // The last one first.
+        let Some((hold, before)) = holds.get(..left).and_then(<[Hold<'_>]>::split_last) else {
+            break;
+        };
+        match release(hold, surface, &result, true) {
+            Some(ours) => {
+                was_ours &= ours;
+                left = before.len();
+            }
+            None => {
+                let holds = holds.get(..left).unwrap_or_default();
+                supervised.stay(&mut course, holds, surface, &mut verdict);
+            }
+        }
     }
-    let result = RunResult::of_run(&verdict, args);
-    let was_ours = release_all(&holds, surface, &result);
     if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
         (was_ours, terms.on_lost, &verdict)
     {
@@ -139,42 +176,74 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     answer(verdict, about.as_ref().unwrap_or(&plan.main), args)
 }
 
-/// Runs the command under the locks, and what undoes it if it failed.
-fn under_locks(
-    args: &RunArgs,
-    program: PathBuf,
-    told: &Told,
+/// How a run is supervised.
+struct Supervised<'a> {
+    args: &'a RunArgs,
     terms: Supervising,
     signals: Signals,
-    holds: &[Hold<'_>],
-    surface: &mut Surface,
-) -> Result<Verdict, SpawnError> {
-    let failed = |hold: &Hold<'_>, consecutive, error: &str| {
-        let now = hold.session.clock.now();
-        let trail = &hold.session.trail;
-        trail.heartbeat_failed(occasion(hold.name(), &hold.id, &now), consecutive, error);
-    };
-    let on_failed: Vec<_> = holds
-        .iter()
-        .map(|hold| move |consecutive, error: &str| failed(hold, consecutive, error))
-        .collect();
-    let clock = SystemClock::new(None);
-    let driver = Driver {
-        held: holds
-            .iter()
-            .zip(&on_failed)
-            .map(|(hold, on_failed)| hold.held(on_failed))
-            .collect(),
-        ..driver(
+    around: Vec<Around<'a>>,
+}
+
+impl Supervised<'_> {
+    /// Stays for as long as others work under the locks. What happens to the run meanwhile counts as if
+    /// its command had been at work still, unless something had happened to that already.
+    #[cold]
+    #[inline(never)]
+    fn stay(
+        &self,
+        course: &mut Course,
+        holds: &[Hold<'_>],
+        surface: &mut Surface,
+        verdict: &mut Result<Verdict, SpawnError>,
+    ) {
+        course.keep(holds.len());
+        let end = match verdict {
+            Ok(Verdict::Command(end)) => Some(*end),
+            Ok(_) | Err(_) => None,
+        };
+        let stayed = self.under_locks(holds, surface, |driver, _| {
+            driver.stay(course, end.unwrap_or(End::Code(0)))
+        });
+        if end.is_some() {
+            *verdict = Ok(stayed);
+        }
+    }
+
+    /// Does some work as the supervisor of the locks.
+    fn under_locks<T>(
+        &self,
+        holds: &[Hold<'_>],
+        surface: &mut Surface,
+        work: impl FnOnce(&Driver<'_>, &mut Surface) -> T,
+    ) -> T {
+        let Self {
             args,
-            holds.first().map_or(&clock, |hold| &hold.session.clock),
-            signals,
             terms,
-            surface,
-        )
-    };
-    let heartbeats = holds.iter().map(Hold::heartbeats);
-    supervise(args, program, &driver, told, heartbeats, surface)
+            signals,
+            ..
+        } = *self;
+        let failed = |hold: &Hold<'_>, consecutive, error: &str| {
+            let now = hold.session.clock.now();
+            let trail = &hold.session.trail;
+            trail.heartbeat_failed(occasion(hold.name(), &hold.id, &now), consecutive, error);
+        };
+        let on_failed: Vec<_> = holds
+            .iter()
+            .map(|hold| move |consecutive, error: &str| failed(hold, consecutive, error))
+            .collect();
+        let clock = SystemClock::new(None);
+        let clock = holds.first().map_or(&clock, |hold| &hold.session.clock);
+        let driver = Driver {
+            held: holds
+                .iter()
+                .zip(&on_failed)
+                .map(|(hold, on_failed)| hold.held(on_failed))
+                .collect(),
+            around: self.around.clone(),
+            ..driver(args, clock, signals, terms, surface)
+        };
+        work(&driver, surface)
+    }
 }
 
 /// What a run is told to run when it takes the place of others, or they take its.
@@ -286,7 +355,8 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
         let clock = SystemClock::new(None);
         let driver = driver(args, &clock, signals, terms, surface);
         let told = Told::of_no_hold(&place, id);
-        let verdict = supervise(args, program, &driver, &told, [], surface);
+        let mut course = Course::new([]);
+        let verdict = supervise(args, program, &driver, &told, &mut course, surface);
         match verdict {
             Ok(verdict) => ended(&verdict, args),
             Err(error) => Err(not_started(&args.command, error)),
@@ -308,6 +378,7 @@ fn driver<'a>(
 ) -> Driver<'a> {
     Driver {
         held: Vec::new(),
+        around: Vec::new(),
         clock,
         signals,
         terms,
@@ -323,11 +394,10 @@ fn supervise(
     program: PathBuf,
     driver: &Driver<'_>,
     told: &Told,
-    heartbeats: impl IntoIterator<Item = Heartbeats>,
+    course: &mut Course,
     surface: &mut Surface,
 ) -> Result<Verdict, SpawnError> {
-    let mut course = Course::new(heartbeats);
-    let verdict = driver.run(prepare(args, program, told), &mut course)?;
+    let verdict = driver.run(prepare(args, program, told), course)?;
     let Some(rollback) = args.rollback.as_deref() else {
         return Ok(verdict);
     };
@@ -352,7 +422,7 @@ fn supervise(
     if let Some(step) = RunResult::of_nothing(args).failure_step {
         command.env("TENURE_FAILURE_STEP", step);
     }
-    let rolled_back = driver.run(command, &mut course);
+    let rolled_back = driver.run(command, course);
     match &rolled_back {
         Ok(Verdict::Command(End::Code(0))) => {}
         Ok(Verdict::Command(End::Code(code))) => {
@@ -416,14 +486,20 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
 pub(super) fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
     let mut were_ours = true;
     for hold in holds.iter().rev() {
-        were_ours &= release(hold, surface, result);
+        were_ours &= release(hold, surface, result, false).unwrap_or(true);
     }
     were_ours
 }
 
 /// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
-/// False if the lock was somebody else's by then.
-fn release(hold: &Hold<'_>, surface: &mut Surface, result: &RunResult) -> bool {
+/// False if the lock was somebody else's by then. `None`, and nothing is changed, if those are heeded who
+/// work under it and there are any.
+fn release(
+    hold: &Hold<'_>,
+    surface: &mut Surface,
+    result: &RunResult,
+    heeds: bool,
+) -> Option<bool> {
     let Hold {
         session, seat, id, ..
     } = hold;
@@ -431,23 +507,31 @@ fn release(hold: &Hold<'_>, surface: &mut Surface, result: &RunResult) -> bool {
         Some(step) => format!("releasing {}: failure in {step}", seat.name()),
         None => format!("releasing {}: {}", seat.name(), result.result),
     });
-    let left = signals::unstopped(|| session.store.leave(seat, &session.clock.now()));
+    let now = session.clock.now();
+    let left = signals::unstopped(|| {
+        if heeds {
+            session.store.leave_if_alone(seat, &now)
+        } else {
+            session.store.leave(seat, &now).map(Some)
+        }
+    });
     let now = session.clock.now();
     let occasion = occasion(seat.name(), id, &now);
     match left {
-        Ok(Left::Released { held_ms }) => {
+        Ok(None) => return None,
+        Ok(Some(Left::Released { held_ms })) => {
             session
                 .trail
                 .released(surface, occasion, held_ms, result.ending(), false);
             session.face.on_released(surface, seat.name());
         }
-        Ok(Left::Withdrawn) => {}
-        Ok(Left::Absent) => {
+        Ok(Some(Left::Withdrawn)) => {}
+        Ok(Some(Left::Absent)) => {
             surface.warn(format!(
                 "{}: the lock was not ours any more when it was released",
                 seat.name()
             ));
-            return false;
+            return Some(false);
         }
         Err(error) => {
             let path = session.store.place(seat.name());
@@ -467,7 +551,7 @@ fn release(hold: &Hold<'_>, surface: &mut Surface, result: &RunResult) -> bool {
             ));
         }
     }
-    true
+    Some(true)
 }
 
 fn answer(

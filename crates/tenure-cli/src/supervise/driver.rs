@@ -15,11 +15,12 @@
 //! has been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
 //! that, or the write fails, nothing of the command has run.
 
+use super::around::Watch;
 use super::locks::{Course, Driver, Held, SpawnError, lease_clock};
 use super::remote::{Answer, Asker, Question};
 use super::rest::Rest;
 use super::terminal::Placement;
-use super::{Action, End, Event, Supervision, Verdict};
+use super::{Action, End, Event, Supervision, Terms, Verdict};
 use crate::render::say;
 use crate::signals;
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
@@ -50,6 +51,11 @@ const GROUP_LOOK: Duration = Duration::from_millis(100);
 /// How long after SIGKILL it is said who has not ended.
 const SURVIVORS_TOLD_AFTER: Duration = Duration::from_secs(1);
 
+/// How often it is looked, once the command has ended, whether others still work under its locks; and
+/// after how long that is said.
+const ENTERED_LOOK: Duration = Duration::from_millis(100);
+const ENTERED_TOLD_AFTER: Duration = Duration::from_millis(500);
+
 /// How soon a lock is looked at again that could not be read: another program may be writing its
 /// record this instant, and nothing tells of it if there was no record to be watched before.
 const UNSURE_LOOK: Duration = Duration::from_millis(100);
@@ -69,6 +75,8 @@ struct Running<'a> {
     driver: &'a Driver<'a>,
     /// Asks the stores that may take as long as a network does.
     asker: Option<Asker>,
+    /// Watches the locks of the run around this one.
+    watch: Option<Watch>,
     /// For each lock, when a renewal was begun that is not answered yet, by the clock of leases.
     asking: Vec<Option<Duration>>,
     course: &'a mut Course,
@@ -89,8 +97,18 @@ struct Running<'a> {
     watching_rest: bool,
     /// The command was collected, so that its number, and that of its group, is not to be used any more.
     collected: bool,
+    /// The command was collected, and others work under its locks: when that is said.
+    stays: Option<Told>,
     /// When the work was killed, until it was said who has survived that.
     killed: Option<Instant>,
+}
+
+/// Whether it was said why a run stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It will be.
+    At(Instant),
+    Done,
 }
 
 impl Driver<'_> {
@@ -98,13 +116,90 @@ impl Driver<'_> {
     /// this returns; releasing it is the caller's next step. What is run by a second call with the
     /// same course is the rollback of the first.
     pub(crate) fn run(&self, command: Command, course: &mut Course) -> Result<Verdict, SpawnError> {
-        if !self.held.iter().any(|held| held.store.is_remote()) {
-            return self.run_asking(command, course, None);
+        self.helped(|asker, watch| self.run_asking(command, course, asker, watch))?
+    }
+
+    /// Stays, after the command has ended like this, for as long as runs that went on under one of its
+    /// locks are at work. They are work of this run: what asks it to end reaches them, as everything that
+    /// descends from it, and the time that it may take is theirs too. What else the command has left behind
+    /// goes on as it would.
+    pub(crate) fn stay(&self, course: &mut Course, end: End) -> Verdict {
+        let stayed = self.helped(|asker, watch| self.stay_asking(course, end, asker, watch));
+        stayed.unwrap_or_else(|_| {
+            // Without threads nobody can be asked of meanwhile; the caller looks again.
+            std::thread::sleep(ENTERED_LOOK);
+            Verdict::Command(end)
+        })
+    }
+
+    /// Does some work, beside those threads that it takes.
+    fn helped<T>(
+        &self,
+        work: impl FnOnce(Option<Asker>, Option<Watch>) -> T,
+    ) -> Result<T, SpawnError> {
+        let is_remote = self.held.iter().any(|held| held.store.is_remote());
+        if !is_remote && self.around.is_empty() {
+            return Ok(work(None, None));
         }
         std::thread::scope(|scope| {
-            let asker = Asker::start(scope, &self.held).map_err(SpawnError::Beacon)?;
-            self.run_asking(command, course, Some(asker))
+            let asker = is_remote.then(|| Asker::start(scope, &self.held));
+            let watch = (!self.around.is_empty()).then(|| Watch::start(scope, &self.around));
+            let asker = asker.transpose().map_err(SpawnError::Beacon)?;
+            let watch = watch.transpose().map_err(SpawnError::Beacon)?;
+            Ok(work(asker, watch))
         })
+    }
+
+    fn stay_asking(
+        &self,
+        course: &mut Course,
+        end: End,
+        asker: Option<Asker>,
+        watch: Option<Watch>,
+    ) -> Verdict {
+        let rest = course.rest.take().map(Rest::again);
+        let Some(rest) = rest.or_else(|| Rest::adopt().ok()) else {
+            // The kernel does not tell of children; the caller looks again.
+            std::thread::sleep(ENTERED_LOOK);
+            return Verdict::Command(end);
+        };
+        let now = instant();
+        let began = course.began.unwrap_or(now);
+        let mut supervision = Supervision::new(Terms {
+            wait_all: true,
+            ..self.terms
+        });
+        // Who was asked to end before is not asked again. Else all is as it was while the command ran.
+        if let Some(before) = course.asked.take().filter(|before| before.signalled) {
+            supervision = supervision.after(before);
+        }
+        let _ = supervision.on(Event::Ended(end), now.saturating_duration_since(began));
+        let mut running = Running {
+            driver: self,
+            asker,
+            watch,
+            asking: vec![None; self.held.len()],
+            // Nobody's number but our own, by which nobody is mistaken for the command.
+            pid: rustix::process::getpid(),
+            supervision,
+            // There is nobody who could answer keys but us.
+            placement: Placement::Own,
+            began,
+            news: Vec::new(),
+            watches: false,
+            unsure: false,
+            places: None,
+            rest,
+            watching_rest: true,
+            collected: true,
+            stays: Some(Told::At(now + ENTERED_TOLD_AFTER)),
+            killed: None,
+            course,
+        };
+        let verdict = running.watch();
+        running.course.rest = Some(running.rest);
+        std::mem::forget(std::mem::take(&mut running.news));
+        verdict
     }
 
     fn run_asking(
@@ -112,6 +207,7 @@ impl Driver<'_> {
         mut command: Command,
         course: &mut Course,
         asker: Option<Asker>,
+        watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
         let placement = Placement::find();
         if placement.own_group() {
@@ -156,6 +252,7 @@ impl Driver<'_> {
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let (child, named) = started?;
         let began = instant();
+        course.began.get_or_insert(began);
         let number = child.id();
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
             return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
@@ -169,6 +266,7 @@ impl Driver<'_> {
         let mut running = Running {
             driver: self,
             asker,
+            watch,
             asking: vec![None; self.held.len()],
             pid,
             supervision: match course.asked {
@@ -184,6 +282,7 @@ impl Driver<'_> {
             rest,
             watching_rest: false,
             collected: false,
+            stays: None,
             killed: None,
             course,
         };
@@ -212,7 +311,9 @@ impl Driver<'_> {
         if self.close {
             return Ok(());
         }
-        for beacon in self.held.iter().filter_map(|held| held.seat.beacon()) {
+        let held = self.held.iter().filter_map(|held| held.seat.beacon());
+        let around = self.around.iter().filter_map(|around| around.part.beacon());
+        for beacon in held.chain(around) {
             retry_on_intr(|| fcntl_setfd(beacon, flags))
                 .map_err(|errno| SpawnError::Beacon(errno.into()))?;
         }
@@ -277,6 +378,7 @@ impl Running<'_> {
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
         fds.extend(self.news.iter().map(AsFd::as_fd));
         fds.extend(self.asker.as_ref().map(Asker::bell));
+        fds.extend(self.watch.as_ref().map(Watch::bell));
         // However it ended: everything that can have happened is looked at now.
         let _ = poll_readable(&fds, NAP_MAX, Some(until));
         self.after_sleep()
@@ -287,6 +389,7 @@ impl Running<'_> {
         match (self.supervision.is_ending(), self.watching_rest) {
             (true, true) => Some(REST_LOOK),
             (true, false) => Some(ORPHANS_LOOK),
+            (false, true) if self.stays.is_some() => Some(ENTERED_LOOK),
             (false, true) if !self.rest.adopts() => Some(GROUP_LOOK),
             (false, _) => None,
         }
@@ -295,6 +398,13 @@ impl Running<'_> {
     fn after_sleep(&mut self) -> Option<Verdict> {
         while let Some((index, answer)) = self.asker.as_ref().and_then(Asker::answered) {
             if let Some(verdict) = self.on_answer(index, answer) {
+                return Some(verdict);
+            }
+        }
+        while let Some(index) = self.watch.as_ref().and_then(Watch::lost) {
+            let (driver, ending) = (self.driver, self.supervision.is_ending());
+            let event = self.course.lose_around(driver, index, ending);
+            if let Some(verdict) = self.follow(event) {
                 return Some(verdict);
             }
         }
@@ -496,7 +606,7 @@ impl Running<'_> {
         let arrived = self.driver.signals.next()?;
         if arrived.number == libc::SIGCHLD {
             let event = self.ended_or_stopped();
-            if event.is_none() && !self.watching_rest {
+            if event.is_none() && (!self.watching_rest || self.stays.is_some()) {
                 // Somebody that came to us has ended.
                 let _ = self.rest.left(self.pid);
             }
@@ -512,9 +622,9 @@ impl Running<'_> {
         })
     }
 
-    /// The group of the command, where it has one of its own.
+    /// The group of the command, where it has one of its own. One that was collected before we stayed has none.
     fn own_group(&self) -> Option<Pid> {
-        self.placement.own_group().then_some(self.pid)
+        (self.placement.own_group() && self.stays.is_none()).then_some(self.pid)
     }
 
     /// Looks at what is left of the work, where that matters.
@@ -522,16 +632,21 @@ impl Running<'_> {
         if !self.watching_rest && !self.supervision.is_ending() {
             return None;
         }
-        if !self.collected || self.rest.adopts() {
-            let left = self.rest.look(self.pid, self.own_group());
-            if left || !self.watching_rest {
-                self.tell_of_survivors();
-                return None;
-            }
+        let ending = self.supervision.is_ending();
+        let left = match self.stays {
+            // What else the command left behind goes on.
+            Some(_) if !ending => self.is_entered(),
+            Some(_) => self.rest.look(self.pid, None) | self.is_entered(),
+            None if self.collected && !self.rest.adopts() => false,
+            None => self.rest.look(self.pid, self.own_group()),
+        };
+        if left || !self.watching_rest {
+            self.tell_of_survivors();
+            return None;
         }
         // Nobody is seen. That is the truth once the kernel says so, and it can be asked only now.
         self.collect();
-        if self.rest.is_left(self.own_group()) {
+        if (self.stays.is_none() || ending) && self.rest.is_left(self.own_group()) {
             self.tell_of_survivors();
             return None;
         }
@@ -539,8 +654,24 @@ impl Running<'_> {
         Some(Event::RestEnded)
     }
 
+    /// Whether others work under one of the locks.
+    fn is_entered(&self) -> bool {
+        let mut held = self.driver.held.iter();
+        held.any(|held| held.store.is_entered(held.seat))
+    }
+
     /// Whoever waits for the lock, or for us, learns why that takes longer.
     fn tell_of_survivors(&mut self) {
+        if let Some(Told::At(at)) = self.stays
+            && instant() >= at
+            && !self.supervision.is_ending()
+        {
+            self.stays = Some(Told::Done);
+            self.driver.tell(
+                "the command has ended; the lock stays held until what goes on under it \
+                 (`run --reentrant`) has ended too",
+            );
+        }
         let Some(killed) = self.killed else { return };
         if instant().saturating_duration_since(killed) < SURVIVORS_TOLD_AFTER {
             return;

@@ -11,6 +11,7 @@
 //! Death before the command was put into its job leaves a process that never ran. The claim names the
 //! command, so the lock counts as held until the command itself is gone.
 
+use super::around::Watch;
 use super::locks::{Course, Driver, SpawnError, lease_clock};
 use super::{Action, End, Event, Supervision, Verdict};
 use crate::render::say;
@@ -39,6 +40,8 @@ const KILLED: u32 = 137;
 
 struct Running<'a> {
     driver: &'a Driver<'a>,
+    /// Watches the locks of the run around this one.
+    watch: Option<Watch>,
     course: &'a mut Course,
     child: Child,
     job: Job,
@@ -53,10 +56,44 @@ impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when this
     /// returns; releasing it is the caller's next step. What is run by a second call with the same course
     /// is the rollback of the first.
-    pub(crate) fn run(
+    pub(crate) fn run(&self, command: Command, course: &mut Course) -> Result<Verdict, SpawnError> {
+        if self.around.is_empty() {
+            return self.run_watching(command, course, None);
+        }
+        std::thread::scope(|scope| {
+            let watch = Watch::start(scope, &self.around).map_err(SpawnError::Beacon)?;
+            self.run_watching(command, course, Some(watch))
+        })
+    }
+
+    /// Stays, after the command has ended like this, for as long as runs that went on under one of its
+    /// locks are at work. Nothing descends from us any more that could be asked; a signal is answered
+    /// when they have ended.
+    pub(crate) fn stay(&self, course: &mut Course, end: End) -> Verdict {
+        let mut verdict = Verdict::Command(end);
+        while (self.held.iter()).any(|held| held.store.is_entered(held.seat)) {
+            if let Some(arrived) = self.signals.next() {
+                verdict = Verdict::Signalled(arrived.number);
+            }
+            for (index, held) in self.held.iter().enumerate() {
+                let hold = course.holds.get(index);
+                if hold.is_some_and(|hold| hold.heartbeats.is_due(lease_clock(self.clock))) {
+                    let now = self.clock.now();
+                    let began = Duration::from_millis(now.boot_ms);
+                    let renewal = held.store.renew(held.seat, &now);
+                    let _ = course.on_renewed(self, index, began, renewal, true);
+                }
+            }
+            std::thread::sleep(LOCKS_LOOK);
+        }
+        verdict
+    }
+
+    fn run_watching(
         &self,
         mut command: Command,
         course: &mut Course,
+        watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
         let job = Job::new().map_err(SpawnError::Beacon)?;
         command.creation_flags(NEW_GROUP_SUSPENDED);
@@ -77,6 +114,7 @@ impl Driver<'_> {
         let supervision = Supervision::new(self.terms);
         let mut running = Running {
             driver: self,
+            watch,
             child,
             job,
             supervision: match course.asked {
@@ -133,7 +171,7 @@ impl Running<'_> {
     /// Sleeps until something happens, and deals with what only time or the lock tells.
     fn sleep(&mut self) -> Option<Verdict> {
         let now = instant();
-        let mut until = if self.course.holds.is_empty() {
+        let mut until = if self.course.holds.is_empty() && self.watch.is_none() {
             now + Duration::from_secs(30)
         } else {
             self.next_look
@@ -162,6 +200,13 @@ impl Running<'_> {
     fn after_sleep(&mut self) -> Option<Verdict> {
         if instant() >= self.next_look {
             self.next_look = instant() + LOCKS_LOOK;
+            while let Some(index) = self.watch.as_ref().and_then(Watch::lost) {
+                let (driver, ending) = (self.driver, self.supervision.is_ending());
+                let event = self.course.lose_around(driver, index, ending);
+                if let Some(verdict) = self.follow(event) {
+                    return Some(verdict);
+                }
+            }
             if let Some(verdict) = self.look_at_locks() {
                 return Some(verdict);
             }

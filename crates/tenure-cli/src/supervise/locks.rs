@@ -9,10 +9,10 @@ use super::rest::Rest;
 use super::{Before, Event, OnLost, Terms};
 use crate::render::say;
 use crate::signals::Signals;
-use crate::store::{Locks, Seat};
-use std::time::Duration;
+use crate::store::{Locks, Part, Seat};
+use std::time::{Duration, Instant};
 use tenure::clock::Clock;
-use tenure::core::{Process, Renewal};
+use tenure::core::{LockName, Process, Renewal};
 use tenure::process::start_time;
 use tenure::store::{Store, StoreError};
 
@@ -24,10 +24,27 @@ pub(crate) struct Held<'a> {
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
 
+/// A lock under which a command runs too, and which the run around this one has.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) store: &'a Locks,
+    pub(crate) name: &'a LockName,
+    pub(crate) token: u64,
+    /// After how long without an answer others may have it.
+    pub(crate) lapses: Option<Duration>,
+    #[cfg_attr(
+        windows,
+        allow(dead_code, reason = "a command inherits no part in a hold there")
+    )]
+    pub(crate) part: &'a Part,
+}
+
 /// What a supervised run needs.
 pub(crate) struct Driver<'a> {
     /// The locks, in the order in which they were taken; none for a command that runs without one.
     pub(crate) held: Vec<Held<'a>>,
+    /// Those of the run around it.
+    pub(crate) around: Vec<Around<'a>>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) signals: Signals,
     pub(crate) terms: Terms,
@@ -47,6 +64,10 @@ pub(crate) struct Driver<'a> {
 pub(crate) struct Course {
     /// One for each lock, in the order in which they were taken.
     pub(super) holds: Vec<HoldCourse>,
+    /// Which of the locks of the run around it was found gone first.
+    around_lost: Option<usize>,
+    /// When the first command was started.
+    pub(super) began: Option<Instant>,
     /// What was asked of the command; `None` until it has ended.
     pub(super) asked: Option<Before>,
     /// What is left of all that was run; `None` until something is.
@@ -146,6 +167,8 @@ impl Course {
         });
         Self {
             holds: holds.collect(),
+            around_lost: None,
+            began: None,
             asked: None,
             #[cfg(unix)]
             rest: None,
@@ -160,7 +183,34 @@ impl Course {
 
     /// Whether any of the locks is not to be relied on any more.
     pub(crate) fn is_lost(&self) -> bool {
-        self.holds.iter().any(|hold| hold.lost)
+        self.around_lost.is_some() || self.holds.iter().any(|hold| hold.lost)
+    }
+
+    /// Which of the locks of the run around it was found gone first.
+    pub(crate) fn around_lost(&self) -> Option<usize> {
+        self.around_lost
+    }
+
+    /// Goes on with the first so many locks: the others were given back.
+    pub(crate) fn keep(&mut self, holds: usize) {
+        self.holds.truncate(holds);
+    }
+
+    /// A lock of the run around this one is gone.
+    pub(super) fn lose_around(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        is_ending: bool,
+    ) -> Option<Event> {
+        let around = driver.around.get(index)?;
+        self.around_lost.get_or_insert(index);
+        driver.tell_of_loss(&format!(
+            "the hold of {}, under which this run went on, is over; {}",
+            around.name,
+            driver.what_follows(is_ending)
+        ));
+        Some(Event::Lost { within: None })
     }
 
     /// What follows from a renewal that was begun `at` this time of the clock of leases. Here and below,

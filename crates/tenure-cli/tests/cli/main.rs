@@ -44,3 +44,4 @@ mod streams;
 mod supervision;
 mod users;
 mod waiting;
+mod within;

@@ -536,6 +536,20 @@ mod ranges {
         }
     }
 
+    /// Takes two neighbouring bytes in one step, the second of which is named; for their owner alone.
+    pub(crate) fn try_lock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<bool, Errno> {
+        match call::set(file, &range(second - 1, 2, kind(true))) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Lets go of them, whichever of them is held.
+    pub(crate) fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(), Errno> {
+        call::set(file, &range(second - 1, 2, NONE))
+    }
+
     /// Takes a byte, sleeping in the kernel for as long as another open file has it. `INTR` when a
     /// signal handler ran; nothing is taken then.
     pub(crate) fn lock_byte(
@@ -553,7 +567,12 @@ mod ranges {
 
     /// Whether another open file has the byte exclusively. Takes nothing.
     pub(crate) fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
-        look(file, byte, 1)
+        look(file, byte, 1, READ)
+    }
+
+    /// Whether another open file has the byte in any way. Takes nothing.
+    pub(crate) fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+        look(file, byte, 1, WRITE)
     }
 
     /// The same for any byte from this one on.
@@ -561,18 +580,25 @@ mod ranges {
         file: BorrowedDescriptor<'_>,
         byte: i64,
     ) -> Result<bool, Errno> {
-        look(file, byte, 0) // to the end of all offsets
+        look(file, byte, 0, READ) // to the end of all offsets
     }
 
-    fn look(file: BorrowedDescriptor<'_>, first: i64, length: i64) -> Result<bool, Errno> {
-        let mut found = range(first, length, READ);
+    /// Whether anything is locked that a lock of this kind would meet.
+    fn look(
+        file: BorrowedDescriptor<'_>,
+        first: i64,
+        length: i64,
+        kind: i32,
+    ) -> Result<bool, Errno> {
+        let mut found = range(first, length, kind);
         call::look(file, &mut found)?;
         Ok(i32::from(found.l_type) != NONE)
     }
 }
 
 pub(crate) use ranges::{
-    is_any_locked_from, is_byte_locked, lock_byte, try_lock_byte, unlock_byte,
+    is_any_locked_from, is_byte_locked, is_byte_shared, lock_byte, try_lock_both, try_lock_byte,
+    unlock_both, unlock_byte,
 };
 
 /// Waits until one of the descriptors can be read, at most for `time`. True if one can. `INTR`

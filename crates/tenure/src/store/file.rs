@@ -12,6 +12,12 @@
 //! and let go after the write that grants it, or with the first. Whoever stands behind it sleeps
 //! on that.
 //!
+//! Whoever goes on under the hold of another (`run --reentrant`) shares two bytes with all who do: one of
+//! that claim, and one beside the guard. A change to a seat takes that one together with the guard, in one
+//! call; only where it cannot does a release ask for the claim's own. So a hold is not given back under
+//! them, and a release of a hold that nobody shares pays nothing for it
+//! ([decision 0022](../../../../docs/decisions/0022-runs-within-a-hold.md)).
+//!
 //! A release changes the list first and puts its beacon out afterwards. So whoever stands in the
 //! list has a lit beacon, from before its claim can be seen until after it is gone, and a claim
 //! whose beacon is out belongs to somebody who died.
@@ -235,6 +241,36 @@ impl Seat {
     }
 }
 
+/// A part in somebody else's hold: see [`FileStore::go_within`]. Dropping it gives it back.
+#[derive(Debug)]
+#[must_use = "the part in the hold ends as soon as it is dropped"]
+pub struct Within {
+    /// An open file of its own, so that whoever inherits it gets nothing else by it.
+    opened: Opened,
+    ticket: u64,
+}
+
+impl Within {
+    /// What a command has to inherit for its part in the hold to outlive its supervisor.
+    pub fn beacon(&self) -> BorrowedDescriptor<'_> {
+        fd(&self.opened)
+    }
+
+    /// The first tells a release that there may be others, the second which hold they are in.
+    fn bytes(&self) -> [Byte; 2] {
+        [Byte::WITHIN_ANY, Byte::of_within(self.ticket)]
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        // Explicitly, for a daemon that the command left behind may keep a copy of the descriptor.
+        for byte in self.bytes().into_iter().rev() {
+            let _ = bytes::unlock(fd(&self.opened), byte);
+        }
+    }
+}
+
 fn fd(opened: &Opened) -> BorrowedDescriptor<'_> {
     os::borrow(&opened.fd)
 }
@@ -444,7 +480,7 @@ impl FileStore {
             let Some(opened) = folder.open_file(&names.list, access)? else {
                 return Ok(None);
             };
-            let guarded = self.guard(folder, names, fd(&opened))?;
+            let guarded = self.guard(folder, names, fd(&opened), false)?;
             if guarded.still_leads_to(&opened)? {
                 if guarded.length.get() == 0 && self.is_ledger() {
                     // The process that made the folder may have died before it told git. A file in
@@ -483,7 +519,7 @@ impl FileStore {
         let Some(folder) = folder else {
             return Ok(None);
         };
-        let guarded = self.guard(folder, &seat.names, fd(&seat.opened))?;
+        let guarded = self.guard(folder, &seat.names, fd(&seat.opened), true)?;
         let ours = guarded.still_leads_to(&seat.opened)?;
         Ok(ours.then_some(guarded))
     }
@@ -493,6 +529,7 @@ impl FileStore {
         folder: &'a Folder,
         names: &'a Names,
         file: BorrowedDescriptor<'_>,
+        may_be_alone: bool,
     ) -> Result<Guarded<'a>, StoreError> {
         let path = || folder.path_of(&names.list);
         let failed = |error| io_fault(&path(), "locking the guard", error);
@@ -500,7 +537,9 @@ impl FileStore {
             byte: Byte::GUARD,
             mode: Mode::Exclusive,
         };
-        if !lock.try_take(file).map_err(failed)? {
+        let errno = |errno: os::Errno| failed(errno.into());
+        let is_alone = may_be_alone && bytes::try_guard_alone(file).map_err(errno)?;
+        if !is_alone && !lock.try_take(file).map_err(failed)? {
             let wake = self
                 .sleeper
                 .lock(file, lock, GUARD_PATIENCE)
@@ -516,6 +555,7 @@ impl FileStore {
             store: self,
             folder,
             names,
+            is_alone,
             length: Cell::new(UNKNOWN),
         })
     }
@@ -1136,7 +1176,7 @@ fn summon(opened: &Opened) {
 /// Lets go of the guard.
 fn release(opened: &Opened) {
     // Nobody could do more about a failure that lasts; closing the file lets go.
-    let _ = bytes::unlock(fd(opened), Byte::GUARD);
+    let _ = bytes::unguard(fd(opened));
 }
 
 impl Store for FileStore {
@@ -1447,32 +1487,17 @@ impl Store for FileStore {
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
-        let left = self.change_seat(
-            seat,
-            Want::Own(seat.ticket),
-            now,
-            || Left::Absent,
-            |entry, _| {
-                let left = entry.leave(seat.ticket, now);
-                let changed = left != Left::Absent;
-                (left, changed)
-            },
-        );
-        if let (Ok((Left::Absent, ..)), Some(claim)) = (&left, seat.granted.get()) {
-            self.withdraw(&seat.names, claim, now)?;
-        }
-        // Explicitly, for a daemon that the command left behind may keep a copy of the
-        // descriptor. Also after an error: the claim then stands in the list as a dead one, which
-        // the next caller sweeps.
-        seat.put_out();
-        // A folder that was renamed is left tidy, but the hold in it had excluded nobody any more. Work
-        // that is over in a moment does not pay for the question.
-        let is_elsewhere = seat.lasts.load(Ordering::Relaxed)
-            && self
-                .folder
-                .get()
-                .is_some_and(|folder| !folder.is_in_place());
-        left.map(|(left, ..)| if is_elsewhere { Left::Absent } else { left })
+        let left = self.leave_heeding(seat, now, false)?;
+        Ok(left.unwrap_or(Left::Absent))
+    }
+
+    fn leave_if_alone(&self, seat: &Seat, now: &Now) -> Result<Option<Left>, StoreError> {
+        self.leave_heeding(seat, now, true)
+    }
+
+    fn is_entered(&self, seat: &Seat) -> bool {
+        // A failed look is no proof that they have gone.
+        bytes::is_shared(fd(&seat.opened), Byte::of_within(seat.ticket)) != Ok(false)
     }
 
     fn moves(&self) -> u64 {
@@ -1819,6 +1844,7 @@ impl FileStore {
             store: self,
             folder,
             names: &names,
+            is_alone: false,
             length: Cell::new(UNKNOWN),
         };
         let before = Loaded {
@@ -1848,6 +1874,99 @@ impl FileStore {
                 "removing a leftover",
                 errno,
             )),
+        }
+    }
+
+    /// Leaves. `None`, and nothing is changed, if those are heeded who work within the hold and there are
+    /// any.
+    fn leave_heeding(
+        &self,
+        seat: &Seat,
+        now: &Now,
+        heeds: bool,
+    ) -> Result<Option<Left>, StoreError> {
+        let is_entered = Cell::new(false);
+        let left = self.change_seat(
+            seat,
+            Want::Own(seat.ticket),
+            now,
+            || Left::Absent,
+            |entry, guarded| {
+                is_entered.set(heeds && !guarded.is_alone && self.is_entered(seat));
+                if is_entered.get() {
+                    return (Left::Absent, false);
+                }
+                let left = entry.leave(seat.ticket, now);
+                let changed = left != Left::Absent;
+                (left, changed)
+            },
+        );
+        if is_entered.get() && left.is_ok() {
+            return Ok(None);
+        }
+        if let (Ok((Left::Absent, ..)), Some(claim)) = (&left, seat.granted.get()) {
+            self.withdraw(&seat.names, claim, now)?;
+        }
+        // Explicitly, for a daemon that the command left behind may keep a copy of the
+        // descriptor. Also after an error: the claim then stands in the list as a dead one, which
+        // the next caller sweeps.
+        seat.put_out();
+        // A folder that was renamed is left tidy, but the hold in it had excluded nobody any more. Work
+        // that is over in a moment does not pay for the question.
+        let is_elsewhere = seat.lasts.load(Ordering::Relaxed)
+            && self
+                .folder
+                .get()
+                .is_some_and(|folder| !folder.is_in_place());
+        left.map(|(left, ..)| Some(if is_elsewhere { Left::Absent } else { left }))
+    }
+
+    /// Goes on under a hold that stands: until what comes back is dropped, and everybody who has inherited
+    /// its descriptor has ended, the hold is not given back by who respects that
+    /// ([`Store::leave_if_alone`]). `None` if there is no hold with this token any more.
+    ///
+    /// # Crash safety
+    /// The bytes are taken under the guard, and a release looks for them under it: either it finds them,
+    /// or the hold is found gone here. They go out with the last who has the descriptor, however that comes
+    /// about.
+    ///
+    /// # Errors
+    /// - As for every other change.
+    pub fn go_within(&self, name: &LockName, token: u64) -> Result<Option<Within>, StoreError> {
+        let names = self.names_of(name);
+        let (now, began) = (self.now(), instant());
+        loop {
+            let Some((guarded, opened)) = self.guarded(&names, Access::Write)? else {
+                return Ok(None);
+            };
+            // Every way out but the last closes the file, which lets go of the guard.
+            let settled = self.load_settled(&guarded, opened, Want::All, &now, began)?;
+            let (loaded, opened) = match settled {
+                Settled::Loaded(loaded, opened) => (loaded, opened),
+                Settled::Again => continue,
+                Settled::Unreadable(error, _) => return Err(self.unreadable(name, &error)),
+            };
+            let mut held = loaded.entry.granted();
+            let Some(claim) = held.find(|claim| claim.token == Some(token) && claim.ticket > 0)
+            else {
+                return Ok(None);
+            };
+            let path = || guarded.folder.path_of(&names.list);
+            let failed = |errno| fault(&path(), "going on under a hold", errno);
+            let own = (guarded.folder.open_file(&names.list, Access::Write)?)
+                .filter(|own| own.is_same(&opened))
+                .ok_or_else(|| failed(os::Errno::NOENT))?;
+            let within = Within {
+                opened: own.moved_above(BEACON_FD_MIN),
+                ticket: claim.ticket,
+            };
+            for byte in within.bytes() {
+                if !bytes::try_lock(fd(&within.opened), byte, Mode::Shared).map_err(failed)? {
+                    return Err(in_use(&path()));
+                }
+            }
+            release(&opened);
+            return Ok(Some(within));
         }
     }
 

@@ -101,6 +101,7 @@ impl Git<'_> {
             hold.told.tell(&mut command);
         }
         let driver = Driver {
+            around: Vec::new(),
             held: hold
                 .iter()
                 .map(|hold| hold.lock.held(hold.on_heartbeat_failed))

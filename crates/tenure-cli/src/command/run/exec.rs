@@ -15,6 +15,7 @@ use crate::failure::Failure;
 #[cfg(unix)]
 use crate::signals;
 use crate::signals::Signals;
+use crate::store::Part;
 use crate::supervise::locks::SpawnError;
 use std::process::Command;
 use tenure::core::{Claim, Event, Holder, Takeover};
@@ -74,7 +75,12 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
 /// Not here: `terms` refuses `--exec` before anything is touched.
 #[cfg(windows)]
 #[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix does")]
-pub(super) fn replace_self(_: Command, _: Signals, _: &[Hold<'_>]) -> Option<SpawnError> {
+pub(super) fn replace_self(
+    _: Command,
+    _: Signals,
+    _: &[Hold<'_>],
+    _: &[Part],
+) -> Option<SpawnError> {
     Some(SpawnError::Command(std::io::ErrorKind::Unsupported.into()))
 }
 
@@ -86,6 +92,7 @@ pub(super) fn replace_self(
     mut command: Command,
     signals: Signals,
     holds: &[Hold<'_>],
+    parts: &[Part],
 ) -> Option<SpawnError> {
     use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
     use std::os::unix::process::CommandExt;
@@ -96,7 +103,8 @@ pub(super) fn replace_self(
         return None;
     }
     signals::pause_if_asked();
-    for beacon in holds.iter().filter_map(|hold| hold.seat.beacon()) {
+    let held = holds.iter().filter_map(|hold| hold.seat.beacon());
+    for beacon in held.chain(parts.iter().filter_map(Part::beacon)) {
         if let Err(errno) = retry_on_intr(|| fcntl_setfd(beacon, FdFlags::empty())) {
             return Some(SpawnError::Beacon(errno.into()));
         }

@@ -10,6 +10,7 @@ use crate::failure::{Failure, object};
 use crate::request;
 use serde_json::json;
 use std::ffi::OsStr;
+use std::time::Duration;
 use tenure::core::{Claim, Holder, Kind, LockName, Mode, Patience, Request, RequestId, Terms};
 use tenure::engine::{Keep, Wait};
 use tenure::profile::known_as;
@@ -26,13 +27,18 @@ pub(super) struct Plan<'a> {
     pub(super) main: LockName,
     /// The main lock, where the run around this one holds it.
     pub(super) outer: Option<Outer<'a>>,
+    /// All locks that the run around this one holds, and under which this one goes on.
+    pub(super) around: Vec<Outer<'a>>,
     /// The id by which the run is known.
     pub(super) id: String,
 }
 
 /// A hold of the run around this one.
+#[derive(Clone)]
 pub(crate) struct Outer<'a> {
+    pub(super) name: LockName,
     pub(super) token: u64,
+    pub(super) ttl: Duration,
     /// Where it is.
     pub(super) session: &'a Session,
 }
@@ -102,6 +108,7 @@ impl<'a> Planning<'a> {
             group,
             main,
             outer: None,
+            around: Vec::new(),
             id: self.request_id.as_str().to_owned(),
         };
         if let Some(group) = plan.group.clone() {
@@ -159,11 +166,18 @@ impl<'a> Planning<'a> {
             Some(claim) if !group::covers(claim.mode, terms.mode) => {
                 return Err(held_otherwise(name, &claim));
             }
-            Some(claim) if *name == plan.main => {
-                let token = claim.token.unwrap_or_default();
-                plan.outer = Some(Outer { token, session });
+            Some(claim) => {
+                let outer = Outer {
+                    name: name.clone(),
+                    token: claim.token.unwrap_or_default(),
+                    ttl: Duration::from_millis(claim.lease.ttl_ms),
+                    session,
+                };
+                if *name == plan.main {
+                    plan.outer = Some(outer.clone());
+                }
+                plan.around.push(outer);
             }
-            Some(_) => {}
         }
         Ok(())
     }
@@ -227,7 +241,7 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
 
 #[cold]
 #[inline(never)]
-fn outer_lost(name: &LockName) -> Failure {
+pub(super) fn outer_lost(name: &LockName) -> Failure {
     Failure::new(
         Exit::LockLost,
         "LOCK_LOST",

@@ -50,6 +50,8 @@ pub(super) struct Guarded<'a> {
     /// Where the coordination file is.
     pub(super) folder: &'a Folder,
     pub(super) names: &'a Names,
+    /// Nobody works within any hold of the lock: the byte that they share was taken with the guard.
+    pub(super) is_alone: bool,
     /// How long the coordination file is, if that is known ([`record::read`]).
     pub(super) length: Cell<u64>,
 }

@@ -1,0 +1,46 @@
+//! A run within the hold of another: how it goes on under that hold (`--reentrant`), and how the other one
+//! stays until it has ended.
+//!
+//! # Crash safety
+//! The part that a run has in a hold is a byte of the lock's file, shared by all who have one, and its
+//! command inherits it as it would a beacon. Whoever gives the hold back looks for it under the guard. So
+//! the hold stays while any of them works, whichever of them is killed:
+//! - the inner supervisor: its command has the byte;
+//! - the inner command: its supervisor ends, and gives the byte back;
+//! - the outer supervisor: the beacon was inherited by everything below it, the inner run among it, and
+//!   keeps the lock held. With `--close` it was not; then the next caller gets in, and the inner run finds
+//!   the hold gone at its next look, within a second.
+//!
+//! On servers there is no such byte: an inner run that goes on in the background learns by that look that
+//! the hold is over, and ends its work.
+
+use super::plan::{Outer, outer_lost};
+use crate::failure::Failure;
+use crate::store::Part;
+use crate::supervise::locks::Around;
+use tenure::store::Store;
+
+/// Goes on under these holds, if they still stand.
+pub(super) fn enter(outers: &[Outer<'_>]) -> Result<Vec<Part>, Failure> {
+    let enter = |outer: &Outer<'_>| {
+        let store = &outer.session.store;
+        match store.go_within(&outer.name, outer.token) {
+            Ok(Some(part)) => Ok(part),
+            Ok(None) => Err(outer_lost(&outer.name)),
+            Err(error) => Err(outer.session.store_failed(&outer.name, error)),
+        }
+    };
+    outers.iter().map(enter).collect()
+}
+
+/// As the driver wants them.
+pub(super) fn around<'b>(outers: &'b [Outer<'_>], parts: &'b [Part]) -> Vec<Around<'b>> {
+    let of = |(outer, part): (&'b Outer<'_>, &'b Part)| Around {
+        store: &outer.session.store,
+        name: &outer.name,
+        token: outer.token,
+        lapses: outer.session.store.lapses(outer.ttl),
+        part,
+    };
+    outers.iter().zip(parts).map(of).collect()
+}

@@ -1,0 +1,127 @@
+//! Watches the holds under which a run goes on without having them itself (`--reentrant`): those of the
+//! run around it. Their own supervisor waits for this run before it gives them back. But they can end
+//! otherwise: by `tenure release` of what was acquired, by a lock file that is removed, on servers, where
+//! nobody waits. Then the work of this run has to end too.
+//!
+//! A thread of its own looks from time to time, for an answer may take as long as a network does.
+
+use super::locks::Around;
+use crate::store::Locks;
+use std::io;
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::{Entry, LockName};
+use tenure::store::Store;
+
+/// How often a hold is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The thread, as the supervisor sees it. Dropping it ends the thread.
+pub(super) struct Watch {
+    lost: Receiver<usize>,
+    #[cfg(unix)]
+    bell: OwnedFd,
+    _stop: Sender<()>,
+}
+
+/// What is known of a hold.
+struct Seen<'a> {
+    store: &'a Locks,
+    name: &'a LockName,
+    token: u64,
+    lapses: Option<Duration>,
+    /// When it was seen to stand last.
+    at: Instant,
+    is_over: bool,
+}
+
+impl Seen<'_> {
+    /// Looks again. True if it is found to be over, for the first time.
+    fn ends(&mut self) -> bool {
+        if self.is_over {
+            return false;
+        }
+        let now = instant();
+        match self.stands() {
+            Some(true) => self.at = now,
+            Some(false) => self.is_over = true,
+            // Not known is not lost, until others may count its lease as run out. A third of that time is
+            // for the work to end.
+            None => {
+                let silence = now.saturating_duration_since(self.at);
+                self.is_over = self.lapses.is_some_and(|lapses| silence >= lapses * 2 / 3);
+            }
+        }
+        self.is_over
+    }
+
+    fn stands(&self) -> Option<bool> {
+        let reading = self.store.read(self.name).ok()?;
+        let mut granted = reading.entry().map(Entry::granted)?;
+        Some(granted.any(|claim| claim.token == Some(self.token)))
+    }
+}
+
+impl Watch {
+    /// Starts the thread for these holds, by which it tells of them by number.
+    pub(super) fn start<'scope, 'a: 'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        around: &'scope [Around<'a>],
+    ) -> io::Result<Self> {
+        #[cfg(unix)]
+        let (bell, rings) = crate::signals::pipe()?;
+        let (stop, stopped) = mpsc::channel();
+        let (tells, lost) = mpsc::channel();
+        let seen = around.iter().map(|around| Seen {
+            store: around.store,
+            name: around.name,
+            token: around.token,
+            lapses: around.lapses,
+            at: instant(),
+            is_over: false,
+        });
+        let mut seen: Vec<Seen<'_>> = seen.collect();
+        std::thread::Builder::new()
+            .name("tenure-around".to_owned())
+            .spawn_scoped(scope, move || {
+                while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                    for (index, seen) in seen.iter_mut().enumerate() {
+                        if !seen.ends() {
+                            continue;
+                        }
+                        if tells.send(index).is_err() {
+                            return;
+                        }
+                        #[cfg(unix)]
+                        let _ = rustix::io::write(&rings, &[1]);
+                    }
+                }
+            })?;
+        Ok(Self {
+            lost,
+            #[cfg(unix)]
+            bell,
+            _stop: stop,
+        })
+    }
+
+    /// Can be read when a hold is over.
+    #[cfg(unix)]
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The next hold that is over.
+    pub(super) fn lost(&self) -> Option<usize> {
+        #[cfg(unix)]
+        {
+            let mut buffer = [0; 64];
+            while rustix::io::read(&self.bell, &mut buffer).is_ok_and(|read| read > 0) {}
+        }
+        self.lost.try_recv().ok()
+    }
+}
