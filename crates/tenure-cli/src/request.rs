@@ -140,6 +140,7 @@ impl Place {
     /// The place of the lock of a push: outside of the tree that is pushed, and the same for all clones
     /// of this user. So a folder counts only if the call itself names it, and not what a run around it
     /// or a project names for locks of its own. Servers lie in no tree.
+    #[cfg(unix)]
     pub(crate) fn of_push(common: &Common) -> Result<Self, Failure> {
         let mut place = Self::of(common)?;
         if place.is_folder() && common.dir.is_none() && common.store.is_none() {

@@ -68,6 +68,7 @@ impl Told {
 
     /// Git's hooks, of the lock of their push. They are told nothing of its place, which is the push's
     /// own: for their locks counts what the caller of the push has said.
+    #[cfg(unix)]
     pub(crate) fn of_push(hold: &Hold<'_>) -> Self {
         let (name, token) = (hold.name(), hold.claim.token.unwrap_or_default());
         let mut held = holds::inherited_value();
