@@ -21,6 +21,7 @@ mod run;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Output;
+use crate::speech;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -892,16 +893,16 @@ fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
             return Failure::bad_arguments("a verb is missing; `tenure --help` shows them all")
                 .with_output(output);
         }
-        // A reader that has closed the pipe has seen enough.
-        let _ = error.print();
-        return Failure::already_said(
-            if shown {
-                Exit::Success
-            } else {
-                Exit::BadArguments
-            },
-            output,
-        );
+        let text = error.to_string();
+        let text = text.trim_end();
+        if shown {
+            // Help is an answer, in whatever format answers were asked for.
+            let mut answer = Failure::new(Exit::Success, "HELP", "").with_text(text);
+            answer.is_answer = true;
+            return answer;
+        }
+        speech::say_plainly(text);
+        return Failure::already_said(Exit::BadArguments, output);
     }
     let verb = verb_index(words)
         .and_then(|index| words.get(index))

@@ -109,7 +109,9 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
     let (common, verb) = args::hints_of(words);
     match face::of(&common) {
-        Ok(face) if !failure.is_silent() => face.misread(&verb, failure).report(),
+        Ok(face) if !failure.is_silent() && failure.exit != Exit::Success => {
+            face.misread(&verb, failure).report()
+        }
         _ => failure.report(),
     }
 }

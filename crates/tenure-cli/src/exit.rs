@@ -1,6 +1,6 @@
 //! Every exit code of the binary, and the ways to end it.
 
-use crate::signals;
+use crate::{signals, speech};
 
 /// The documented table. `run` passes its command's own code through beside these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,8 +119,14 @@ impl From<tenure::envelope::Exit> for Exit {
     }
 }
 
-/// Ends the process.
+/// Ends the process, once what was said has been written or has had its time.
 pub(crate) fn leave(exit: Exit) -> ! {
+    let _ = speech::finish();
+    leave_at_once(exit)
+}
+
+/// The same for somebody who insists.
+pub(crate) fn leave_at_once(exit: Exit) -> ! {
     if let Exit::DieBy(signal) = exit {
         // A shell sees 128 + signal either way; a parent that looks closer sees the truth.
         signals::die_by(signal);

@@ -15,6 +15,7 @@ mod render;
 mod request;
 #[cfg_attr(windows, path = "signals/windows.rs")]
 mod signals;
+mod speech;
 mod store;
 mod supervise;
 mod trail;

@@ -1,8 +1,12 @@
 //! How an answer reaches its reader: lines for people, or one envelope on stdout for programs.
 //!
 //! In JSON and YAML mode stdout holds the document and nothing else; prose and progress go to
-//! stderr. A reader that has closed its end is no error. Whatever came from a record is cleaned of
-//! control characters before a person sees it, and of nothing for a program: there it is escaped.
+//! stderr (`speech`). Whatever came from a record is cleaned of control characters before a person sees
+//! it, and of nothing for a program: there it is escaped.
+//!
+//! **An answer waits for a slow reader, and only a signal ends that.** A reader that has closed its end is
+//! no error. An answer that the system does not take is one, whatever was done; and a call whose answer
+//! is worth nothing unless it is heard may take back what it has done ([`Surface::unless_heard`]).
 
 pub(crate) mod audit;
 pub(crate) mod lock;
@@ -11,9 +15,14 @@ pub(crate) mod waiting;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::signals::{Stream, Why, write_unless_stopped};
+use crate::speech;
+pub(crate) use crate::speech::say;
 use serde::Serialize;
 use serde_json::Value;
-use std::io::Write;
+use std::borrow::Cow;
+use std::fmt;
+use std::io::ErrorKind;
 use std::time::Instant;
 pub(crate) use tenure::envelope::clean;
 
@@ -89,7 +98,38 @@ pub(crate) struct Surface {
     plain: bool,
     began: Instant,
     warnings: Vec<String>,
+    unless_heard: Option<Undo>,
 }
+
+/// Why an answer was not written.
+#[derive(Debug)]
+pub(crate) enum Unheard {
+    /// The reader has closed its end.
+    Gone,
+    /// This signal came before the reader had read all of it.
+    Stopped(i32),
+    /// The system refused.
+    Failed(String),
+}
+
+/// Takes back what was done, and says what became of that.
+struct Undo(Box<dyn FnOnce(&mut Surface) -> String>);
+
+impl fmt::Debug for Undo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Undo")
+    }
+}
+
+/// The verbs that change something which stays changed when their answer is lost.
+const CHANGES: [&str; 6] = [
+    "release",
+    "force-release",
+    "heartbeat",
+    "cancel",
+    "clean",
+    "push",
+];
 
 impl Surface {
     pub(crate) fn new(
@@ -109,7 +149,14 @@ impl Surface {
             plain: false,
             began: tenure::clock::instant(),
             warnings: Vec::new(),
+            unless_heard: None,
         }
+    }
+
+    /// Has something taken back if the success that is answered with does not reach a reader. `undo`
+    /// answers with what became of it, as the end of a sentence.
+    pub(crate) fn unless_heard(&mut self, undo: impl FnOnce(&mut Self) -> String + 'static) {
+        self.unless_heard = Some(Undo(Box::new(undo)));
     }
 
     /// The owner token of this call, for the envelope.
@@ -134,9 +181,7 @@ impl Surface {
 
     fn say(&self, message: &str) {
         if self.plain {
-            let _ = std::io::stderr()
-                .lock()
-                .write_all(format!("{message}\n").as_bytes());
+            speech::say_plainly(message);
         } else {
             say(message);
         }
@@ -167,15 +212,36 @@ impl Surface {
 
     /// Prints a success: `text` for people (unless it is empty), `data` for programs.
     pub(crate) fn succeed(self, text: &str, data: &Value) -> Exit {
-        match self.output {
-            Output::Text => {
-                if !text.is_empty() {
-                    print_out(text);
-                }
-            }
+        let answered = match self.output {
+            Output::Text if text.is_empty() => Ok(()),
+            Output::Text => print_out(text),
             Output::Json | Output::Yaml => self.document(true, Some(data), None),
+        };
+        match answered {
+            Ok(()) => Exit::Success,
+            Err(unheard) => self.is_unheard(unheard),
         }
-        Exit::Success
+    }
+
+    /// What becomes of a success that nobody has heard of.
+    #[cold]
+    #[inline(never)]
+    fn is_unheard(mut self, unheard: Unheard) -> Exit {
+        let exit = match (&unheard, &self.unless_heard) {
+            (Unheard::Gone, None) => return Exit::Success,
+            (Unheard::Stopped(number), _) => Exit::Signalled(*number),
+            (Unheard::Gone | Unheard::Failed(_), _) => Exit::General,
+        };
+        let consequence = match self.unless_heard.take() {
+            Some(Undo(undo)) => Some(undo(&mut self)),
+            None if CHANGES.contains(&self.command.as_str()) => {
+                Some("what was done stands".to_owned())
+            }
+            None => None,
+        };
+        let consequence = consequence.map_or_else(String::new, |text| format!("; {text}"));
+        self.say(&format!("{unheard}{consequence}"));
+        exit
     }
 
     /// Prints a failure and answers with its exit code.
@@ -185,23 +251,49 @@ impl Surface {
         if failure.is_silent() {
             return failure.exit;
         }
-        match self.output {
+        let answered = match self.output {
             Output::Text if failure.is_answer => {
-                print_out(failure.text.as_deref().unwrap_or(&failure.message));
+                print_out(failure.text.as_deref().unwrap_or(&failure.message))
             }
             // Quiet is about talk; why a call failed is not talk.
-            Output::Text => self.say(failure.text.as_deref().unwrap_or(&failure.message)),
+            Output::Text => {
+                self.say(failure.text.as_deref().unwrap_or(&failure.message));
+                Ok(())
+            }
             Output::Json | Output::Yaml => self.document(false, None, Some(failure.to_json())),
-        }
-        match (failure.exit, self.conflict_exit_code) {
+        };
+        let exit = match (failure.exit, self.conflict_exit_code) {
             (Exit::Precondition, Some(code)) => Exit::Command(code.into()),
             (exit, _) => exit,
+        };
+        match answered {
+            Ok(()) | Err(Unheard::Gone) => exit,
+            Err(Unheard::Stopped(number)) => Exit::Signalled(number),
+            // The exit code says that it failed, and why is said where it can be.
+            Err(unheard @ Unheard::Failed(_)) => {
+                self.say(&unheard.to_string());
+                if exit.code() == 0 {
+                    Exit::General
+                } else {
+                    exit
+                }
+            }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn document(&self, ok: bool, data: Option<&Value>, error: Option<Value>) {
+    fn document(
+        &self,
+        ok: bool,
+        data: Option<&Value>,
+        error: Option<Value>,
+    ) -> Result<(), Unheard> {
+        let unsaid = speech::finish();
+        let mut warnings = Cow::Borrowed(self.warnings.as_slice());
+        if unsaid > 0 {
+            warnings.to_mut().push(speech::unsaid(unsaid));
+        }
         let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
         // A call that shows no id gets one of its own, to be found again in somebody's log.
         let request_id = if self.request_id.is_empty() {
@@ -214,7 +306,7 @@ impl Surface {
             ok,
             data,
             error,
-            warnings: &self.warnings,
+            warnings: &warnings,
             meta: Meta {
                 request_id: &request_id,
                 command: &self.command,
@@ -231,28 +323,37 @@ impl Surface {
         };
         match text {
             Ok(text) => print_out(text.trim_end()),
-            Err(error) => say(&format!("the answer could not be written: {error}")),
+            Err(error) => Err(Unheard::Failed(error)),
         }
     }
 }
 
-/// One line on stdout. A closed reader is silent.
-fn print_out(text: &str) {
-    print_lines(&format!("{text}\n"));
+impl fmt::Display for Unheard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the answer was not written, because nobody reads it"),
+            Self::Stopped(_) => {
+                f.write_str("the answer was not written, because a signal came before it was read")
+            }
+            Self::Failed(error) => write!(f, "the answer could not be written: {error}"),
+        }
+    }
 }
 
-/// Whole lines on stdout, at once. `false` if the reader has gone, and nothing more need be said.
-pub(crate) fn print_lines(lines: &str) -> bool {
-    let mut out = std::io::stdout().lock();
-    out.write_all(lines.as_bytes())
-        .and_then(|()| out.flush())
-        .is_ok()
+/// One line on stdout.
+fn print_out(text: &str) -> Result<(), Unheard> {
+    print_lines(&format!("{text}\n"))
 }
 
-/// One message on stderr, in a single write so that lines of many callers do not mix.
-pub(crate) fn say(message: &str) {
-    let line = format!("tenure: {message}\n");
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+/// Whole lines on stdout, at once.
+pub(crate) fn print_lines(lines: &str) -> Result<(), Unheard> {
+    let written = write_unless_stopped(Stream::Out, lines.as_bytes());
+    written.map_err(|unwritten| match unwritten.why {
+        Why::Stopped(number) => Unheard::Stopped(number),
+        Why::Failed(error) if error.kind() == ErrorKind::BrokenPipe => Unheard::Gone,
+        Why::Failed(error) => Unheard::Failed(tenure::audit::error_text(&error)),
+        Why::Late => Unheard::Failed("it took too long".to_owned()),
+    })
 }
 
 /// Whether stdout shows colours: a terminal that can, and nobody who asked for none

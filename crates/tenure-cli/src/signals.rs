@@ -28,6 +28,7 @@
 mod gate;
 #[cfg_attr(target_os = "macos", path = "signals/timer_of_macos.rs")]
 mod timer;
+mod writing;
 
 pub(crate) use gate::spawn_known;
 
@@ -43,6 +44,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::store::Wake;
 use tenure::store::file::{ByteLock, Sleeper, poll_readable};
+pub(crate) use writing::{Stream, Unwritten, Why, write_unless_stopped, write_within};
 
 /// The two ends of the pipe; -1 until there is one. They are never closed.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
@@ -54,7 +56,8 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 /// Whether the terminal asked to stop while no command ran. That is done between two steps, for a
 /// process that is stopped in the middle of a change would keep the guard from everybody.
 static PAUSE: AtomicBool = AtomicBool::new(false);
-/// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt.
+/// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt: for a lock, or
+/// for a reader of its answer.
 static SLEEPING: AtomicBool = AtomicBool::new(false);
 /// Whether a waiter was called, because somebody asked it to stop.
 static SUMMONED: AtomicBool = AtomicBool::new(false);
@@ -124,15 +127,15 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     let saved = unsafe { *errno };
     if number == libc::SIGTSTP && !RUNNING.load(Ordering::SeqCst) {
         PAUSE.store(true, Ordering::SeqCst);
-        if SLEEPING.load(Ordering::SeqCst) {
-            set_timer(BEAT_FIRST);
-        }
+        beat_if_asleep();
     } else if number == libc::SIGIO {
         SUMMONED.store(true, Ordering::SeqCst);
-        if SLEEPING.load(Ordering::SeqCst) {
-            set_timer(BEAT_FIRST);
+        beat_if_asleep();
+    } else if number == libc::SIGALRM {
+        if !timer::is_made() {
+            beat_if_asleep();
         }
-    } else if number != libc::SIGALRM && number != libc::SIGXFSZ {
+    } else if number != libc::SIGXFSZ {
         // SAFETY: with SA_SIGINFO the kernel passes a valid pointer. That of macOS does not tell a key from
         // a process.
         let from_kernel =
@@ -151,12 +154,31 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
                 bytes.len(),
             );
         }
-        if ENDING.contains(&number) && SLEEPING.load(Ordering::SeqCst) {
-            set_timer(BEAT_FIRST);
+        if ENDING.contains(&number) {
+            beat_if_asleep();
         }
     }
     // SAFETY: as above.
     unsafe { *errno = saved };
+}
+
+/// Interrupts what the main thread sleeps in, or is about to: again and again until it has noticed.
+///
+/// A call that never waited for a lock has no timer, and makes none just to write its answer. There an
+/// alarm does it, which a handler may set as well; each one sets the next.
+fn beat_if_asleep() {
+    if !SLEEPING.load(Ordering::SeqCst) {
+        return;
+    }
+    if timer::is_made() {
+        set_timer(BEAT_FIRST);
+    } else {
+        install(libc::SIGALRM, 0);
+        // SAFETY: alarm(2) is async-signal-safe and takes a number.
+        unsafe {
+            libc::alarm(1);
+        }
+    }
 }
 
 #[cfg(not(target_os = "macos"))]

@@ -15,6 +15,9 @@ use tenure::core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
 use tenure::profile::Profile;
 use tenure::store::StoreError;
 
+/// How long the audit may take while work has to be watched.
+const HURRY: Duration = Duration::from_millis(20);
+
 /// Where a call records what it does.
 #[derive(Debug)]
 pub(crate) struct Trail {
@@ -113,10 +116,12 @@ impl Trail {
         self.write(surface, &record);
     }
 
-    /// Heartbeats that fail one after the other.
+    /// Heartbeats that fail one after the other. The supervisor writes this between two steps of an end that
+    /// may be under way, so a file that somebody keeps is not waited for.
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
-        if let Err(error) = self.log.append(&record) {
+        let log = self.log.clone().waiting_at_most(HURRY);
+        if let Err(error) = log.append(&record) {
             say(&unwritten(&error));
         }
     }

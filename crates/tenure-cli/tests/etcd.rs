@@ -344,6 +344,36 @@ fn a_holder_outlasts_an_etcd_that_comes_back_in_time() {
     waiter.finish().expect(0, "the waiter has kept its place");
 }
 
+/// Nobody reads what the supervisor says, and its etcd is away for longer than its lease lasts.
+#[test]
+fn a_run_that_nobody_reads_ends_its_work_in_time() {
+    let mut server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "work");
+    let (_reader, full) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    while rustix::io::write(&full, &[b'.'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    let script = gate.script("");
+    let words = ["run", "work", "--ttl", "4s", "--", "sh", "-c", &script];
+    let mut holder = site.scene.tenure(site.words(&words));
+    let holder = Started::new(holder.stdout(Stdio::piped()).stderr(full));
+    let command = gate.entered();
+    // A renewal has succeeded meanwhile.
+    std::thread::sleep(Duration::from_secs(2));
+    server.kill();
+    let ((), took) = timed(|| eventually("its work has ended", || !is_alive(command)));
+    assert!(
+        took < Duration::from_secs(4),
+        "before anybody else may have the lock: {took:?}"
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    server.again();
+    site.run(&["run", "work", "--wait", "20s", "--", "true"])
+        .expect(0, "the next one has it, alone");
+    holder.finish().expect(80, "the lock was lost");
+}
+
 /// A whole run is stopped for longer than its lease, as a suspended machine is, and goes on.
 #[test]
 fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {

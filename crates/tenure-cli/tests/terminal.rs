@@ -250,6 +250,58 @@ fn terminal_ctrl_c_that_the_command_handles_ends_nothing() {
     assert_eq!(code, 7, "a command that handled the key keeps its own code");
 }
 
+/// Ctrl-S stops the terminal, and with it whoever writes. The waiter draws its line eight times a second.
+#[test]
+fn terminal_that_was_stopped_does_not_keep_a_waiter_from_its_turn() {
+    let terminal = Terminal::new();
+    let done = terminal.scene.path("done");
+    let holder = terminal.held_elsewhere("x");
+    terminal.line(&format!(
+        "tenure run x --wait forever -- touch '{}'",
+        done.display()
+    ));
+    terminal.until("the line of the wait", |screen| {
+        screen.contains("next in line")
+    });
+    terminal.key("C-s");
+    // Several frames meet the stopped terminal.
+    std::thread::sleep(Duration::from_millis(500));
+    let _ = holder.open().expect(0, "the holder");
+    eventually("the waiter to run in its turn", || done.exists());
+    eventually("and to give the lock back", || terminal.scene.is_free("x"));
+    terminal.key("C-q");
+    terminal.until_prompt("the prompt");
+}
+
+/// The same for one whose wait is bounded, and for one that is asked to end.
+#[test]
+fn terminal_that_was_stopped_does_not_keep_a_waiter_from_its_end() {
+    let terminal = Terminal::new();
+    let holder = terminal.held_elsewhere("x");
+    terminal.line("tenure run x --wait 2s -- true");
+    terminal.scene.until_queued("x", 1);
+    terminal.key("C-s");
+    terminal.scene.until_queued("x", 0);
+    terminal.key("C-q");
+    assert_eq!(terminal.status("the bounded wait to be over"), 4);
+    let _ = holder.open().expect(0, "the holder");
+}
+
+/// A supervisor in front of a stopped terminal still gives way.
+#[test]
+fn terminal_that_was_stopped_does_not_keep_work_running() {
+    let terminal = Terminal::new();
+    terminal.line("tenure run x -- sleep 100");
+    let command = terminal.held("x");
+    terminal.key("C-s");
+    std::thread::sleep(Duration::from_millis(200));
+    let words = ["run", "x", "--force", "--wait", "20s", "--", "true"];
+    let _ = terminal.scene.run(words).expect(0, "the next one has it");
+    assert!(!is_alive(command), "the old work is gone");
+    terminal.key("C-q");
+    assert_eq!(terminal.status("the run to end"), 79);
+}
+
 #[test]
 fn terminal_ctrl_z_stops_the_job_and_fg_lets_it_finish() {
     let terminal = Terminal::new();

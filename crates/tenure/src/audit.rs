@@ -226,6 +226,14 @@ impl AuditLog {
         self
     }
 
+    /// The same, waiting no longer than this for a file that somebody else keeps, in place of a second. For
+    /// a caller who has something to do that does not wait either.
+    #[must_use]
+    pub fn waiting_at_most(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Tells git to leave the folder alone, unless it was told something already.
     ///
     /// # Errors

@@ -1,15 +1,25 @@
 //! `acquire`: takes a lock in somebody's name and returns.
+//!
+//! **Exit 0 says that the lock is held and that the answer was written.** If the answer cannot be written
+//! (a full disk, a reader that has gone, a signal while the reader does not read), the lock is given back
+//! first. A kill in between leaves what a kill right after the grant leaves: a hold that ends with its
+//! owner or with its ttl.
 
 use super::attend::NoLocks;
+use super::result::RunResult;
 use super::run::group;
-use super::{Session, collect_signals, finish, refuse_input, ticket, why};
+use super::{Ended, Session, collect_signals, finish, refuse_input, ticket, why};
 use crate::args::AcquireArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
+use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request;
 use serde_json::json;
-use tenure::core::{Claim, Holder, Kind, LockName, Patience, Request, Terms, UnknownLife};
+use tenure::clock::Clock;
+use tenure::core::{
+    Claim, Holder, Kind, LockName, Ownership, Patience, Released, Request, Terms, UnknownLife,
+};
 use tenure::engine::Limits;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
@@ -112,8 +122,79 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             "ttl_ms": claim.lease.ttl_ms,
             "lock_file": session.store.place(&name),
         });
-        Ok((session.face.acquired_text(&name, claim, text, &data), data))
+        let text = session.face.acquired_text(&name, claim, text, &data);
+        unless_heard(surface, session, name, acquired.claim, acquired.already);
+        Ok((text, data))
     })
+}
+
+/// A hold whose id has reached nobody could be given back by nobody. So it is given back here, unless it
+/// was there before: then it is its owner's, who knows it.
+pub(crate) fn unless_heard(
+    surface: &mut Surface,
+    session: Session,
+    name: LockName,
+    claim: Claim,
+    already: bool,
+) {
+    surface.unless_heard(move |surface| {
+        if already {
+            return format!("{name} stays held, as it was before");
+        }
+        match give_back(surface, &session, &name, &claim) {
+            Ok(()) => format!("so {name} was given back"),
+            Err(failure) => format!(
+                "{name} could not be given back and stays held by request {}: {}",
+                known_as(&claim.holder),
+                failure.message
+            ),
+        }
+    });
+}
+
+/// Gives back what was granted just now, and nothing else.
+#[cold]
+#[inline(never)]
+fn give_back(
+    surface: &mut Surface,
+    session: &Session,
+    name: &LockName,
+    granted: &Claim,
+) -> Result<(), Failure> {
+    let owns = |claim: &Claim| {
+        if claim.kind.is_detached()
+            && (claim.ticket, claim.token) == (granted.ticket, granted.token)
+        {
+            Ownership::Shown
+        } else {
+            Ownership::Missing
+        }
+    };
+    let now = session.clock.now();
+    let shown = Some(known_as(&granted.holder));
+    let released = match session.store.release_owned(name, &owns, &now) {
+        Ok(released) => released,
+        Err(error) => {
+            session.record_failed_release(surface, name, shown, &error)?;
+            return Err(session.store_failed(name, error));
+        }
+    };
+    if let Released::Done {
+        claim,
+        held_ms,
+        by_other,
+    } = released
+    {
+        let ended = Ended {
+            name,
+            claim: &claim,
+            held_ms,
+            by_other,
+        };
+        let result = RunResult::of(false, Some("answer"));
+        session.record_release(surface, shown, &ended, &result)?;
+    }
+    Ok(())
 }
 
 /// Whoever asks again under its id, but for more than it has: a yes would promise what it has not

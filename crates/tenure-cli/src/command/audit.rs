@@ -7,7 +7,7 @@ use crate::args::AuditArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::audit::line;
-use crate::render::{Output, Surface, print_lines};
+use crate::render::{Output, Surface, Unheard, print_lines};
 use crate::request::{self, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
 use serde_json::{Value, json};
@@ -16,9 +16,6 @@ use tenure::clock::{Clock, SystemClock};
 
 /// How much text is gathered before it is printed.
 const CHUNK_BYTES: usize = 32 << 10;
-
-/// `PIPE_BUF`: what a pipe takes at once or not at all.
-const PIECE_BYTES: usize = 4 << 10;
 
 #[cold]
 #[inline(never)]
@@ -40,11 +37,13 @@ pub(super) fn audit(args: &AuditArgs) -> Exit {
         let mut events = Events::open(folder, filter)?;
         let answer = if surface.is_text() {
             let mut printer = Printer::new(Output::Text);
-            if events
+            let shown = events
                 .by_ref()
-                .all(|entry| printer.print(&entry, print_lines))
-            {
-                printer.flush(print_lines);
+                .try_for_each(|entry| printer.print(&entry))
+                .and_then(|()| printer.flush());
+            match shown {
+                Ok(()) | Err(Unheard::Gone) => {}
+                Err(unheard) => return Err(lost(&unheard)),
             }
             let text = if printer.is_used { "" } else { "no events" };
             (text.to_owned(), Value::Null)
@@ -123,20 +122,26 @@ impl Printer {
         }
     }
 
-    /// Takes one event. `false` once `write` has said so.
-    fn print(&mut self, entry: &Entry, write: impl FnOnce(&str) -> bool) -> bool {
+    /// Takes one event.
+    fn print(&mut self, entry: &Entry) -> Result<(), Unheard> {
         self.is_used = true;
         self.gathered.push_str(&match self.output {
             Output::Text => line(entry),
             Output::Json | Output::Yaml => entry.line(),
         });
         self.gathered.push('\n');
-        self.gathered.len() < CHUNK_BYTES || self.flush(write)
+        if self.gathered.len() < CHUNK_BYTES {
+            return Ok(());
+        }
+        self.flush()
     }
 
-    /// Prints what is left. The same.
-    fn flush(&mut self, write: impl FnOnce(&str) -> bool) -> bool {
-        self.gathered.is_empty() || write(&std::mem::take(&mut self.gathered))
+    /// Prints what is left.
+    fn flush(&mut self) -> Result<(), Unheard> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        print_lines(&std::mem::take(&mut self.gathered))
     }
 }
 
@@ -149,17 +154,20 @@ fn follow(
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
     let output = surface.output;
-    // Nothing is said at the end: whoever ends it knows why.
-    let over = || {
+    // Nothing is said at the end: whoever ends it knows why. Only what could not be shown is news.
+    let over = |unheard: Option<Unheard>| {
+        if let Some(unheard @ Unheard::Failed(_)) = unheard {
+            return Err(lost(&unheard));
+        }
         let exit = stop_asked().map_or(Exit::Success, |number| cancelled_by(number, "audit").exit);
         Err(Failure::already_said(exit, output))
     };
-    let write = |text: &str| write_unless_stopped(text, signals);
     let until_ms = filter.until_ms;
     let mut printer = Printer::new(output);
     let mut events = Events::open_to_follow(folder, filter)?;
-    if !events.by_ref().all(|entry| printer.print(&entry, write)) {
-        return over();
+    let shown = events.by_ref().try_for_each(|entry| printer.print(&entry));
+    if let Err(unheard) = shown {
+        return over(Some(unheard));
     }
     let mut follower = events.follow();
     let mut told = (0, 0);
@@ -167,14 +175,23 @@ fn follow(
         // Asked before looking: what was written until then is shown.
         let is_last = until_ms.is_some_and(|until| now_ms() > until);
         let entries = follower.look()?;
-        if !entries.iter().all(|entry| printer.print(entry, write)) || !printer.flush(write) {
-            return over();
+        let shown = entries
+            .iter()
+            .try_for_each(|entry| printer.print(entry))
+            .and_then(|()| printer.flush());
+        if let Err(unheard) = shown {
+            return over(Some(unheard));
         }
         told = tell(surface, &follower, told);
         if is_last || !sleep(&follower, signals) {
-            return over();
+            return over(None);
         }
     }
+}
+
+/// The failure of a call whose events could not be shown.
+fn lost(unheard: &Unheard) -> Failure {
+    Failure::new(Exit::General, "ANSWER_LOST", unheard.to_string())
 }
 
 /// Whether a signal asks us to end. One that asks us to pause is heeded here.
@@ -195,46 +212,16 @@ fn tell(surface: &mut Surface, follower: &Follower, told: (u64, usize)) -> (u64,
 }
 
 #[cfg(unix)]
-use unix::{sleep, write_unless_stopped};
+use unix::sleep;
 #[cfg(windows)]
-use windows::{sleep, write_unless_stopped};
+use windows::sleep;
 
 #[cfg(unix)]
 mod unix {
-    use super::{PIECE_BYTES, is_stopped};
+    use super::is_stopped;
     use crate::signals::Signals;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::io::Errno;
     use tenure::audit::Follower;
-
-    /// Writes to stdout without being kept by a reader that does not read. `false` if the reader has
-    /// gone, or a signal asks us to end.
-    pub(super) fn write_unless_stopped(text: &str, signals: Signals) -> bool {
-        let stdout = std::io::stdout();
-        let signal = signals.descriptor();
-        let mut rest = text.as_bytes();
-        while !rest.is_empty() {
-            let mut fds = [
-                PollFd::new(&stdout, PollFlags::OUT),
-                PollFd::new(&signal, PollFlags::IN),
-            ];
-            let _ = poll(&mut fds, None);
-            let ready = fds.first().is_some_and(|fd| !fd.revents().is_empty());
-            if is_stopped(signals) {
-                return false;
-            }
-            if ready {
-                // A pipe that can be written to takes this much without blocking.
-                let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
-                match rustix::io::write(&stdout, piece) {
-                    Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                    Err(Errno::INTR | Errno::AGAIN) => {}
-                    Err(_) => return false,
-                }
-            }
-        }
-        true
-    }
 
     /// Sleeps until there is news or nothing for a while. `false` if the reader has gone, or a signal
     /// asks us to end.
@@ -263,20 +250,10 @@ mod unix {
 
 #[cfg(windows)]
 mod windows {
-    use super::{PIECE_BYTES, is_stopped};
+    use super::is_stopped;
     use crate::signals::Signals;
-    use std::io::Write;
     use tenure::audit::Follower;
     use tenure::store::file::poll_readable;
-
-    /// Writes to stdout. `false` if the reader has gone, or we are asked to end. A reader that does not
-    /// read keeps us here.
-    pub(super) fn write_unless_stopped(text: &str, signals: Signals) -> bool {
-        let mut stdout = std::io::stdout().lock();
-        let mut pieces = text.as_bytes().chunks(PIECE_BYTES);
-        pieces.all(|piece| !is_stopped(signals) && stdout.write_all(piece).is_ok())
-            && stdout.flush().is_ok()
-    }
 
     /// Sleeps until it is time to look again. `false` if we are asked to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {

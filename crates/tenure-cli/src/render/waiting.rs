@@ -1,10 +1,14 @@
 //! What a person sees while waiting: a line that is kept up to date on a terminal, otherwise one
 //! line at once and then at growing intervals.
+//!
+//! A terminal or a pipe that takes nothing is no reason to wait any longer: what cannot be shown is left
+//! out.
 
 use super::lock::{age, timestamp};
 use super::{Surface, clean};
 use crate::failure::human;
-use std::io::{IsTerminal, Write};
+use crate::speech;
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::core::LockName;
@@ -67,7 +71,7 @@ impl<'a> Progress<'a> {
     /// Takes the line away again.
     pub(crate) fn finish(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
+            speech::erase("\r\x1b[K");
         }
     }
 
@@ -143,9 +147,7 @@ impl<'a> Progress<'a> {
         line.push_str(place);
         // Room for the two characters that Ctrl-C leaves.
         let line: String = line.chars().take(width - 6).collect();
-        let _ = std::io::stderr()
-            .lock()
-            .write_all(format!("\r\x1b[K{spinner} {line}").as_bytes());
+        speech::draw(&format!("\r\x1b[K{spinner} {line}"));
     }
 }
 
@@ -195,7 +197,7 @@ impl Observer for Progress<'_> {
             self.draw(&holder, &place);
             FRAME
         } else {
-            super::say(&format!("{holder}{place}"));
+            speech::say(&format!("{holder}{place}"));
             let pause = self.pause;
             self.pause = (pause * 2).min(LINE_MAX);
             pause

@@ -11,6 +11,9 @@
     reason = "console handlers, jobs and suspended processes have no safe form"
 )]
 
+#[path = "writing_of_windows.rs"]
+mod writing;
+
 use std::io;
 use std::os::windows::io::{
     AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle, RawHandle,
@@ -38,6 +41,7 @@ use windows_sys::Win32::System::JobObjects::{
 use windows_sys::Win32::System::Threading::{
     CreateEventW, OpenThread, ResetEvent, ResumeThread, SetEvent, THREAD_SUSPEND_RESUME,
 };
+pub(crate) use writing::{Stream, Unwritten, Why, write_unless_stopped, write_within};
 
 /// The numbers of Unix. Those that nothing here can send or receive have their names all the same: exit
 /// codes and the decisions of `supervise` are made of them.

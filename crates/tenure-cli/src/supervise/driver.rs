@@ -245,9 +245,7 @@ impl Driver<'_> {
                 .map(|child| (child, None))
                 .map_err(SpawnError::Command)
         };
-        if let Err(message) = rest.after_start() {
-            say(&message);
-        }
+        let stays_in_cell = rest.after_start().err();
         // Should this fail, a later child of ours would inherit the beacon; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let (child, named) = started?;
@@ -261,6 +259,9 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
+        if let Some(message) = stays_in_cell {
+            say(&message);
+        }
         let named = named.unwrap_or_else(|| name(number));
         let supervision = Supervision::new(self.terms);
         let mut running = Running {
@@ -597,9 +598,11 @@ impl Running<'_> {
         self.follow(event)
     }
 
-    /// Carries out what was found of a lock, if anything follows from it.
+    /// Carries out what was found of a lock, if anything follows from it, and then says it.
     fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
-        self.handle(event?)
+        let verdict = event.and_then(|event| self.handle(event));
+        self.course.speak(self.driver);
+        verdict
     }
 
     fn next_signal(&mut self) -> Option<Event> {
@@ -794,7 +797,7 @@ impl Running<'_> {
                 Action::WatchRest => self.watch_rest(),
                 Action::Abandon(number) => {
                     self.placement.take_back(self.pid);
-                    crate::exit::leave(crate::exit::Exit::Signalled(number));
+                    crate::exit::leave_at_once(crate::exit::Exit::Signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
             }

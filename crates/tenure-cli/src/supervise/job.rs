@@ -262,9 +262,11 @@ impl Running<'_> {
         self.follow(event)
     }
 
-    /// Carries out what was found of a lock, if anything follows from it.
+    /// Carries out what was found of a lock, if anything follows from it, and then says it.
     fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
-        self.handle(event?)
+        let verdict = event.and_then(|event| self.handle(event));
+        self.course.speak(self.driver);
+        verdict
     }
 
     fn next_signal(&self) -> Option<Event> {
@@ -323,7 +325,7 @@ impl Running<'_> {
                 Action::Continue | Action::StopSelf(_) => {}
                 Action::WatchRest => self.watching_rest = true,
                 Action::Abandon(number) => {
-                    crate::exit::leave(crate::exit::Exit::Signalled(number));
+                    crate::exit::leave_at_once(crate::exit::Exit::Signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
             }

@@ -2,6 +2,10 @@
 //!
 //! Every driver asks here. When to renew, and on what to sleep meanwhile, is the driver's business; what
 //! an event leads to, the supervision's.
+//!
+//! **First act, then speak.** What is to be said of a finding, and written into the audit, is kept with
+//! the course ([`Course::speak`]) until the driver has carried out what follows from it: a reader who does
+//! not read, or an audit that somebody keeps, must not keep a command running whose lock is lost.
 
 use super::heartbeats::Heartbeats;
 #[cfg(unix)]
@@ -73,6 +77,22 @@ pub(crate) struct Course {
     /// What is left of all that was run; `None` until something is.
     #[cfg(unix)]
     pub(super) rest: Option<Rest>,
+    /// What is to be said once what follows from it was done.
+    unsaid: Vec<Remark>,
+}
+
+/// What there is to say of a finding.
+enum Remark {
+    /// For whoever wants to be told.
+    Told(String),
+    /// Of a lost lock.
+    Loss(String),
+    /// For the audit: several renewals in a row have failed.
+    HeartbeatFailed {
+        index: usize,
+        consecutive: u32,
+        error: String,
+    },
 }
 
 /// The course of one hold.
@@ -172,7 +192,35 @@ impl Course {
             asked: None,
             #[cfg(unix)]
             rest: None,
+            unsaid: Vec::new(),
         }
+    }
+
+    /// Says what was found, after it was acted upon. People come first: they may wait for it, and the
+    /// audit may take a moment.
+    pub(super) fn speak(&mut self, driver: &Driver<'_>) {
+        let (audited, said): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unsaid)
+            .into_iter()
+            .partition(|remark| matches!(remark, Remark::HeartbeatFailed { .. }));
+        for remark in said.into_iter().chain(audited) {
+            match remark {
+                Remark::Told(message) => driver.tell(&message),
+                Remark::Loss(message) => driver.tell_of_loss(&message),
+                Remark::HeartbeatFailed {
+                    index,
+                    consecutive,
+                    error,
+                } => {
+                    if let Some(held) = driver.held.get(index) {
+                        (held.on_heartbeat_failed)(consecutive, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remark(&mut self, message: impl Into<String>) {
+        self.unsaid.push(Remark::Told(message.into()));
     }
 
     /// The renewals, to go on with under another course.
@@ -229,7 +277,7 @@ impl Course {
                 if let Renewal::Renewed { .. } = renewal {
                     hold.heartbeats.succeeded(at);
                     if std::mem::take(&mut hold.lost) {
-                        driver.tell("the heartbeat works again; nobody has taken the lock");
+                        self.remark("the heartbeat works again; nobody has taken the lock");
                     }
                 }
                 self.on_renewal(driver, index, renewal, is_ending)
@@ -249,22 +297,26 @@ impl Course {
         let held = driver.held.get(index)?;
         let hold = self.holds.get_mut(index)?;
         let failed = hold.heartbeats.failed(lease_clock(driver.clock));
+        hold.lost |= failed.runs_out.is_some();
         if failed.is_event {
-            (held.on_heartbeat_failed)(failed.consecutive, error);
+            self.unsaid.push(Remark::HeartbeatFailed {
+                index,
+                consecutive: failed.consecutive,
+                error: error.to_owned(),
+            });
         }
         let Some(left) = failed.runs_out else {
             // Over a network it is tried again so soon that once is enough to be told.
             if !is_ending && (!held.store.is_remote() || failed.consecutive == 1) {
-                driver.tell(&format!("the heartbeat failed, the work goes on: {error}"));
+                self.remark(format!("the heartbeat failed, the work goes on: {error}"));
             }
             return None;
         };
-        hold.lost = true;
-        driver.tell_of_loss(&format!(
+        self.unsaid.push(Remark::Loss(format!(
             "the heartbeat has failed until the lease was about to run out, so the lock can no \
              longer be relied on ({error}); {}",
             driver.what_follows(is_ending)
-        ));
+        )));
         Some(Event::Lost { within: Some(left) })
     }
 
@@ -286,10 +338,10 @@ impl Course {
                 .get(index)
                 .map_or_else(String::new, |held| format!("the lock {}", held.seat.name())),
         };
-        driver.tell_of_loss(&format!(
+        self.unsaid.push(Remark::Loss(format!(
             "{what} is lost; {}",
             driver.what_follows(is_ending)
-        ));
+        )));
         Some(Event::Lost { within: None })
     }
 
@@ -317,7 +369,7 @@ impl Course {
             Renewal::Renewed { .. } => {
                 let by = driver.held.get(index).and_then(who_asks);
                 let by = by.unwrap_or_else(|| "unknown".to_owned());
-                driver.tell(&format!(
+                self.remark(format!(
                     "request {by} asks for the lock; ending the command"
                 ));
                 Some(Event::CancelRequested { by })

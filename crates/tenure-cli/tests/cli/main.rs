@@ -39,6 +39,7 @@ mod resume;
 mod session;
 mod several;
 mod signals;
+mod slow_readers;
 mod sprint;
 mod streams;
 mod supervision;

@@ -4,7 +4,7 @@ use super::folder::{File, Folder, fault};
 use super::{AuditError, AuditLog, FILE, Layout, Record};
 use crate::clock::instant;
 use crate::os::{self, Errno, uninterrupted};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The first and the longest pause between two tries for the file, which is held for
 /// microseconds.
@@ -61,6 +61,8 @@ impl AuditLog {
                 Errno::NOENT,
             )
         };
+        // One patience for all tries: a file that is moved away while it is kept costs no more.
+        let until = instant().checked_add(self.patience);
         for _ in 0..TRIES_MAX {
             let Some(top) = Folder::open(&self.place, true)? else {
                 continue;
@@ -75,7 +77,7 @@ impl AuditLog {
             let Some(file) = folder.append(&name)? else {
                 continue;
             };
-            let guard = self.lock(&file);
+            let guard = lock(&file, until);
             let done = self.append_to(&folder, &name, &file, guard, line.as_bytes());
             if guard == Guard::Held {
                 // Said aloud: a copy of the descriptor in a child that was just forked would keep
@@ -130,23 +132,6 @@ impl AuditLog {
         Ok(true)
     }
 
-    /// Takes the file's lock, within bounds.
-    fn lock(&self, file: &File) -> Guard {
-        let until = instant().checked_add(self.patience);
-        let mut pause = PAUSE_MIN;
-        loop {
-            match os::try_lock_file(&file.fd) {
-                Ok(true) => return Guard::Held,
-                Err(Errno::INTR) => {}
-                Ok(false) if until.is_some_and(|until| instant() < until) => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-                Ok(false) | Err(_) => return Guard::None,
-            }
-        }
-    }
-
     /// Moves `audit.jsonl` to `audit.jsonl.1`, and what stands there one further, up to the first
     /// gap; with no gap the oldest is dropped. Called with the lock of the file held and its name
     /// checked, so nobody else of ours rotates: `audit.jsonl` goes last, and until then every
@@ -178,6 +163,22 @@ impl AuditLog {
             }
         }
         Ok(())
+    }
+}
+
+/// Takes the file's lock, within bounds.
+fn lock(file: &File, until: Option<Instant>) -> Guard {
+    let mut pause = PAUSE_MIN;
+    loop {
+        match os::try_lock_file(&file.fd) {
+            Ok(true) => return Guard::Held,
+            Err(Errno::INTR) => {}
+            Ok(false) if until.is_some_and(|until| instant() < until) => {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Ok(false) | Err(_) => return Guard::None,
+        }
     }
 }
 

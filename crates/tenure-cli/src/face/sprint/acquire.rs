@@ -81,6 +81,7 @@ pub(super) fn acquire(
         )
     });
     let is_first_use = session.face.is_first_use(&session, &name);
+    let mut granted = None;
     let answer = Taking {
         args: &args,
         chosen,
@@ -103,11 +104,21 @@ pub(super) fn acquire(
         wait,
         asked: false,
     }
-    .take(surface);
-    if is_first_use && answer.is_ok() {
+    .take(surface, &mut granted)?;
+    if is_first_use {
         session.face.on_first_use(surface, &session, &name);
     }
-    answer
+    if let Some(Granted { claim, already }) = granted {
+        command::acquire::unless_heard(surface, session, name, claim, already);
+    }
+    Ok(answer)
+}
+
+/// What was had.
+struct Granted {
+    claim: Claim,
+    /// The session had it before.
+    already: bool,
 }
 
 /// An acquisition on its way, with whatever was said yes to.
@@ -139,12 +150,20 @@ enum Next {
 }
 
 impl Taking<'_> {
-    fn take(mut self, surface: &mut Surface) -> Result<Answer, Failure> {
+    fn take(
+        mut self,
+        surface: &mut Surface,
+        granted: &mut Option<Granted>,
+    ) -> Result<Answer, Failure> {
         let mut confirmed: Option<Box<Confirmed>> = None;
         let mut unreadable = 0;
         loop {
             let error = match self.attempt(surface, confirmed.as_deref()) {
-                Ok(acquired) => return Ok(self.acquired(surface, &acquired)),
+                Ok(had) => {
+                    let answer = self.acquired(surface, &had.claim);
+                    *granted = Some(had);
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
             match error {
@@ -199,7 +218,7 @@ impl Taking<'_> {
         &self,
         surface: &mut Surface,
         confirmed: Option<&Confirmed>,
-    ) -> Result<Claim, AcquireError> {
+    ) -> Result<Granted, AcquireError> {
         let wait = self.rest();
         let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
         let mut progress = Progress::new(surface, self.name, wait);
@@ -215,7 +234,10 @@ impl Taking<'_> {
         let acquired = acquired?;
         self.session
             .record_grant(surface, self.name, &acquired, self.request.force);
-        Ok(acquired.claim)
+        Ok(Granted {
+            claim: acquired.claim,
+            already: acquired.already,
+        })
     }
 
     fn acquired(&self, surface: &mut Surface, claim: &Claim) -> Answer {

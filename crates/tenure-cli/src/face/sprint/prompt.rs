@@ -2,10 +2,9 @@
 //!
 //! What was typed before the question stood there is no answer to it.
 
-use crate::signals::{SignalSleeper, Signals, stop_asked};
+use crate::signals::{SignalSleeper, Signals, Stream, stop_asked, write_unless_stopped};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, isatty, tcflush};
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use tenure::clock::instant;
@@ -100,9 +99,9 @@ fn has_input(stdin: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
+/// On a terminal that was stopped this waits until it goes on, or a signal comes.
 fn write(text: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+    let _ = write_unless_stopped(Stream::Err, text.as_bytes());
 }
 
 #[cfg(test)]

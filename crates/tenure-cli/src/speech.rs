@@ -1,0 +1,182 @@
+//! The one address of what is said on stderr. **It never keeps the process from what it has promised**:
+//! a supervisor whose stderr is a full pipe still ends the work whose lock is lost, and a waiter on a
+//! stopped terminal still runs when its turn comes.
+//!
+//! The rules:
+//! - A message is written at once if the stream takes it at once. Otherwise it is kept, with those
+//!   that follow, and tried again with the next one and at the end.
+//! - At the end of the process, when locks have been given back, what was kept has a second. What is
+//!   left then is dropped.
+//! - More than some messages are not kept. What is dropped is counted; the count is said as soon as
+//!   writing works again, and stands among the warnings of a document that comes later.
+//! - A reader that has gone wants to hear nothing, so nothing is kept or counted for it.
+//!
+//! Who says something *acts first*: the order is the speaker's business, and the promise does not
+//! depend on this file alone.
+//!
+//! Answers on stdout are `render`'s; a slow reader must not lose those.
+
+use crate::signals::{Stream, Unwritten, Why, write_within};
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure::clock::instant;
+
+/// How many messages are kept for a reader that does not read.
+const KEPT_MAX: usize = 32;
+
+/// How long what was kept is tried for at the end.
+const LAST_TRY: Duration = Duration::from_secs(1);
+
+/// What is kept, and what was dropped.
+#[derive(Debug)]
+struct Speech {
+    /// The first one may have been written in part.
+    kept: VecDeque<Vec<u8>>,
+    /// How many messages were dropped, in all and since that was said last.
+    dropped: u64,
+    untold: u64,
+    /// The last try was made.
+    is_over: bool,
+}
+
+static SPEECH: Mutex<Speech> = Mutex::new(Speech {
+    kept: VecDeque::new(),
+    dropped: 0,
+    untold: 0,
+    is_over: false,
+});
+
+fn speech() -> MutexGuard<'static, Speech> {
+    SPEECH.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One message, with our name, in a single write so that lines of many callers do not mix.
+pub(crate) fn say(message: &str) {
+    say_plainly(&format!("tenure: {message}"));
+}
+
+/// The same without our name.
+pub(crate) fn say_plainly(message: &str) {
+    let mut speech = speech();
+    speech.keep(format!("{message}\n").into_bytes());
+    speech.write(Duration::ZERO);
+}
+
+/// A picture of this instant: written at once or not at all.
+pub(crate) fn draw(picture: &str) {
+    let mut speech = speech();
+    speech.write(Duration::ZERO);
+    if !speech.kept.is_empty() {
+        return;
+    }
+    if let Err(Unwritten {
+        written,
+        why: Why::Late,
+    }) = write_within(Stream::Err, picture.as_bytes(), Duration::ZERO)
+        && written > 0
+    {
+        // The rest of it comes first, for it may stand in the middle of what the terminal takes for one
+        // command.
+        let rest = picture.as_bytes().get(written..).unwrap_or_default();
+        speech.kept.push_back(rest.to_vec());
+    }
+}
+
+/// What has to stand before the next message (the end of a picture).
+pub(crate) fn erase(sequence: &str) {
+    let mut speech = speech();
+    speech.kept.push_back(sequence.as_bytes().to_vec());
+    speech.write(Duration::ZERO);
+}
+
+/// Tries for the last time, within a second. Answers with how many messages were never written.
+pub(crate) fn finish() -> u64 {
+    let mut speech = speech();
+    let patience = if speech.is_over {
+        Duration::ZERO
+    } else {
+        LAST_TRY
+    };
+    speech.write(patience);
+    if !speech.kept.is_empty() {
+        speech.is_over = true;
+        let left = std::mem::take(&mut speech.kept);
+        speech.drop_some(left.len());
+    }
+    speech.dropped
+}
+
+impl Speech {
+    fn keep(&mut self, message: Vec<u8>) {
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push_back(message);
+        } else {
+            self.drop_some(1);
+        }
+    }
+
+    fn drop_some(&mut self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.dropped = self.dropped.saturating_add(count);
+        self.untold = self.untold.saturating_add(count);
+    }
+
+    /// Writes what is kept, in its order, as far as that goes.
+    fn write(&mut self, patience: Duration) {
+        let until = instant() + patience;
+        while let Some(message) = self.kept.front_mut() {
+            let rest = until.saturating_duration_since(instant());
+            match write_within(Stream::Err, message, rest) {
+                Ok(()) => {
+                    self.kept.pop_front();
+                    self.tell_of_dropped();
+                }
+                Err(Unwritten { written, why }) => match why {
+                    Why::Late | Why::Stopped(_) => {
+                        message.drain(..written);
+                        return;
+                    }
+                    Why::Failed(error)
+                        if error.kind() == ErrorKind::BrokenPipe || is_closed(&error) =>
+                    {
+                        self.kept.clear();
+                    }
+                    Why::Failed(_) => {
+                        self.kept.pop_front();
+                        self.drop_some(1);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Says how much was dropped, where it was: before all that is said from now on.
+    fn tell_of_dropped(&mut self) {
+        let count = std::mem::take(&mut self.untold);
+        if count > 0 {
+            let line = format!("tenure: {}\n", unsaid(count));
+            self.kept.push_back(line.into_bytes());
+        }
+    }
+}
+
+/// What is said of dropped messages.
+pub(crate) fn unsaid(count: u64) -> String {
+    let (messages, were) = match count {
+        1 => ("message", "was"),
+        _ => ("messages", "were"),
+    };
+    format!("{count} {messages} could not be written to stderr, and {were} dropped")
+}
+
+#[cfg(unix)]
+fn is_closed(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBADF)
+}
+
+#[cfg(windows)]
+fn is_closed(_: &std::io::Error) -> bool {
+    false
+}
