@@ -74,6 +74,10 @@
 //!
 //! A second SIGTERM changes nothing; a second SIGINT ends the process at once, without a document.
 //!
+//! **A reader that does not read** keeps nothing of this: prose is written by a thread of its own, and a
+//! signal ends a call whose document nobody reads, within its grace. A document that cannot be written (a
+//! full disk) is exit 1.
+//!
 //! # Limitations
 //! - Processes that the command has started are not ended with it, and do not keep the lock. End
 //!   them in the command, or run them under `tenure run`.
@@ -228,6 +232,7 @@ pub struct Context {
     course: Arc<Course>,
     request_id: String,
     warnings: Mutex<Vec<String>>,
+    surface: Surface,
 }
 
 /// The command was asked to stop; see [`Context::check`].
@@ -283,7 +288,7 @@ impl Context {
     /// Something that a person should know, on stderr, and a program finds under `warnings`.
     pub fn warn(&self, message: impl Into<String>) {
         let message = message.into();
-        answer::say(&message);
+        self.surface.say(&message);
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         warnings.push(message);
     }
@@ -349,6 +354,7 @@ fn under_watch<T: Tool>(
         request_id: surface.request_id(),
         course: Arc::clone(course),
         warnings: Mutex::default(),
+        surface: surface.clone(),
     };
     let tool = call.tool;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -395,6 +401,8 @@ fn acquire<T: Tool>(
     let locks = call.tool.locks()?;
     let why = surface.why();
     let wait = call.wait;
+    let prose = surface.clone();
+    let told = move |name: &LockName, waiting: &Waiting<'_>| tell(&prose, name, waiting);
     let options = lock.options(wait, &why, course.cancel()).on_wait(told);
     let names = lock.names.iter().map(String::as_str);
     locks.acquire_all(names, &options).map_err(|error| {
@@ -407,12 +415,12 @@ fn acquire<T: Tool>(
 }
 
 /// Who is waited for, for a person.
-fn told(name: &LockName, waiting: &Waiting<'_>) {
+fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
     let Some(claim) = waiting.front() else {
         return;
     };
     let holder = LockView::holder_of(claim, waiting.now);
-    answer::say(&format!(
+    surface.say(&format!(
         "waiting for {name}, held by {}",
         holder.sentence()
     ));

@@ -58,6 +58,11 @@
 //! `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
 //! installed, and nothing is global.
 //!
+//! What the thread of the manager finds is told **by threads of their own**, one for wakers and one for the
+//! log, after the state was changed: a subscriber or a waker that blocks keeps what is told after it, and
+//! never a heartbeat. A log that blocks for long loses `.renew_failed` events. What a thread of the
+//! application does (acquire, verify, release) it logs itself.
+//!
 //! Who may have the lock is decided in the core; where it is kept is the store's affair.
 
 mod asker;
@@ -81,6 +86,7 @@ use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant};
 use crate::config::{self, Config};
 use crate::engine::{self, Observer, Wait, Waiting};
+use crate::herald::Herald;
 use crate::offload;
 use crate::os::Ringer;
 use crate::process::{self, Identity};
@@ -216,7 +222,8 @@ impl Options {
         self
     }
 
-    /// Has somebody told, once for each lock, that it has to be waited for, and for whom.
+    /// Has somebody told, once for each lock, that it has to be waited for, and for whom. It is called on
+    /// the thread that waits, which stands in line meanwhile and takes no turn: it must not block.
     pub fn on_wait(
         mut self,
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
@@ -253,6 +260,9 @@ struct Shared {
     newcomers: Newcomers<Hold, Ringer>,
     /// One hold of each lock that is held.
     held: Mutex<HashMap<LockName, Weak<Hold>>>,
+    /// Wakes those who wait for a change, and tells the log, for threads that have heartbeats to send.
+    wakes: Herald,
+    logs: Herald,
 }
 
 impl LockManager {
@@ -364,6 +374,8 @@ impl LockManager {
                 hears_cancel: made.hears_cancel,
                 newcomers: Newcomers::default(),
                 held: Mutex::default(),
+                wakes: Herald::new("tenure-wakes"),
+                logs: Herald::new("tenure-logs"),
             }),
         }
     }

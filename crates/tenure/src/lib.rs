@@ -39,6 +39,7 @@ pub mod fence;
 #[cfg(feature = "framework")]
 pub mod framework;
 pub mod guard;
+mod herald;
 pub mod intent;
 mod offload;
 mod os;

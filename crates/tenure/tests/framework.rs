@@ -553,6 +553,85 @@ fn a_closed_reader_is_silent() {
     assert_eq!(scene.claims("deploy-prod"), 0);
 }
 
+/// A pipe that takes nothing any more, with a reader that does not read.
+#[cfg(unix)]
+fn full_pipe() -> (std::os::fd::OwnedFd, Stdio) {
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&writer, true).expect("a flag");
+    while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("a flag");
+    (reader, writer.into())
+}
+
+/// Ends it by SIGTERM, and answers with how it ended.
+#[cfg(unix)]
+fn terminated(child: &mut Child) -> ExitStatus {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("its number"), Signal::TERM).expect("it is ours");
+    let began = instant();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            return status;
+        }
+        if began.elapsed() > PATIENCE {
+            child.kill().expect("it is ours");
+            unreachable!("SIGTERM was not heard");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_waiter_whose_stderr_nobody_reads_leaves_the_line_at_once() {
+    let scene = Scene::new();
+    let _held = scene.hold("deploy-prod");
+    let (_reader, full) = full_pipe();
+    let mut tool = scene.tool(&["deploy", "--env", "prod", "--wait", "forever"]);
+    let mut child = tool.stderr(full).spawn().expect("the tool");
+    eventually(|| scene.claims("deploy-prod") == 2);
+    thread::sleep(Duration::from_millis(200));
+    let began = instant();
+    assert_eq!(terminated(&mut child).code(), Some(143));
+    assert!(
+        began.elapsed() < Duration::from_secs(6),
+        "long before a grace is over"
+    );
+    assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_call_whose_document_nobody_reads_is_ended_by_a_signal() {
+    let scene = Scene::new();
+    let (_reader, full) = full_pipe();
+    let mut tool = scene.tool(&["status"]);
+    let mut child = tool.stdout(full).spawn().expect("the tool");
+    thread::sleep(Duration::from_millis(500));
+    assert!(
+        child.try_wait().expect("a child").is_none(),
+        "it waits for its reader"
+    );
+    assert_eq!(terminated(&mut child).code(), Some(143));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_document_that_cannot_be_written_is_no_success() {
+    let scene = Scene::new();
+    for words in [&["status"][..], &["--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut tool = scene.tool(words);
+        let answer = answer(tool.stdout(full.expect("/dev/full")));
+        assert_eq!(answer.status.code(), Some(1), "{words:?}: {}", answer.err);
+        assert!(
+            answer.err.contains("the answer could not be written"),
+            "{words:?}: {}",
+            answer.err
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_that_was_ignored_stays_ignored() {

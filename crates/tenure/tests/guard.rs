@@ -1187,3 +1187,87 @@ fn many_guards_cost_little() {
     let each = began.elapsed() / u32::try_from(MANY).expect("not so many");
     println!("acquire and release: {each:?}");
 }
+
+/// A waker that does not come back.
+struct Stuck;
+
+impl std::task::Wake for Stuck {
+    fn wake(self: std::sync::Arc<Self>) {
+        loop {
+            thread::park();
+        }
+    }
+}
+
+/// A log that writes to a full pipe, say.
+struct StuckLog;
+
+impl tracing::Subscriber for StuckLog {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.name() == "tenure.lock.lost"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        loop {
+            thread::park();
+        }
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// One guard is lost, and whoever is told of it does not come back; the others are looked after all the
+/// same.
+#[cfg(target_os = "linux")]
+fn the_others_are_looked_after(place: &Place, stuck: Option<&std::task::Waker>) {
+    let locks = place.locks();
+    let options = Options::new().ttl(Duration::from_millis(300));
+    let lost = locks.acquire_with("lost", &options).expect("a free lock");
+    let kept = locks.acquire_with("kept", &options).expect("a free lock");
+    if let Some(waker) = stuck {
+        lost.wake_on_change(waker);
+    }
+    let file = place.0.path().join("lost.tenure");
+    std::fs::remove_file(file).expect("the lock is removed by hand");
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let began = instant();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "in vain: {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    until("the loss shows", &|| lost.is_lost());
+    let renewed = || {
+        let reading = place.reading("kept");
+        let claims = &reading.entry().expect("a whole list").claims;
+        claims.first().expect("the claim").lease.renewed.boot_ms
+    };
+    let before = renewed();
+    until("its heartbeats go on", &|| renewed() > before);
+    place.ask_to_stop("kept");
+    until("it hears requests", &|| kept.should_stop());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_waker_that_blocks_keeps_no_heartbeat() {
+    let stuck = std::task::Waker::from(std::sync::Arc::new(Stuck));
+    the_others_are_looked_after(&Place::new(), Some(&stuck));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_blocks_keeps_no_heartbeat() {
+    tracing::subscriber::set_global_default(StuckLog).expect("the only one of this process");
+    the_others_are_looked_after(&Place::new(), None);
+}

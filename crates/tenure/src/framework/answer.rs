@@ -1,16 +1,20 @@
 //! Prints what a tool answers: the document on stdout, prose on stderr.
 //!
-//! A reader that has closed its end is no error.
+//! Prose is written by a thread of its own, so that a reader who does not read keeps neither a wait nor the
+//! work; the last of it has a second at the end. The document waits for its reader, until the monitor ends
+//! the process. A reader that has closed its end is no error; a document that the system does not take is
+//! one.
 
 use super::{Exit, Failure, new_id, since};
 use crate::clock::instant;
 use crate::envelope::{Envelope, Meta};
 use crate::guard::Guard;
+use crate::herald::Herald;
 use crate::os;
 use serde_json::Value;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where one call's answer goes. Clones answer for the same call.
 #[derive(Debug, Clone)]
@@ -18,7 +22,11 @@ pub(super) struct Surface {
     began: Instant,
     program: String,
     call: Arc<Mutex<CallFacts>>,
+    prose: Arc<Herald>,
 }
+
+/// How long at the end is waited for prose, and for a document beside a command that goes on.
+const LAST_TRY: Duration = Duration::from_secs(1);
 
 /// What is found out about the call as it goes on.
 #[derive(Debug)]
@@ -38,6 +46,7 @@ impl Surface {
                 request_id: new_id(),
                 warnings: Vec::new(),
             })),
+            prose: Arc::new(Herald::new("tenure-prose")),
         }
     }
 
@@ -78,26 +87,57 @@ impl Surface {
             .as_ref()
             .map_or_else(|failure| failure.exit, |_| Exit::Success);
         if let Err(failure) = &answer {
-            say(&failure.message);
+            self.say(&failure.message);
         }
         let line = self.line(answer);
-        let mut out = std::io::stdout().lock();
-        // A closed reader is silent.
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        let mut out = io::stdout().lock();
+        let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        let exit = self.written(written, exit);
+        self.prose.settle(LAST_TRY);
         exit
     }
 
-    /// The same while the command may be in the middle of a line of its own: past all buffers.
+    /// What a call ends with whose answer was written like this.
+    pub(super) fn written(&self, written: io::Result<()>, exit: Exit) -> Exit {
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                self.say(&format!("the answer could not be written: {error}"));
+                self.prose.settle(LAST_TRY);
+                match exit {
+                    Exit::Success => Exit::General,
+                    other => other,
+                }
+            }
+            Ok(()) | Err(_) => exit,
+        }
+    }
+
+    /// One message on stderr, as soon as it takes it.
+    pub(super) fn say(&self, message: &str) {
+        let line = format!("{message}\n");
+        // In a single write, so that lines of many callers do not mix.
+        let write = move || {
+            let _ = io::stderr().lock().write_all(line.as_bytes());
+        };
+        self.prose.tell_unless_busy(write);
+    }
+
+    /// The same while the command may be in the middle of a line of its own: past all buffers, and within
+    /// a second, for the process is to end.
     pub(super) fn answer_beside(&self, failure: &Failure) -> Exit {
         let line = self.line(Err(failure));
-        let mut rest = line.as_bytes();
-        while !rest.is_empty() {
-            match os::write_stdout(rest) {
-                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-                Err(os::Errno::INTR) => {}
-                Err(_) => break,
+        let writer = Herald::new("tenure-answer");
+        writer.tell(move || {
+            let mut rest = line.as_bytes();
+            while !rest.is_empty() {
+                match os::write_stdout(rest) {
+                    Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                    Err(os::Errno::INTR) => {}
+                    Err(_) => break,
+                }
             }
-        }
+        });
+        writer.settle(LAST_TRY);
         failure.exit
     }
 
@@ -110,10 +150,4 @@ impl Surface {
         );
         Envelope::of(answer, facts.warnings.clone(), meta).to_line() + "\n"
     }
-}
-
-/// One message on stderr, in a single write so that lines of many callers do not mix.
-pub(super) fn say(message: &str) {
-    let line = format!("{message}\n");
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }

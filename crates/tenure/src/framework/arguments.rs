@@ -2,8 +2,8 @@
 //!
 //! What clap has to say about a bad one becomes one sentence.
 
-use super::answer::{self, Surface};
-use super::{Failure, Tool};
+use super::answer::Surface;
+use super::{Exit, Failure, Tool};
 use crate::duration::{self, DurationError};
 use crate::engine::Wait;
 use clap::error::ErrorKind;
@@ -81,7 +81,7 @@ pub(super) fn parse<T: Tool>(
     );
     let matches = match command.try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&error, surface),
     };
     let understood = T::from_arg_matches(&matches)
         .and_then(|tool| Ok((tool, WaitArgs::from_arg_matches(&matches)?)));
@@ -90,19 +90,24 @@ pub(super) fn parse<T: Tool>(
             let wait = wait.wait()?;
             Ok(Some(Call { tool, wait }))
         }
-        Err(error) => refuse(&error),
+        Err(error) => refuse(&error, surface),
     }
 }
 
-fn refuse<T>(error: &clap::Error) -> Result<Option<T>, Failure> {
+fn refuse<T>(error: &clap::Error, surface: &Surface) -> Result<Option<T>, Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has closed the pipe has seen enough.
-            let _ = error.print();
-            return Ok(None);
+            return match surface.written(error.print(), Exit::Success) {
+                Exit::Success => Ok(None),
+                exit => Err(Failure::new(
+                    exit,
+                    "ANSWER_LOST",
+                    "the help could not be written",
+                )),
+            };
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            answer::say(&error.to_string());
+            surface.say(&error.to_string());
             return Err(Failure::bad_arguments(
                 "a subcommand is missing; --help shows them all",
             ));

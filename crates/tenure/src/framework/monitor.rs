@@ -25,6 +25,9 @@ use tenure_core::LockName;
 /// How long the thread sleeps at most. Nothing depends on it; a sleep has to have an end.
 const NAP_MAX: Duration = Duration::from_secs(3_600);
 
+/// How long a call may take at least to give its locks back and to answer.
+const ANSWERING: Duration = Duration::from_secs(5);
+
 /// How a call goes on: whether and why it was asked to end, and who answers.
 #[derive(Debug)]
 pub(super) struct Course {
@@ -44,8 +47,8 @@ struct State {
     wanted: Option<(LockName, Option<String>)>,
     asked_at: Option<Instant>,
     interrupts: u32,
-    /// The command has ended, and its call is answered by the main thread.
-    settled: bool,
+    /// When the command had ended, so that its call is answered by the main thread.
+    settled: Option<Instant>,
 }
 
 impl Course {
@@ -83,7 +86,7 @@ impl Course {
 
     /// The command has ended. Does not return if the monitor is ending the process.
     pub(super) fn settle(&self) {
-        self.state().settled = true;
+        self.state().settled.get_or_insert_with(instant);
     }
 
     pub(super) fn sleep(&self, time: Duration) {
@@ -214,11 +217,19 @@ impl Watch {
         }
     }
 
-    /// How long the command may go on; `None` unless it was asked to end, and has not.
+    /// How long the command may go on; `None` unless it was asked to end, and has not. One that has ended
+    /// has an answer left, which a reader who does not read must not keep from ending after a signal.
     fn until_overdue(&self) -> Option<Duration> {
         let state = self.course.state();
-        let asked_at = state.asked_at.filter(|_| !state.settled)?;
-        Some(self.course.grace.saturating_sub(since(asked_at)))
+        let asked_at = state.asked_at?;
+        let left = self.course.grace.saturating_sub(since(asked_at));
+        match state.settled {
+            None => Some(left),
+            Some(settled) => {
+                state.signal?;
+                Some(left.max(ANSWERING.saturating_sub(since(settled))))
+            }
+        }
     }
 
     fn receive(&self) {
@@ -263,7 +274,10 @@ impl Watch {
     fn cut_short(&self) {
         // Kept to the end: the main thread, should it come back now, must not answer too.
         let state = self.course.state();
-        if state.settled {
+        if state.settled.is_some() {
+            if let Some(signal) = state.signal {
+                end(Exit::Signalled(signal.number()));
+            }
             return;
         }
         if let Some(failure) = Course::overdue(&state) {

@@ -177,7 +177,8 @@ impl Guard {
         }
     }
 
-    /// Wakes `waker` at every change of the state from now on: for event loops of one's own.
+    /// Wakes `waker` at every change of the state from now on: for event loops of one's own. One that
+    /// blocks keeps no heartbeat, and every waker after it.
     pub fn wake_on_change(&self, waker: &Waker) {
         self.hold.term.wake_on_change(waker);
     }
@@ -354,23 +355,30 @@ impl Hold {
                 .load(Ordering::Acquire)
                 .saturating_add(lapses_ms);
             if self.shared.clock.now().boot_ms >= end {
-                return self.found(GuardState::Lost);
+                return self.found(GuardState::Lost, Finder::Caller);
             }
         }
         self.term.known()
     }
 
     /// Notes what was found.
-    fn found(&self, state: GuardState) -> GuardState {
-        self.term.found(state, || match state {
-            GuardState::Held => {}
-            GuardState::StopRequested => log::stop_requested(&self.name, self.token),
-            GuardState::Lost => log::lost(&self.name, self.token),
-        })
+    fn found(&self, state: GuardState, by: Finder) -> GuardState {
+        let (name, token) = (&self.name, self.token);
+        match by {
+            Finder::Caller => self.term.found(state, || tell(state, name, token)),
+            Finder::Keeper => self.term.found_for(state, |wakers| {
+                let (shared, name) = (&self.shared, name.clone());
+                if !wakers.is_empty() {
+                    let wake = move || wakers.into_iter().for_each(Waker::wake);
+                    shared.wakes.tell(wake);
+                }
+                shared.logs.tell(move || tell(state, &name, token));
+            }),
+        }
     }
 
     pub(super) fn is_lost_by_silence(&self) {
-        self.found(GuardState::Lost);
+        self.found(GuardState::Lost, Finder::Keeper);
     }
 
     /// After how long without a renewal others may have it although it is held.
@@ -381,7 +389,7 @@ impl Hold {
     /// Renews the lease. `None` once it was released.
     pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
         let now = self.shared.clock.now();
-        let answer = self.ask(|place| place.renew(&now));
+        let answer = self.ask(Finder::Keeper, |place| place.renew(&now));
         if let Some(Ok(GuardState::Held | GuardState::StopRequested)) = &answer {
             self.renewed_ms.fetch_max(now.boot_ms, Ordering::AcqRel);
         }
@@ -395,17 +403,18 @@ impl Hold {
 
     /// Looks whether it stands, without a change. `None` once it was released.
     pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
-        self.ask(|place| place.verify())
+        self.ask(Finder::Keeper, |place| place.verify())
     }
 
     fn ask(
         &self,
+        by: Finder,
         question: impl FnOnce(&dyn Place) -> Result<Renewal, StoreError>,
     ) -> Option<Result<GuardState, StoreError>> {
         let answer = self.term.ask(|| question(&*self.place))?;
         // Whoever is woken by what was found may ask again at once.
         Some(answer.map(|renewal| {
-            self.found(match renewal {
+            let state = match renewal {
                 Renewal::Lost => GuardState::Lost,
                 Renewal::Renewed {
                     cancel_requested: true,
@@ -415,7 +424,8 @@ impl Hold {
                     GuardState::StopRequested
                 }
                 Renewal::Renewed { .. } => GuardState::Held,
-            })
+            };
+            self.found(state, by)
         }))
     }
 
@@ -439,7 +449,8 @@ impl Hold {
         if !self.is_here() {
             return Ok(GuardState::Lost);
         }
-        self.check().unwrap_or(Ok(GuardState::Lost))
+        let found = self.ask(Finder::Caller, |place| place.verify());
+        found.unwrap_or(Ok(GuardState::Lost))
     }
 
     /// Gives the lock back. False if it was not held any more.
@@ -457,6 +468,24 @@ impl Hold {
             self.shared.forget(self);
         }
         Ok(ended.was_ours)
+    }
+}
+
+/// Who has found how a hold stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finder {
+    /// A thread of the application, about its own hold.
+    Caller,
+    /// A thread that has other holds to renew. It must not be kept by a waker that blocks, or by a log
+    /// that does.
+    Keeper,
+}
+
+fn tell(state: GuardState, name: &LockName, token: u64) {
+    match state {
+        GuardState::Held => {}
+        GuardState::StopRequested => log::stop_requested(name, token),
+        GuardState::Lost => log::lost(name, token),
     }
 }
 

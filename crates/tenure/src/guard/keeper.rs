@@ -374,7 +374,9 @@ impl Keeper {
                 false
             }
             (Some(hold), Some(Err(error))) => {
-                log::renew_failed(hold.name(), &error);
+                let name = hold.name().clone();
+                let told = move || log::renew_failed(&name, &error);
+                shared.logs.tell_unless_busy(told);
                 if renews {
                     kept.renew_at = now + kept.every.min(RETRY);
                 }

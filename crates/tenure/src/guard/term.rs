@@ -66,18 +66,25 @@ impl Term {
         }
     }
 
-    /// Notes what was found; `tell` is called if that is news. A lost lock stays lost, and a request
-    /// to stop stands.
+    /// Notes what was found. If that is news, those who wait for it are woken first, and `tell` is
+    /// called then. A lost lock stays lost, and a request to stop stands.
     pub(super) fn found(&self, state: GuardState, tell: impl FnOnce()) -> GuardState {
+        self.found_for(state, |wakers| {
+            wakers.into_iter().for_each(Waker::wake);
+            tell();
+        })
+    }
+
+    /// The same for a thread that has no time to wake them: `tell` is given who waits.
+    pub(super) fn found_for(&self, state: GuardState, tell: impl FnOnce(Vec<Waker>)) -> GuardState {
         let before = self.state.fetch_max(state as u8, Ordering::AcqRel);
         if before < state as u8 {
-            tell();
             // Woken outside of the lock: a waker may well ask again.
             let wakers = match state {
                 GuardState::Held | GuardState::StopRequested => locked(&self.wakers).clone(),
                 GuardState::Lost => std::mem::take(&mut *locked(&self.wakers)),
             };
-            wakers.into_iter().for_each(Waker::wake);
+            tell(wakers);
         }
         self.known()
     }
