@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
+use std::sync::OnceLock;
 use tenure::clock::instant;
 
 /// Why a call ends before it has done its work.
@@ -50,19 +51,28 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
             "flock from tenure {}\n",
             env!("CARGO_PKG_VERSION")
         )),
-        Ok(Asked::Lock(call)) => match lock_and_run(&call) {
-            Ok(exit) => exit,
-            Err(Ended::Conflict(message)) => {
-                if call.verbose {
-                    tell(message);
+        Ok(Asked::Lock(call)) => {
+            let exit = match lock_and_run(&call) {
+                Ok(exit) => exit,
+                Err(Ended::Conflict(message)) => {
+                    if call.verbose {
+                        tell(message);
+                    }
+                    Exit::Command(call.conflict_exit_code.into())
                 }
-                Exit::Command(call.conflict_exit_code.into())
+                Err(Ended::Wrong(code, message)) => {
+                    tell(&message);
+                    Exit::Flock(code)
+                }
+            };
+            match UNSAID.get() {
+                None => exit,
+                Some(reason) => {
+                    tell(&format!("write error: {reason}"));
+                    Exit::General
+                }
             }
-            Err(Ended::Wrong(code, message)) => {
-                tell(&message);
-                Exit::Flock(code)
-            }
-        },
+        }
         Err(misuse) => {
             if !misuse.message.is_empty() {
                 tell(&misuse.message);
@@ -314,10 +324,18 @@ fn show(text: &str) -> Exit {
     }
 }
 
+/// Why a line could not be written. As with flock(1), the call ends as it would and says so then.
+static UNSAID: OnceLock<String> = OnceLock::new();
+
 /// A line on stdout, where flock(1) has what `--verbose` adds about a lock that was had.
 fn say(message: &str) {
     let line = format!("flock: {message}\n");
-    let _ = io::stdout().lock().write_all(line.as_bytes());
+    match io::stdout().lock().write_all(line.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = UNSAID.set(reason(&error));
+        }
+        Ok(()) | Err(_) => {}
+    }
 }
 
 fn tell(message: &str) {

@@ -515,6 +515,9 @@ fn a_descriptor_of_the_shell_is_locked_and_stays_so() {
         assert_eq!(answer.stdout(), "free\nafter\n", "{side:?}");
         let unheard = answer_of(side, &scene, "flock --help >/dev/full").expect(1, "no room");
         assert!(unheard.stderr().contains("write error"), "{side:?}");
+        let unheard = "flock --verbose lock true >/dev/full";
+        let unheard = answer_of(side, &scene, unheard).expect(1, "no room");
+        assert!(unheard.stderr().contains("write error"), "{side:?}");
         let held = "exec 9>lock; flock 9; exec 8<lock; flock -n 8";
         let refused = answer_of(side, &scene, held);
         assert_eq!(
