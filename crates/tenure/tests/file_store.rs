@@ -1483,7 +1483,7 @@ fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_sta
     link_to(&elsewhere);
     let store = place.store_in(&link);
     store.read(&place.name).expect("a reading");
-    fs::remove_file(&link).expect("a link to remove");
+    fs::rename(&link, place.scratch.path().join("was")).expect("another name");
     link_to(&link);
     let watch = |length: u64| {
         let until = Some(instant() + Duration::from_millis(length));

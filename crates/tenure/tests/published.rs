@@ -1395,7 +1395,8 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
             let verified = store.verify(&seat).expect("an answer");
             assert_eq!(verified, Renewal::Lost, "{why}: its place is gone");
             let left = store.leave(&seat, &place.now()).expect("an answer");
-            assert_eq!(left, Left::Absent, "{why}");
+            let is_released = matches!(left, Left::Released { .. });
+            assert!(is_released, "{why}: it held as long as it stood: {left:?}");
             assert!(!place.record().exists(), "{why}: nothing blocks the next");
             let (_, next) = place.granted("next-1");
             assert!(Some(next) > token, "{why}: and its number is higher");

@@ -64,6 +64,7 @@ pub(crate) fn step(shown: &str, place: &str) -> Option<String> {
 /// A change of a kernel lock. The bytes are those of `store/file/bytes.rs`.
 fn lock(rest: &str) -> Option<String> {
     const GUARD: u64 = 1 << 60;
+    const WITHIN_ANY: u64 = GUARD - 1;
     const TURNS: u64 = GUARD + (1 << 54);
     let start = rest.split_once("l_start=")?.1;
     let digits: String = start.chars().take_while(char::is_ascii_digit).collect();
@@ -73,7 +74,8 @@ fn lock(rest: &str) -> Option<String> {
         return None;
     }
     let which = match byte {
-        GUARD => "guard",
+        // Taken and let go together with the byte beside it, where that costs nothing.
+        GUARD | WITHIN_ANY => "guard",
         ..TURNS => "beacon",
         _ => "turn",
     };

@@ -210,6 +210,16 @@ enum Summons {
     Looks,
 }
 
+impl Summons {
+    fn of(queueing: Queueing) -> Self {
+        match (queueing.yields(), os::WATCHES) {
+            (false, _) => Self::Never,
+            (true, true) => Self::Watch(OnceLock::new()),
+            (true, false) => Self::Looks,
+        }
+    }
+}
+
 impl Seat {
     /// The ticket of the claim.
     pub fn ticket(&self) -> u64 {
@@ -1300,10 +1310,8 @@ impl Store for FileStore {
                 continue;
             }
             release(&opened);
-            let granted = match &entering {
-                Entering::Granted { ticket, .. } => self.published_claim(&entry, *ticket),
-                _ => OnceLock::new(),
-            };
+            let ticket = place_made.as_ref().map_or(0, |made| made.ticket);
+            let granted = self.published_claim(&entry, ticket);
             return Ok(Entered {
                 entering,
                 unread,
@@ -1314,11 +1322,7 @@ impl Store for FileStore {
                     beacon,
                     names,
                     has_turn: made.turn,
-                    summons: match (terms.queueing.yields(), os::WATCHES) {
-                        (false, _) => Summons::Never,
-                        (true, true) => Summons::Watch(OnceLock::new()),
-                        (true, false) => Summons::Looks,
-                    },
+                    summons: Summons::of(terms.queueing),
                     lasts: AtomicBool::new(false),
                     on_this_boot: self.is_of_this_boot(&entry, made.ticket),
                     granted,
@@ -1904,9 +1908,11 @@ impl FileStore {
         if is_entered.get() && left.is_ok() {
             return Ok(None);
         }
-        if let (Ok((Left::Absent, ..)), Some(claim)) = (&left, seat.granted.get()) {
-            self.withdraw(&seat.names, claim, now)?;
-        }
+        // Whose record stands, holds: so that was a release.
+        let withdrawn = match (&left, seat.granted.get()) {
+            (Ok((Left::Absent, ..)), Some(claim)) => self.withdraw(&seat.names, claim, now),
+            _ => Ok(None),
+        };
         // Explicitly, for a daemon that the command left behind may keep a copy of the
         // descriptor. Also after an error: the claim then stands in the list as a dead one, which
         // the next caller sweeps.
@@ -1918,7 +1924,9 @@ impl FileStore {
                 .folder
                 .get()
                 .is_some_and(|folder| !folder.is_in_place());
-        left.map(|(left, ..)| Some(if is_elsewhere { Left::Absent } else { left }))
+        let (left, ..) = left?;
+        let left = withdrawn?.unwrap_or(left);
+        Ok(Some(if is_elsewhere { Left::Absent } else { left }))
     }
 
     /// Goes on under a hold that stands: until what comes back is dropped, and everybody who has inherited
@@ -1973,19 +1981,20 @@ impl FileStore {
     /// The claim of a seat that was granted, where a record of it is published.
     fn published_claim(&self, entry: &Entry, ticket: u64) -> OnceLock<Box<Claim>> {
         match (self.profile.record(), entry.claim(ticket)) {
-            (Some(_), Some(claim)) => Box::new(claim.clone()).into(),
+            (Some(_), Some(claim)) if claim.token.is_some() => Box::new(claim.clone()).into(),
             _ => OnceLock::new(),
         }
     }
 
     /// Takes away the record of a hold whose coordination file was removed under it, so that it keeps
-    /// nobody out when the work is over. Until then it stood, and by it everybody was kept out.
+    /// nobody out when the work is over. Until then it stood, and by it everybody was kept out. `None` if
+    /// it does not stand any more.
     ///
     /// The file may have been made anew since, and others may wait in it: for them the record is that of
     /// another program, and it is removed as such, under the guard of the new file, if it is the one that
     /// was published for this hold and for no other. Death before the removal leaves a record that is
     /// judged by what it says; death after it, a list without a holder.
-    fn withdraw(&self, names: &Names, held: &Claim, now: &Now) -> Result<(), StoreError> {
+    fn withdraw(&self, names: &Names, held: &Claim, now: &Now) -> Result<Option<Left>, StoreError> {
         let mut tries = OVERTAKEN_MAX;
         while self.record_stands(names)? {
             let Some((guarded, opened)) = self.guarded(names, Access::Create)? else {
@@ -2010,9 +2019,11 @@ impl FileStore {
                 continue;
             }
             release(&opened);
-            break;
+            let boot = held.holder.host.boot_id.as_deref();
+            let held_ms = held.since.map_or(0, |since| since.age_ms(boot, now));
+            return Ok(Some(Left::Released { held_ms }));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Removes the coordination file of a lock without claims, under its guard. Killed after the
