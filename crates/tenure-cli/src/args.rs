@@ -402,9 +402,15 @@ pub(crate) struct ForceReleaseArgs {
 #[command(after_help = "Examples:
   tenure cancel deploy            the run ends its command and exits with 79
   tenure cancel --group Issue-42  the same for whoever runs in a group
+  tenure cancel --orphan deploy   tenure was killed there and its command goes on: end that
 
 A supervised run ends its own work: nobody's process is signalled from here. The holder of an \
-`acquire` is told by `check` and `heartbeat`. Exit code: 5 if nobody holds it.")]
+`acquire` is told by `check` and `heartbeat`. Exit code: 5 if nobody holds it, 4 if nobody is there \
+who would hear it.
+
+With --orphan the command, which has to be the recorded process itself, and what descends from it are \
+ended as its supervisor would have done it. Exit code: 0 once they are gone, 4 if the supervisor lives \
+or something else keeps the lock, 7 if they are another user's.")]
 pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", conflicts_with = "group")]
@@ -415,6 +421,15 @@ pub(crate) struct CancelArgs {
     /// Who asks, for the holder's message [default: generated]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
+    /// End the work of a run whose supervisor is dead
+    #[arg(long)]
+    pub(crate) orphan: bool,
+    /// With --orphan: how long the work is given before it is killed [default: as its run says]
+    #[arg(long, value_name = "DURATION", requires = "orphan")]
+    pub(crate) grace: Option<String>,
+    /// With --orphan: the signal that asks first [default: INT]
+    #[arg(long, value_name = "SIGNAL", requires = "orphan")]
+    pub(crate) signal: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -590,7 +605,7 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed or
-    /// heartbeat_failed; may be given more than once
+    /// heartbeat_failed, orphan_ended; may be given more than once
     #[arg(long, value_name = "EVENT")]
     pub(crate) event: Vec<String>,
     /// Not before this time: 2026-02-07T10:00:00Z, or 15m for that long ago

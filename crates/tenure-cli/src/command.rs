@@ -40,7 +40,7 @@ use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
 use tenure::core::{
-    Claim, Entry, Event, Force, Host, LockName, Process, Reason, Refusal, Request, RequestId,
+    Claim, Entry, Event, Force, Host, Life, LockName, Process, Reason, Refusal, Request, RequestId,
     Standing, UnreadableRule,
 };
 use tenure::engine::{self, AcquireError, Acquired, Limits};
@@ -481,6 +481,20 @@ impl Session {
             && let Content::Unreadable { why, .. } = reading.content
         {
             view.unreadable_because = Some(why);
+        }
+        // Of those that are not in the way itself nobody has said how they live.
+        if !view.other_holders.is_empty()
+            && let Ok(reading) = self.reading(name)
+            && let Some(entry) = reading.entry()
+        {
+            let now = self.clock.now();
+            for other in &mut view.other_holders {
+                let claim = entry.granted().find(|claim| claim.token == other.token);
+                other.orphaned = claim.is_some_and(|claim| {
+                    let standing = reading.standing_of(self.store.policy(), claim, &now);
+                    standing == Standing::Held(Life::Orphaned)
+                });
+            }
         }
         view
     }

@@ -30,6 +30,8 @@ mod cell;
 mod driver;
 pub(crate) mod heartbeats;
 pub(crate) mod locks;
+#[cfg(target_os = "linux")]
+pub(crate) mod orphan;
 #[cfg(unix)]
 mod remote;
 #[cfg(unix)]

@@ -126,6 +126,18 @@ impl Trail {
         }
     }
 
+    /// Work whose supervisor was dead, ended by somebody who asked for that.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn orphan_ended(
+        &self,
+        surface: &mut Surface,
+        occasion: Occasion<'_>,
+        holder: &Claim,
+        ended: &[u32],
+    ) {
+        self.write(surface, &Record::orphan_ended(occasion, holder, ended));
+    }
+
     /// A hold that was found left behind and removed, or a record that could not be read.
     pub(crate) fn removed(
         &self,

@@ -954,6 +954,35 @@ fn whoever_is_asked_to_stop_is_named() {
     assert_eq!(again["data"]["asked"][0]["asked_by"], "me", "who was first");
 }
 
+/// Nobody hears a request to an orphan, and its work can be ended.
+#[test]
+fn an_orphan_is_refused_as_one_and_ended_as_one() {
+    let scene = Scene::new();
+    let held = scene.hold("x", ["-q"]);
+    scene.until_named("x");
+    let refused = document(&scene, &["cancel", "--orphan", "x"], 4);
+    has_code(&refused, "NOT_ORPHANED");
+    held.signal(Signal::KILL);
+    eventually("an orphan", || {
+        scene.check("x")["holder"]["orphaned"] == true
+    });
+    has_code(&document(&scene, &["cancel", "x"], 4), "CANNOT_ASK");
+    let words = ["cancel", "--orphan", "x", "--signal", "KILL"];
+    let ended = document(&scene, &words, 0);
+    assert_eq!(ended["data"]["ended"][0]["command_pid"], held.command);
+    has_code(
+        &document(&scene, &["cancel", "--orphan", "x"], 5),
+        "NO_HOLDER",
+    );
+    let audit = document(&scene, &["audit", "x"], 0);
+    let events = audit["data"]["events"].as_array().cloned();
+    let is_ended = |event: &Value| event["event"] == "orphan_ended";
+    assert!(
+        events.is_some_and(|events| events.iter().any(is_ended)),
+        "{audit}"
+    );
+}
+
 /// A member of a group that gives up its place while it waits.
 #[test]
 fn a_waiting_run_that_was_superseded_says_by_whom() {

@@ -393,8 +393,8 @@ fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
     let next = answer(next.args(site.words(&words)));
     let next = next.expect(0, "its lease has run out");
     assert!(
-        next.stderr().contains("took over"),
-        "and says so: {}",
+        next.stderr().contains("whose lease ran out") && next.stderr().contains("may be stopped"),
+        "and says what is known, which is no death: {}",
         next.said()
     );
     kill_process_group(group(command), Signal::CONT).unwrap();
@@ -419,6 +419,19 @@ fn a_run_that_slept_beyond_its_lease_goes_on_if_nobody_came() {
         site.standing("alone"),
         "held",
         "its command can be seen from here"
+    );
+    assert_eq!(
+        site.check("alone")["holder"]["orphaned"],
+        false,
+        "its supervisor is stopped and not dead"
+    );
+    let mut outside = site.scene.program("unshare");
+    outside.args(["--pid", "--fork", "--kill-child", "--mount-proc", "tenure"]);
+    let seen = answer(outside.args(site.words(&["check", "alone"])));
+    let seen = seen.expect(0, "by the meaning of a lease").stdout();
+    assert!(
+        seen.contains("ran out") && !seen.contains("ended without releasing"),
+        "{seen}"
     );
     sleeper.signal(Signal::CONT);
     eventually("it lives again", || !lives().trim().is_empty());
@@ -448,6 +461,29 @@ fn a_killed_supervisor_is_followed_once_its_lease_is_over_and_its_command_gone()
     gate.open();
     site.run(&["run", "job", "--wait", "20s", "--", "true"])
         .expect(0, "now it is gone");
+}
+
+/// The command is on this machine, so it is ended as one of a file is. The lease has to run out by itself.
+#[test]
+fn the_command_of_a_killed_supervisor_can_be_ended() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "orphan");
+    let holder = site.hold("job", &gate, &["--ttl", "3s"], "");
+    let command = gate.entered();
+    eventually("its command is on record", || {
+        site.check("job")["holder"]["command_pid"].is_u64()
+    });
+    holder.signal(Signal::KILL);
+    eventually("an orphan", || {
+        site.check("job")["holder"]["orphaned"] == true
+    });
+    let ended = site.run(&["cancel", "--orphan", "job", "--output", "json"]);
+    let ended = ended.expect(0, "it is gone").json();
+    assert!(!is_alive(command), "{ended}");
+    assert_eq!(ended["data"]["ended"][0]["is_free"], true, "{ended}");
+    site.run(&["run", "job", "-n", "--", "true"])
+        .expect(0, "it is free");
 }
 
 #[test]

@@ -64,16 +64,19 @@ pub enum EventName {
     LockReleaseFailed,
     /// Several heartbeats in a row could not be written.
     HeartbeatFailed,
+    /// The work of a run whose supervisor was dead was ended.
+    OrphanEnded,
 }
 
 impl EventName {
     /// All of them, in the order of a lock's life.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::LockAcquired,
         Self::LockStolen,
         Self::LockReleased,
         Self::LockReleaseFailed,
         Self::HeartbeatFailed,
+        Self::OrphanEnded,
     ];
 
     /// The word in the log.
@@ -84,6 +87,7 @@ impl EventName {
             Self::LockReleased => "lock_released",
             Self::LockReleaseFailed => "lock_release_failed",
             Self::HeartbeatFailed => "heartbeat_failed",
+            Self::OrphanEnded => "orphan_ended",
         }
     }
 

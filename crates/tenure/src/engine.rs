@@ -5,13 +5,17 @@ use crate::clock::Clock;
 use crate::store::{Store, StoreError, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Claim, Effect, Entry, Event, Input, LockName, Now, Outcome, Patience, Process,
-    RETRY_FLOOR_MS, Refusal, Request, RequestId, retry_after_ms,
+    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience, Process,
+    RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
 /// when it is its turn; this is for what no kernel tells, a lock file deleted by hand.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not
+/// hold it for long.
+const PAUSE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a holder may take, beyond its grace, to be gone after it was killed.
 const PAUSE_SLACK: Duration = Duration::from_secs(2);
@@ -281,8 +285,9 @@ impl<S: Store> Run<'_, S> {
                         } else {
                             let began = self.clock.instant();
                             let pause = pause(&self.entry, &request, &now);
+                            let pause = pause.and_then(|_| self.pause_heard(&request, &now));
                             let end = match pause {
-                                Some(rest) => began.checked_add(rest),
+                                Some(rest) => began.checked_add(rest.min(PAUSE_LOOK)),
                                 None => self.deadline,
                             };
                             let look = began.checked_add(LOOK_AGAIN);
@@ -340,6 +345,18 @@ impl<S: Store> Run<'_, S> {
                 matches!(input, Input::Advanced(tenure_core::Advance::Behind(_))) && self.is_over();
             effect = attempt.on(if over { Input::Expired } else { input });
         }
+    }
+
+    /// How long the clock stands still for those that can hear that they were asked. A holder whose
+    /// supervisor is dead cannot, so it stops no clock.
+    fn pause_heard(&self, request: &Request, now: &Now) -> Option<Duration> {
+        let mut heard = self.entry.clone();
+        if let Ok(reading) = self.store.read(self.name) {
+            let policy = self.store.policy();
+            let orphaned = Standing::Held(Life::Orphaned);
+            (heard.claims).retain(|claim| reading.standing_of(policy, claim, now) != orphaned);
+        }
+        pause(&heard, request, now)
     }
 
     fn note_displaced(&mut self, events: &[Event]) {

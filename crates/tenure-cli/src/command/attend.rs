@@ -126,7 +126,7 @@ impl<'a> Attendance<'a> {
         let is_native = session.store.profile().record().is_none();
         let endless = wait == Wait::Forever && is_native;
         Self {
-            progress: Progress::new(surface, name, wait),
+            progress: Progress::new(surface, name, &session.identity.host, wait),
             nesting: Nesting::of(session, name, all),
             tend,
             tends,

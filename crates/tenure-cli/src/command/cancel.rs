@@ -1,14 +1,18 @@
 //! `cancel`: asks whoever holds a lock to stop.
 
+#[cfg(target_os = "linux")]
+mod orphan;
+
 use super::run::{ends_without_release, group};
 use super::{Session, finish};
 use crate::args::CancelArgs;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, object};
+use crate::render::lock::orphan_hint;
 use crate::request::{self, Place};
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{Claim, Kind, Life, Standing};
+use tenure::core::{Claim, Kind, Life, LockName, Standing};
 use tenure::profile::known_as;
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
@@ -33,6 +37,19 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
         let shown = session.shown(args.request_id.clone());
         let by = request::request_id_or_new(shown.as_deref())?;
         surface.set_request_id(by.as_str());
+        if args.orphan {
+            #[cfg(target_os = "linux")]
+            return match (orphan::end(args, &session, &name, &by, surface), beside) {
+                (Err(failure), Some(beside)) if matches!(failure.exit, Exit::NotFound) => {
+                    orphan::end(args, &open(beside)?, &name, &by, surface)
+                }
+                (ended, _) => ended,
+            };
+            #[cfg(not(target_os = "linux"))]
+            return Err(Failure::bad_arguments(
+                "--orphan needs handles on processes, which only Linux has",
+            ));
+        }
         let now = session.clock.now();
         let ask = |session: &Session| {
             let asked = session.store.cancel(&name, by.as_str(), &now);
@@ -69,6 +86,12 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
             .iter()
             .map(|claim| (claim, Answering::of(claim, reading.as_ref(), &session)))
             .collect();
+        let is_heard = |how: Answering| !matches!(how, Answering::Orphaned);
+        if !asked.iter().any(|(_, how)| is_heard(*how))
+            && let Some((claim, _)) = asked.first()
+        {
+            return Err(cannot_hear(&session, &name, claim));
+        }
         let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
         let text = format!("asked the holder of {name} to stop: {}", lines.join("; "));
         let holders: Vec<_> = asked
@@ -114,6 +137,25 @@ impl Answering {
     }
 }
 
+/// The refusal where everybody who could be asked is dead.
+fn cannot_hear(session: &Session, name: &LockName, claim: &Claim) -> Failure {
+    let message = match session.view(name, None) {
+        Ok(view) => view.headline(),
+        Err(_) => format!("{name} is held by {}", who(claim)),
+    };
+    Failure::new(
+        Exit::Precondition,
+        "CANNOT_ASK",
+        format!("{message}; {}", orphan_hint(name)),
+    )
+    .with_context(object(json!({
+        "name": name.as_str(),
+        "orphaned": true,
+        "pid": claim.holder.process.map(|process| process.pid),
+        "command_pid": claim.holder.command.map(|process| process.pid),
+    })))
+}
+
 fn who(claim: &Claim) -> String {
     match claim.holder.process {
         Some(process) => format!("PID {}", process.pid),
@@ -126,7 +168,9 @@ fn line(claim: &Claim, how: Answering) -> String {
     match how {
         Answering::Supervised => format!("{who} ends its command"),
         Answering::Orphaned => {
-            format!("{who} is dead, and the lock is free when its command ends by itself")
+            format!(
+                "{who} is dead and asks nobody to stop (`tenure cancel --orphan` ends its command)"
+            )
         }
         Answering::Exec => {
             format!("{who} has become its command, and nobody is there to end that")

@@ -5,7 +5,7 @@ use super::{Session, finish};
 use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::lock::{age, failure_of};
+use crate::render::lock::{age, failure_of, orphan_hint};
 use crate::request;
 use crate::trail::occasion;
 use serde_json::json;
@@ -105,10 +105,14 @@ fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Fail
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
     let failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
     let failure = session.face.refused(failure, &view, refusal.reason);
+    let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
     let asks = session.store.policy().force_on_held == ForceOnHeld::AskToStop;
     Ok(match refusal.reason {
         Reason::NeedsConfirmation => {
             failure.with_text(format!("{}; confirm with --yes", view.headline()))
+        }
+        Reason::Held if asks && is_orphaned => {
+            failure.with_text(format!("{}; {}", view.headline(), orphan_hint(name)))
         }
         Reason::Held if asks => failure.with_text(format!(
             "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",

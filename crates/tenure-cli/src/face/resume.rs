@@ -3,7 +3,7 @@
 use super::{Face, TakenOver};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::lock::{HolderView, LockView, utc};
+use crate::render::lock::{HolderView, LockView, orphan_hint, utc};
 use crate::render::{Surface, clean};
 use std::path::Path;
 use tenure::core::{Claim, LockName, Reason};
@@ -33,9 +33,12 @@ impl Face for Resume {
         let Some(holder) = view.holder.as_ref().filter(|_| reason == Reason::Held) else {
             return failure;
         };
-        let pid = holder
-            .pid
-            .map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+        // What is at work is the command, once its supervisor is dead.
+        let at_work = match holder.command_pid.filter(|_| holder.orphaned) {
+            Some(command) => Some(command),
+            None => holder.pid,
+        };
+        let pid = at_work.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
         failure.text = Some(format!(
             "Resume already in progress for job {}\nLock held by: PID {pid} on {} (acquired {})\n\
              Please wait for the other process to complete, or use --force to override.",
@@ -43,6 +46,12 @@ impl Face for Resume {
             clean(&holder.host),
             utc(holder.since_ms),
         ));
+        if holder.orphaned
+            && let Some(text) = &mut failure.text
+        {
+            text.push('\n');
+            text.push_str(&orphan_hint(&view.name));
+        }
         if let (Some(text), Some(command)) = (&mut failure.text, out_of_sight(view, holder)) {
             text.push_str(
                 "\nThat is another machine or container, so whether the process still runs cannot be \

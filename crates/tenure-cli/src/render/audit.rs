@@ -92,6 +92,16 @@ fn telling(entry: &Entry) -> String {
                 word("error")
             )
         }
+        Some(EventName::OrphanEnded) => {
+            let pids = entry.fields().get("ended_pids").and_then(Value::as_array);
+            let pids = pids.map(|pids| pids.iter().map(plain).collect::<Vec<_>>().join(", "));
+            format!(
+                "command PID {}; ended: {}",
+                word("command_pid"),
+                pids.filter(|pids| !pids.is_empty())
+                    .unwrap_or_else(|| "none".to_owned())
+            )
+        }
         // Written by a later version: everything that it says.
         None => entry
             .fields()

@@ -15,6 +15,7 @@ pub(crate) fn failure_of(
     retry_after_ms: u64,
 ) -> Failure {
     let (line, name) = (view.headline(), view.name.clone());
+    let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
     let mut failure = Failure::from(view.into_failure(reason, waited, retry_after_ms));
     if failure.retry.is_some() {
         let waited = waited
@@ -27,5 +28,17 @@ pub(crate) fn failure_of(
             human(Duration::from_millis(retry_after_ms)),
         ));
     }
+    if is_orphaned && let Some(text) = &mut failure.text {
+        text.push_str("\n        ");
+        text.push_str(&orphan_hint(&name));
+    }
     failure
+}
+
+/// What can be done about a holder whose supervisor is dead.
+pub(crate) fn orphan_hint(name: impl std::fmt::Display) -> String {
+    format!(
+        "nobody is there who could be asked to stop; the lock is free once that command has ended, and \
+         `tenure cancel --orphan {name}` ends it"
+    )
 }

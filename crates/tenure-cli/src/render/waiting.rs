@@ -11,9 +11,9 @@ use crate::speech;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::LockName;
+use tenure::core::{Claim, Host, Kind, Liveness, LockName};
 use tenure::engine::{Observer, Wait, Waiting};
-use tenure::process::actor_name;
+use tenure::process::{actor_name, liveness};
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);
@@ -26,6 +26,7 @@ const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 #[derive(Debug)]
 pub(crate) struct Progress<'a> {
     name: &'a LockName,
+    here: &'a Host,
     limit: Option<Duration>,
     mode: Mode,
     began: Instant,
@@ -45,7 +46,7 @@ enum Mode {
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(surface: &Surface, name: &'a LockName, wait: Wait) -> Self {
+    pub(crate) fn new(surface: &Surface, name: &'a LockName, here: &'a Host, wait: Wait) -> Self {
         let mode = if surface.is_quiet() {
             Mode::Nothing
         } else if surface.is_text() {
@@ -55,6 +56,7 @@ impl<'a> Progress<'a> {
         };
         Self {
             name,
+            here,
             limit: match wait {
                 Wait::For(limit) => Some(limit),
                 Wait::No | Wait::Forever => None,
@@ -93,6 +95,12 @@ impl<'a> Progress<'a> {
                 } else {
                     "passes to"
                 };
+                let who = match holder.command {
+                    Some(command) if self.is_orphan(front) => {
+                        format!("PID {}, whose supervisor is dead,", command.pid)
+                    }
+                    _ => who,
+                };
                 let age = age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now));
                 // One line of a terminal is short, and the day is known to whoever reads it.
                 let full = timestamp(since.wall_ms);
@@ -124,6 +132,17 @@ impl<'a> Progress<'a> {
             None => "waiting".to_owned(),
         };
         (holder, format!("; {place}, {limit}"))
+    }
+
+    /// Whether the supervisor of whoever is waited for is proven to be dead. What is left of it is its
+    /// command, or it would not be waited for.
+    fn is_orphan(&self, front: &Claim) -> bool {
+        let is_run = front.kind == Kind::Kernel && front.token.is_some();
+        let supervisor = front.holder.process.filter(|_| is_run);
+        supervisor.is_some_and(|supervisor| {
+            let seen = liveness(&supervisor, &front.holder.host, self.here, false);
+            matches!(seen, Liveness::Dead(_))
+        })
     }
 
     fn draw(&mut self, holder: &str, place: &str) {

@@ -761,9 +761,10 @@ fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
     ];
     let mut new = start(&scene, &words);
     until_waits(&scene, "g", "new");
-    let asked = scene.run(["cancel", "--group", "g"]).expect(0, "it holds");
+    let asked = scene.run(["cancel", "--group", "g"]);
+    let asked = asked.expect(4, "nobody is there who would hear it");
     assert!(
-        asked.stdout().contains("is dead"),
+        asked.stderr().contains("it died") && asked.stderr().contains("--orphan"),
         "nobody is promised an end: {}",
         asked.said()
     );

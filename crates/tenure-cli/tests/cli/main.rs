@@ -30,6 +30,7 @@ mod group_name;
 mod groups;
 mod hostile;
 mod moved;
+mod orphans;
 mod passing_on;
 mod profiles;
 mod push;

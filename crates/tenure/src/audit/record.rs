@@ -231,6 +231,20 @@ impl Record {
         )
     }
 
+    /// `orphan_ended`: `holder` (as `previous_lock` of `lock_stolen`), `command_pid`, `ended_pids` (all
+    /// that were ended, the command among them; empty where none was).
+    pub fn orphan_ended(occasion: Occasion<'_>, holder: &Claim, ended_pids: &[u32]) -> Self {
+        Self::new(
+            EventName::OrphanEnded,
+            occasion,
+            json!({
+                "holder": previous_lock(holder),
+                "command_pid": holder.holder.command.map(|command| command.pid),
+                "ended_pids": ended_pids,
+            }),
+        )
+    }
+
     /// Which event it is.
     pub fn event(&self) -> EventName {
         self.event

@@ -384,11 +384,7 @@ impl LockView {
             .unwrap_or_default();
         let by = holder.map_or_else(
             || "an unknown holder".to_owned(),
-            |holder| match holder.pid {
-                Some(pid) if holder.orphaned => match holder.command_pid {
-                    Some(command) => format!("PID {command}, whose supervisor, PID {pid}, is dead"),
-                    None => format!("the command of PID {pid}, which is dead"),
-                },
+            |holder| match holder.at_work() {
                 Some(pid) => format!("PID {pid}"),
                 None => format!("request {}", holder.request_id),
             },
@@ -445,7 +441,7 @@ impl LockView {
                 self.lock_file,
                 fact(
                     holder
-                        .and_then(|holder| holder.pid)
+                        .and_then(HolderView::at_work)
                         .map(|pid| pid.to_string())
                 ),
                 fact(holder.map(|holder| holder.age_ms.to_string())),
@@ -467,6 +463,11 @@ impl HolderView {
     pub fn fact(&self, key: &str) -> Option<&str> {
         let found = self.facts.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// The process that is at work: once its supervisor is dead, that is the command.
+    fn at_work(&self) -> Option<u32> {
+        self.command_pid.filter(|_| self.orphaned).or(self.pid)
     }
 
     /// Who and where.

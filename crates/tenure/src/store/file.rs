@@ -86,9 +86,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
-    Liveness, LockName, Now, Ownership, Policy, Predecessor, Process, Queueing, ReleaseByOther,
-    Released, Renewal, Request, StaleUnforced, Stamp, Standing, Takeover, UnreadableRule,
-    WaitingFor, judge, unreadable,
+    Liveness, LockName, Now, Ownership, Patience, Policy, Predecessor, Process, Queueing,
+    ReleaseByOther, Released, Renewal, Request, StaleUnforced, Stamp, Standing, Takeover,
+    UnreadableRule, WaitingFor, judge, unreadable,
 };
 
 /// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
@@ -1164,6 +1164,14 @@ fn take_bytes(
     }))
 }
 
+/// Whether a request depends on how those in its way live, and not only on whether they do: what force may
+/// do, who can hear a request to stop, what a refusal tells.
+fn looks_closer(request: &Request) -> bool {
+    request.force != Force::No
+        || request.terms.cancel_in_progress
+        || request.patience != Patience::Queue
+}
+
 /// The bytes of a new place are somebody else's, and stay so.
 fn in_use(path: &Path) -> StoreError {
     StoreError::Io {
@@ -1261,21 +1269,16 @@ impl Store for FileStore {
                         });
                     }
                 };
-            let (kind, force, terms) = (request.kind, request.force, request.terms);
+            let (kind, terms) = (request.kind, request.terms);
             let mut loaded = *loaded;
             let mut entry = self.to_be_changed(&mut loaded);
             let last = entry.claims.last().map(|last| last.ticket);
+            let looks_closer = looks_closer(&request);
             let entering = entry.enter(
                 &self.policy,
                 request.clone(),
                 now,
-                |claim| match force {
-                    Force::No => guarded.evidence(&opened, claim),
-                    // What force may do depends on more than whether the claim is alive.
-                    Force::Asked | Force::Confirmed => {
-                        self.evidence(guarded.folder, fd(&opened), claim)
-                    }
-                },
+                |claim| guarded.evidence_for(looks_closer, &opened, claim),
                 &mut events,
             );
             let unread = loaded.rest.as_ref().map_or(0, Rest::len);
@@ -2272,7 +2275,7 @@ impl FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::{Holder, Patience, RequestId, Terms};
+    use tenure_core::{Holder, RequestId, Terms};
 
     fn store_in(folder: &Path) -> FileStore {
         let here = process::Identity::current().host;

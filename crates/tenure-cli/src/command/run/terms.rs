@@ -28,8 +28,13 @@ const ENDING: [(&str, i32); 9] = [
 
 /// The terms of a command of which nothing else is said: asked, insisted, killed.
 pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
+    usual_without_signals(grace, signals.usual_request())
+}
+
+/// The same, for a caller who knows by which signal to ask.
+pub(crate) fn usual_without_signals(grace: Duration, signal: i32) -> Terms {
     Terms {
-        signal: signals.usual_request(),
+        signal,
         term_after: grace * 3 / 4,
         grace,
         patience: Duration::ZERO,
@@ -127,7 +132,7 @@ fn signal(text: &str) -> Result<i32, Failure> {
 
 /// A signal by its name, with or without `SIG`, or by its number.
 #[cfg(unix)]
-fn signal(text: &str) -> Result<i32, Failure> {
+pub(crate) fn signal(text: &str) -> Result<i32, Failure> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
     let found = ENDING

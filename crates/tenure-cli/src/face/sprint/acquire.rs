@@ -221,7 +221,7 @@ impl Taking<'_> {
     ) -> Result<Granted, AcquireError> {
         let wait = self.rest();
         let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
-        let mut progress = Progress::new(surface, self.name, wait);
+        let mut progress = Progress::new(surface, self.name, &self.session.identity.host, wait);
         let acquired = engine::acquire(
             store,
             &self.session.clock,

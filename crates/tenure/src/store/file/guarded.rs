@@ -403,6 +403,20 @@ impl<'a> Guarded<'a> {
         self.store
             .quick_evidence(self.folder, super::fd(opened), claim)
     }
+
+    /// The same, or all that can be found out.
+    pub(super) fn evidence_for(
+        &self,
+        looks_closer: bool,
+        opened: &Opened,
+        claim: &Claim,
+    ) -> Evidence {
+        if looks_closer {
+            self.store.evidence(self.folder, super::fd(opened), claim)
+        } else {
+            self.evidence(opened, claim)
+        }
+    }
 }
 
 /// Brings a list together with what stands at the record's path. See the module's documentation.

@@ -1,0 +1,327 @@
+//! `cancel --orphan`: ends the work of a run whose supervisor is dead, and says whether it is gone.
+//!
+//! Only what is proven to be that work is ended (`supervise::orphan`). What is not, is named and left.
+
+use super::super::Session;
+use super::super::run::ends_without_release;
+use super::super::run::terms::{self, usual_without_signals};
+use crate::args::CancelArgs;
+use crate::exit::Exit;
+use crate::failure::{Failure, object};
+use crate::render::Surface;
+use crate::request;
+use crate::supervise::Terms;
+use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
+use crate::trail::occasion;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tenure::clock::{Clock, instant};
+use tenure::core::{
+    Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,
+};
+use tenure::process::liveness;
+use tenure::profile::known_as;
+use tenure::store::{Content, Reading, Store};
+
+/// How long the kernel may take to let go of the beacon of processes that have ended.
+const BEACON_GOES_OUT: Duration = Duration::from_secs(2);
+
+/// How often the lock is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the work is given where its run has recorded nothing.
+const GRACE: Duration = Duration::from_secs(10);
+
+pub(super) fn end(
+    args: &CancelArgs,
+    session: &Session,
+    name: &LockName,
+    by: &RequestId,
+    surface: &mut Surface,
+) -> Result<(String, Value), Failure> {
+    let orphans = orphans(session, name)?;
+    let mut ended = Vec::new();
+    let mut lines = Vec::new();
+    for claim in &orphans {
+        let command = command_of(session, name, claim)?;
+        let orphan = Orphan::open(&command).map_err(|why| unproven(name, claim, &command, &why))?;
+        // Judged again now that its process is held: whoever holds by now is whom we have opened.
+        let reading = session.reading(name)?;
+        if !is_same_orphan(session, &reading, claim) {
+            return Err(not_orphaned(session, name, &reading));
+        }
+        let done = orphan.end(terms_of(args, claim, &command)?);
+        record(session, surface, name, by, claim, &done);
+        let outcome = outcome(session, name, claim, &done)?;
+        let what = done.gone.iter().map(u32::to_string).collect::<Vec<_>>();
+        let afterwards = if outcome.is_free {
+            "; all that it held the lock by is gone"
+        } else if session.store.is_remote() {
+            "; its lease has yet to run out"
+        } else {
+            "; its record stands until it is too old for this profile"
+        };
+        lines.push(format!(
+            "{} (PID {}){afterwards}",
+            who(claim),
+            what.join(", ")
+        ));
+        ended.push(json!({
+            "request_id": known_as(&claim.holder),
+            "token": claim.token,
+            "supervisor_pid": claim.holder.process.map(|process| process.pid),
+            "command_pid": command.pid,
+            "ended_pids": done.gone,
+            "is_free": outcome.is_free,
+        }));
+    }
+    let text = format!("ended what was left of {name}: {}", lines.join("; "));
+    Ok((text, json!({ "name": name.as_str(), "ended": ended })))
+}
+
+/// The holds to be ended. At least one.
+fn orphans(session: &Session, name: &LockName) -> Result<Vec<Claim>, Failure> {
+    let reading = session.reading(name)?;
+    let Content::Whole { entry, .. } = &reading.content else {
+        return Err(not_orphaned(session, name, &reading));
+    };
+    let orphans: Vec<Claim> = entry
+        .granted()
+        .filter(|claim| is_same_orphan(session, &reading, claim))
+        .cloned()
+        .collect();
+    if orphans.is_empty() {
+        return Err(not_orphaned(session, name, &reading));
+    }
+    Ok(orphans)
+}
+
+/// Whether a claim stands in the list as it was, and its supervisor is proven to be dead.
+fn is_same_orphan(session: &Session, reading: &Reading, wanted: &Claim) -> bool {
+    let Some(claim) = reading.entry().and_then(|entry| entry.claim(wanted.ticket)) else {
+        return false;
+    };
+    let (policy, now) = (session.store.policy(), session.clock.now());
+    let host = &claim.holder.host;
+    let dead = claim.holder.process.is_some_and(|supervisor| {
+        let seen = liveness(&supervisor, host, &session.identity.host, false);
+        matches!(seen, Liveness::Dead(_))
+    });
+    (claim.token, &claim.holder) == (wanted.token, &wanted.holder)
+        && reading.standing_of(policy, claim, &now) == Standing::Held(Life::Orphaned)
+        && dead
+}
+
+/// The recorded command, where its number means something here.
+fn command_of(session: &Session, name: &LockName, claim: &Claim) -> Result<Process, Failure> {
+    let (there, here) = (&claim.holder.host, &session.identity.host);
+    let same = |one: &Option<_>, other: &Option<_>| one.is_some() && one == other;
+    let is_here = same(&there.boot_id, &here.boot_id)
+        && there.pid_namespace.is_some()
+        && there.pid_namespace == here.pid_namespace;
+    let why = match claim.holder.command {
+        _ if !is_here => "its record is of another machine, boot or PID namespace",
+        None if ends_without_release(claim) => {
+            "it had become its command, which has ended, and what keeps the lock now was started by that"
+        }
+        None => "its supervisor died before it could record its command",
+        Some(command) if command.started.is_none() => {
+            "its record does not say when its command started"
+        }
+        Some(command) => return Ok(command),
+    };
+    Err(cannot(name, claim, why))
+}
+
+fn who(claim: &Claim) -> String {
+    match claim.holder.process {
+        Some(process) => format!("the run of PID {}", process.pid),
+        None => format!("the run of request {}", known_as(&claim.holder)),
+    }
+}
+
+fn cannot(name: &LockName, claim: &Claim, why: &str) -> Failure {
+    Failure::new(
+        Exit::Precondition,
+        "ORPHAN_UNPROVEN",
+        format!(
+            "{name} is held by what is left of {}, and nobody was ended: {why}. End it by hand, or wait \
+             for it",
+            who(claim)
+        ),
+    )
+    .with_context(facts(name, claim))
+}
+
+fn facts(name: &LockName, claim: &Claim) -> serde_json::Map<String, Value> {
+    object(json!({
+        "name": name.as_str(),
+        "request_id": known_as(&claim.holder),
+        "token": claim.token,
+        "supervisor_pid": claim.holder.process.map(|process| process.pid),
+        "command_pid": claim.holder.command.map(|process| process.pid),
+    }))
+}
+
+fn unproven(name: &LockName, claim: &Claim, command: &Process, why: &Unproven) -> Failure {
+    let pid = command.pid;
+    let why = match why {
+        Unproven::Gone => format!(
+            "its command, PID {pid}, has ended, and what keeps the lock now was started by it and has \
+             lost its parent, so it cannot be told from others"
+        ),
+        Unproven::Own => "this very call is a part of its work".to_owned(),
+        Unproven::Unseen(errno) => format!("its command, PID {pid}, cannot be looked at ({errno})"),
+    };
+    cannot(name, claim, &why)
+}
+
+/// The refusal where there is no orphan to be ended.
+fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failure {
+    let view = session.view_of(name, reading, None);
+    match view.standing {
+        "held" => {
+            let holder = view.holder.as_ref();
+            let how = match holder.map(|holder| holder.kind) {
+                Some("run") => format!(
+                    "its supervisor is not known to be dead; `tenure cancel {name}` asks it to stop"
+                ),
+                _ => "it has no supervisor that could have died".to_owned(),
+            };
+            Failure::new(
+                Exit::Precondition,
+                "NOT_ORPHANED",
+                format!("{}; {how}", view.headline()),
+            )
+            .with_context(view.json())
+        }
+        _ => Failure::new(
+            Exit::NotFound,
+            "NO_HOLDER",
+            format!("nobody holds {name}, so there is nothing to end"),
+        ),
+    }
+}
+
+/// As the run was started, unless the operator says otherwise.
+fn terms_of(args: &CancelArgs, claim: &Claim, command: &Process) -> Result<Terms, Failure> {
+    let recorded = Some(claim.grace_ms).filter(|grace_ms| *grace_ms > 0);
+    let grace = match &args.grace {
+        Some(text) => request::duration("--grace", text)?,
+        None => recorded.map_or(GRACE, Duration::from_millis),
+    };
+    let signal = match &args.signal {
+        Some(name) => terms::signal(name)?,
+        // Deaf from its start, as whatever a script has started with `&`.
+        None if ignores(command.pid, libc::SIGINT) => libc::SIGTERM,
+        None => libc::SIGINT,
+    };
+    Ok(usual_without_signals(grace, signal))
+}
+
+struct Outcome {
+    is_free: bool,
+}
+
+/// What is left once the proven work has ended.
+fn outcome(
+    session: &Session,
+    name: &LockName,
+    claim: &Claim,
+    done: &Ended,
+) -> Result<Outcome, Failure> {
+    if done.refused {
+        return Err(Failure::new(
+            Exit::Permission,
+            "PERMISSION_DENIED",
+            format!(
+                "{name} is held by what is left of {}, which belongs to another user; only that user or \
+                 root can end it",
+                who(claim)
+            ),
+        )
+        .with_context(facts(name, claim)));
+    }
+    let patience = if session.store.is_remote() {
+        Duration::from_millis(claim.lease.ttl_ms) + BEACON_GOES_OUT
+    } else {
+        BEACON_GOES_OUT
+    };
+    let began = instant();
+    loop {
+        let reading = session.reading(name)?;
+        let now = session.clock.now();
+        let stands = reading.entry().and_then(|entry| entry.claim(claim.ticket));
+        let stands = stands.filter(|stands| stands.token == claim.token);
+        let is_free = stands.is_none_or(|stands| {
+            let standing = reading.standing_of(session.store.policy(), stands, &now);
+            !matches!(standing, Standing::Held(_))
+        });
+        if is_free && done.left.is_empty() {
+            return Ok(Outcome { is_free });
+        }
+        if began.elapsed() >= patience || !done.left.is_empty() {
+            let seen = stands.and_then(|stands| evidence_of(&reading, stands));
+            let keeps = seen.is_some_and(|seen| {
+                seen.command == Liveness::Alive
+                    || (seen.beacon == Beacon::Lit && !session.store.is_remote())
+            });
+            // Profiles that go by the age of a record leave it to that.
+            if !keeps && done.left.is_empty() {
+                return Ok(Outcome { is_free });
+            }
+            return Err(remains(name, claim, done));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn evidence_of(reading: &Reading, claim: &Claim) -> Option<Evidence> {
+    let Content::Whole { entry, evidence } = &reading.content else {
+        return None;
+    };
+    evidence.get(Entry::position(entry, claim.ticket)?).copied()
+}
+
+fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
+    let numbers = |list: &[u32]| {
+        let words: Vec<_> = list.iter().map(u32::to_string).collect();
+        words.join(", ")
+    };
+    let what = if done.left.is_empty() {
+        "a process that it had started keeps it. That one has lost its parent, so it cannot be told from \
+         others and was not ended"
+            .to_owned()
+    } else {
+        format!("PID {} has not ended", numbers(&done.left))
+    };
+    let mut failure = Failure::new(
+        Exit::Precondition,
+        "ORPHAN_REMAINS",
+        format!(
+            "{name} is still held: of {}, PID {} has ended, but {what}",
+            who(claim),
+            numbers(&done.gone)
+        ),
+    );
+    failure.partial = true;
+    let mut context = facts(name, claim);
+    context.insert("ended_pids".into(), done.gone.clone().into());
+    context.insert("left_pids".into(), done.left.clone().into());
+    failure.with_context(context)
+}
+
+/// Somebody has ended another's work: that is always recorded.
+fn record(
+    session: &Session,
+    surface: &mut Surface,
+    name: &LockName,
+    by: &RequestId,
+    claim: &Claim,
+    done: &Ended,
+) {
+    let now = session.clock.now();
+    session
+        .trail
+        .orphan_ended(surface, occasion(name, by, &now), claim, &done.gone);
+}

@@ -1,0 +1,342 @@
+//! Ends the work of a run whose supervisor is dead, for an operator who asks for exactly that.
+//!
+//! This is the one place that acts on a number which was read from a record. **Nobody else is ever
+//! hit**, because a number alone is never enough and is never signalled:
+//! - A handle (pidfd) is opened first. Then the process that has this number is compared with the
+//!   record, by its start time, and then the handle is asked whether its process still lives. While it
+//!   lives nobody else can have its number, so what was compared was the process of the handle. From
+//!   then on only the handle is used.
+//! - A descendant is opened first as well. Then its parent's number is read, then both handles are asked
+//!   whether they live. If they do, that number was the parent's own, and the parent is proven already.
+//! - A member of the command's process group is proven in the same way, by another proven member: the
+//!   number of a group belongs to nobody else while the group has a member.
+//!
+//! A process that lost its parent before it was looked at, and has left the group, cannot be proven.
+//! It is left alone, and the beacon tells whether it still keeps the lock.
+//!
+//! When to ask and by which signal is decided in `supervise`, as for a run that has its supervisor. Whoever
+//! still has a parent is left to that, as in `rest`; SIGKILL is for all.
+
+use super::{Action, Event, Supervision, Terms};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+use tenure::clock::instant;
+use tenure::core::Process;
+use tenure::process::start_time;
+use tenure::store::file::poll_readable;
+
+/// How often it is looked for new descendants.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long SIGKILL may take. A process in a call of the kernel may take longer.
+const KILL_TAKES: Duration = Duration::from_secs(5);
+
+/// How many processes are held at a time; each costs a descriptor.
+const PROVEN_MAX: usize = 512;
+
+/// Why nobody was signalled.
+#[derive(Debug)]
+pub(crate) enum Unproven {
+    /// The recorded command has ended.
+    Gone,
+    /// The caller is a part of the work.
+    Own,
+    /// The system does not show enough.
+    Unseen(Errno),
+}
+
+/// How the work ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The processes that have ended, by the numbers that they had.
+    pub(crate) gone: Vec<u32>,
+    /// Those that have not.
+    pub(crate) left: Vec<u32>,
+    /// The command may not be signalled by this user.
+    pub(crate) refused: bool,
+}
+
+struct Proven {
+    pid: Pid,
+    handle: OwnedFd,
+    of_group: bool,
+    asked: bool,
+}
+
+impl Proven {
+    /// Whether it runs, as its handle says. Not knowing it counts as no: nothing is proven by it then.
+    fn lives(&self) -> bool {
+        lives(&self.handle)
+    }
+}
+
+fn lives(handle: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(handle, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    loop {
+        match poll(&mut fds, Some(&at_once)) {
+            Err(Errno::INTR) => {}
+            answered => return answered == Ok(0),
+        }
+    }
+}
+
+fn number(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// The work of one orphan, as far as it is proven.
+pub(crate) struct Orphan {
+    command: Pid,
+    proven: Vec<Proven>,
+    group: Option<Pid>,
+    gone: Vec<u32>,
+    /// What is being sent.
+    asking: Option<Signal>,
+    refused: bool,
+    /// This process is a part of it.
+    has_caller: bool,
+}
+
+impl Orphan {
+    /// Opens the recorded command and whatever descends from it. Signals nobody.
+    ///
+    /// The caller has found that the record was made on this boot and in this PID namespace.
+    pub(crate) fn open(command: &Process) -> Result<Self, Unproven> {
+        let pid = i32::try_from(command.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or(Unproven::Gone)?;
+        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) => handle,
+            Err(Errno::SRCH) => return Err(Unproven::Gone),
+            Err(errno) => return Err(Unproven::Unseen(errno)),
+        };
+        let started = start_time(command.pid);
+        let group = relations(pid).and_then(|seen| seen.group.filter(|group| *group == pid));
+        if !lives(&handle) {
+            return Err(Unproven::Gone);
+        }
+        match (command.started, started) {
+            (Some(recorded), Some(started)) if recorded == started => {}
+            (Some(_), Some(_)) => return Err(Unproven::Gone),
+            _ => return Err(Unproven::Unseen(Errno::ACCESS)),
+        }
+        let mut orphan = Self {
+            command: pid,
+            proven: vec![Proven {
+                pid,
+                handle,
+                of_group: group.is_some(),
+                asked: false,
+            }],
+            group,
+            gone: Vec::new(),
+            asking: None,
+            refused: false,
+            has_caller: false,
+        };
+        orphan.find();
+        if orphan.has_caller {
+            return Err(Unproven::Own);
+        }
+        Ok(orphan)
+    }
+
+    /// Asks, insists, kills, as the terms say, until nothing is left of what could be proven.
+    pub(crate) fn end(mut self, terms: Terms) -> Ended {
+        let began = instant();
+        let mut supervision = Supervision::new(terms);
+        let mut killed = None;
+        let by = String::new();
+        let actions = supervision.on(Event::CancelRequested { by }, Duration::ZERO);
+        self.follow(&actions, &mut killed);
+        loop {
+            self.find();
+            self.send();
+            if self.proven.is_empty() || self.refused {
+                break;
+            }
+            if killed.is_some_and(|at: Instant| at.elapsed() > KILL_TAKES) {
+                break;
+            }
+            let since = instant().saturating_duration_since(began);
+            if supervision.next_time().is_some_and(|step| since >= step) {
+                let actions = supervision.on(Event::Time, since);
+                self.follow(&actions, &mut killed);
+                continue;
+            }
+            let handles: Vec<_> = self.proven.iter().map(|one| one.handle.as_fd()).collect();
+            let _ = poll_readable(&handles, LOOK, None);
+        }
+        Ended {
+            gone: self.gone,
+            left: self.proven.iter().map(|one| number(one.pid)).collect(),
+            refused: self.refused,
+        }
+    }
+
+    fn follow(&mut self, actions: &[Action], killed: &mut Option<Instant>) {
+        for action in actions {
+            let Action::Ask(signal) = action else {
+                continue;
+            };
+            self.asking = Signal::from_named_raw(*signal);
+            if self.asking == Some(Signal::KILL) {
+                killed.get_or_insert_with(instant);
+            }
+            for one in &mut self.proven {
+                one.asked = false;
+            }
+        }
+    }
+
+    /// Forgets who has ended, and opens who has come.
+    fn find(&mut self) {
+        loop {
+            let gone = &mut self.gone;
+            self.proven.retain(|one| {
+                let lives = one.lives();
+                if !lives {
+                    gone.push(number(one.pid));
+                }
+                lives
+            });
+            if self.proven.is_empty() || !self.find_once() {
+                return;
+            }
+        }
+    }
+
+    /// Whether anybody was found.
+    fn find_once(&mut self) -> bool {
+        let before = self.proven.len();
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        for pid in numbers.filter_map(Pid::from_raw) {
+            let known = self.proven.iter().any(|one| one.pid == pid);
+            if known || self.proven.len() >= PROVEN_MAX || self.place_of(pid).is_none() {
+                continue;
+            }
+            let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+                continue;
+            };
+            // The same once more, for the very process of the handle.
+            let Some(place) = self.place_of(pid).filter(|_| lives(&handle)) else {
+                continue;
+            };
+            if pid == rustix::process::getpid() {
+                self.has_caller = true;
+                continue;
+            }
+            self.proven.push(Proven {
+                pid,
+                handle,
+                of_group: place.of_group,
+                // The whole group was asked together; who is born later has asked parents.
+                asked: place.of_group && self.asking.is_some_and(|signal| signal != Signal::KILL),
+            });
+        }
+        self.proven.len() > before
+    }
+
+    /// What binds the process of this number to the work; `None` if nothing does.
+    fn place_of(&self, pid: Pid) -> Option<Place> {
+        let seen = relations(pid)?;
+        let of_group = self.group.is_some() && seen.group == self.group;
+        // Read before those who prove it are asked whether they live.
+        let has_parent = seen.parent.is_some_and(|parent| self.is_proven(parent));
+        let in_group = of_group && self.group_is_ours();
+        (has_parent || in_group).then_some(Place { of_group: in_group })
+    }
+
+    /// Whether a number is that of a proven process, which lives.
+    fn is_proven(&self, wanted: Pid) -> bool {
+        let mut proven = self.proven.iter();
+        proven.any(|one| one.pid == wanted && one.lives())
+    }
+
+    /// Whether a proven process is in the group. As long as it is, the group's number is that group's.
+    fn group_is_ours(&self) -> bool {
+        let mut members = self.proven.iter().filter(|one| one.of_group);
+        members.any(|one| {
+            relations(one.pid).is_some_and(|seen| seen.group == self.group) && one.lives()
+        })
+    }
+
+    /// Signals whoever is to be signalled and was not yet.
+    fn send(&mut self) {
+        let Some(signal) = self.asking else {
+            return;
+        };
+        let due: Vec<bool> = self
+            .proven
+            .iter()
+            .map(|one| {
+                let is_left_to_parent = || {
+                    let parent = relations(one.pid).and_then(|seen| seen.parent);
+                    parent.is_some_and(|parent| self.is_proven(parent))
+                };
+                let is_due = signal == Signal::KILL
+                    || one.pid == self.command
+                    || one.of_group
+                    || !is_left_to_parent();
+                is_due && !one.asked
+            })
+            .collect();
+        for (one, is_due) in self.proven.iter_mut().zip(due) {
+            if !is_due {
+                continue;
+            }
+            one.asked = true;
+            match pidfd_send_signal(&one.handle, signal) {
+                // A program of other rights among them is named when the rest has ended.
+                Err(Errno::PERM) => self.refused |= one.pid == self.command,
+                // A stopped process cannot answer.
+                _ => drop(pidfd_send_signal(&one.handle, Signal::CONT)),
+            }
+        }
+    }
+}
+
+/// Whose a process is, by numbers; `None` for numbers of processes that cannot be seen from here.
+struct Relations {
+    parent: Option<Pid>,
+    group: Option<Pid>,
+}
+
+/// Read at one go from `/proc/PID/stat`. The name in it may contain anything, so fields are counted from
+/// the last closing parenthesis.
+fn relations(pid: Pid) -> Option<Relations> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    let mut next = || fields.next()?.parse().ok();
+    let (parent, group): (i32, i32) = (next()?, next()?);
+    Some(Relations {
+        parent: Pid::from_raw(parent),
+        group: Pid::from_raw(group),
+    })
+}
+
+/// What binds a process to the work.
+struct Place {
+    of_group: bool,
+}
+
+/// Whether a process ignores a signal, as far as that is shown. Only what is sent depends on it.
+pub(crate) fn ignores(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let bit = u32::try_from(signal - 1)
+        .ok()
+        .and_then(|bit| 1_u64.checked_shl(bit));
+    mask.zip(bit).is_some_and(|(mask, bit)| mask & bit != 0)
+}

@@ -1,0 +1,298 @@
+//! A run whose supervisor was killed while its command goes on: every verb says so, and `cancel --orphan`
+//! ends it, and nobody else.
+
+use super::support::{Held, Scene, eventually, is_alive, read_number, timed};
+use rustix::process::Signal;
+use std::time::Duration;
+
+/// A run with its command on record, whose supervisor is dead.
+fn orphan(scene: &Scene, name: &str, flags: &[&str], prelude: &str) -> Held {
+    let gate = super::support::Gate::new(scene, name);
+    let held = scene.hold_with(name, [&["-q"], flags].concat(), &gate, prelude);
+    scene.until_named(name);
+    held.signal(Signal::KILL);
+    eventually("its supervisor to be dead", || {
+        scene.check(name)["holder"]["orphaned"] == true
+    });
+    held
+}
+
+/// A line of shell that starts a process which has left the group, and says its number.
+fn daemon(pid: &std::path::Path, what: &str) -> String {
+    format!(
+        "setsid sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; {what} sleep 600; :' </dev/null >/dev/null 2>&1 &",
+        pid = pid.display()
+    )
+}
+
+#[test]
+fn a_refusal_says_of_an_orphan_what_check_says() {
+    let scene = Scene::new();
+    let held = orphan(&scene, "j", &["--slots", "2"], "");
+    let other = orphan(&scene, "j", &["--slots", "2"], "");
+    for wait in ["0", "100ms"] {
+        for flags in [&["--slots", "2"][..], &[]] {
+            let words = [
+                &["run", "j", "--wait", wait],
+                flags,
+                &["--output", "json", "--", "true"],
+            ];
+            let refused = scene.run(words.concat()).expect(4, "its command goes on");
+            let said = refused.json();
+            let (context, checked) = (&said["error"]["context"], scene.check("j"));
+            for key in ["orphaned", "pid", "command_pid", "token"] {
+                assert_eq!(
+                    context["holder"][key].is_null(),
+                    checked["holder"][key].is_null()
+                );
+            }
+            assert_eq!(
+                context["holder"]["orphaned"], true,
+                "{wait} {flags:?}: {said}"
+            );
+            assert_eq!(context["other_holders"][0]["orphaned"], true, "{said}");
+            let message = said["error"]["message"].as_str().unwrap_or_default();
+            let at_work = format!("held by PID {} (", context["holder"]["command_pid"]);
+            assert!(message.contains(&at_work), "{message}");
+        }
+    }
+    let refused = scene
+        .run(["run", "j", "-n", "--", "true"])
+        .expect(4, "held");
+    let text = refused.stderr();
+    assert!(
+        text.contains("it died; its command, PID") && text.contains("tenure cancel --orphan j"),
+        "{text}"
+    );
+    for held in [held, other] {
+        held.gate.open();
+    }
+    scene.until_free("j");
+}
+
+#[test]
+fn the_bound_of_a_wait_holds_against_an_orphan_that_was_asked_to_stop() {
+    let scene = Scene::new();
+    let held = orphan(&scene, "j", &[], "");
+    for flags in [
+        &["--cancel-in-progress"][..],
+        &["--force"],
+        &["--force", "--yes"],
+    ] {
+        let words = [&["run", "j", "--wait", "1s"], flags, &["--", "true"]].concat();
+        let (refused, took) = timed(|| scene.run(words));
+        let refused = refused.expect(4, "nobody is there who could end it");
+        assert!(took < Duration::from_secs(4), "{flags:?}: {took:?}");
+        let text = refused.stderr();
+        assert!(
+            text.contains("whose supervisor is dead"),
+            "while it waits: {text}"
+        );
+        assert!(text.contains("tenure cancel --orphan j"), "{text}");
+    }
+    assert!(is_alive(held.command), "it was not ended");
+    held.gate.open();
+}
+
+/// It was asked while it could hear, and died before it did anything.
+#[test]
+fn a_holder_that_dies_in_its_grace_stops_no_clock() {
+    let scene = Scene::new();
+    let gate = super::support::Gate::new(&scene, "j");
+    let held = scene.hold_with("j", ["-q", "--grace", "30s"], &gate, "trap '' INT TERM");
+    scene.until_named("j");
+    let words = [
+        "run",
+        "j",
+        "--wait",
+        "2s",
+        "--cancel-in-progress",
+        "--",
+        "true",
+    ];
+    let waiter = super::support::Started::new(
+        scene
+            .tenure(words)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped()),
+    );
+    eventually("it is asked", || {
+        scene.check("j")["holder"]["cancel_requested"] == true
+    });
+    held.signal(Signal::KILL);
+    let (refused, took) = timed(|| waiter.finish());
+    refused.expect(4, "its wait is over");
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    held.gate.open();
+}
+
+#[test]
+fn asking_an_orphan_to_stop_is_refused_with_the_way_to_end_it() {
+    let scene = Scene::new();
+    let held = orphan(&scene, "j", &[], "");
+    for words in [&["cancel", "j"][..], &["force-release", "j", "--yes"]] {
+        let refused = scene.run(words).expect(4, "nobody acts on it");
+        let text = refused.stderr();
+        assert!(
+            text.contains("it died") && text.contains("tenure cancel --orphan j"),
+            "{text}"
+        );
+    }
+    let refused = scene
+        .run(["cancel", "j", "--output", "json"])
+        .expect(4, "the same");
+    let said = refused.json();
+    assert_eq!(said["error"]["code"], "CANNOT_ASK", "{said}");
+    assert_eq!(said["error"]["context"]["orphaned"], true, "{said}");
+    assert_eq!(
+        said["error"]["context"]["command_pid"], held.command,
+        "{said}"
+    );
+    held.gate.open();
+}
+
+#[test]
+fn an_orphan_is_ended_with_all_that_descends_from_it_and_the_next_one_starts() {
+    let scene = Scene::new();
+    let (child, told) = (scene.path("child"), scene.path("told"));
+    let prelude = format!(
+        "trap 'echo asked >{told}; exit 0' INT\n{}\n(trap '' INT TERM; sleep 600) &",
+        daemon(&child, "trap \"\" INT TERM;"),
+        told = told.display()
+    );
+    let held = orphan(&scene, "j", &["--grace", "2s"], &prelude);
+    let child = read_number(&child);
+    let words = [
+        "cancel",
+        "--orphan",
+        "j",
+        "--request-id",
+        "op",
+        "--output",
+        "json",
+    ];
+    let ended = scene.run(words).expect(0, "it is gone").json();
+    assert!(told.exists(), "it was asked before");
+    assert!(
+        !is_alive(child) && !is_alive(held.command),
+        "nothing is left: {ended}"
+    );
+    let data = &ended["data"]["ended"][0];
+    assert_eq!(data["command_pid"], held.command, "{ended}");
+    assert_eq!(data["is_free"], true, "{ended}");
+    let pids = data["ended_pids"].as_array().cloned().unwrap_or_default();
+    assert!(
+        pids.contains(&held.command.into()) && pids.contains(&child.into()),
+        "{ended}"
+    );
+    scene
+        .run(["run", "j", "-n", "--", "true"])
+        .expect(0, "free");
+    let audit = scene.run(["audit", "j"]).expect(0, "an audit").stdout();
+    assert!(audit.contains("orphan_ended"), "{audit}");
+    scene
+        .run(["cancel", "--orphan", "j"])
+        .expect(5, "nobody holds it");
+}
+
+#[test]
+fn an_orphan_that_is_deaf_is_killed_when_its_grace_is_over() {
+    let scene = Scene::new();
+    for (name, flags, signal) in [
+        ("own", &["--grace", "1s"][..], &[][..]),
+        ("given", &[], &["--grace", "1s"]),
+        ("kill", &[], &["--signal", "KILL"]),
+    ] {
+        let held = orphan(&scene, name, flags, "trap '' INT TERM");
+        let words = [&["cancel", "--orphan", name], signal].concat();
+        let (ended, took) = timed(|| scene.run(words));
+        ended.expect(0, "it is gone");
+        assert!(took < Duration::from_secs(6), "{name}: {took:?}");
+        assert!(!is_alive(held.command) && scene.is_free(name), "{name}");
+    }
+}
+
+#[test]
+fn who_is_no_orphan_is_left_alone() {
+    let scene = Scene::new();
+    let held = scene.hold("run", ["-q"]);
+    scene.until_named("run");
+    held.signal(Signal::STOP);
+    let refused = scene.run(["cancel", "--orphan", "run", "--output", "json"]);
+    let refused = refused.expect(4, "stopped is not dead").json();
+    assert_eq!(refused["error"]["code"], "NOT_ORPHANED", "{refused}");
+    held.signal(Signal::CONT);
+    held.open().expect(0, "it was left alone");
+    let words = [
+        "acquire",
+        "detached",
+        "--owner",
+        "none",
+        "--request-id",
+        "r",
+    ];
+    scene.run(words).expect(0, "a hold without a supervisor");
+    let refused = scene.run(["cancel", "--orphan", "detached"]);
+    refused.expect(4, "there is no process of it");
+    let refused = scene.run(["cancel", "--orphan", "nobody"]);
+    refused.expect(5, "nobody holds that");
+    scene
+        .run(["cancel", "x", "--grace", "1s"])
+        .expect(2, "a run has its own");
+}
+
+/// Nobody can prove whose child it was.
+#[test]
+fn what_has_lost_its_parent_is_named_and_not_ended() {
+    let scene = Scene::new();
+    let pid = scene.path("daemon");
+    // Started by a process that ends at once, and of another group and session.
+    let prelude = format!("({})", daemon(&pid, "exec").trim_end());
+    let held = orphan(&scene, "j", &["--grace", "1s"], &prelude);
+    let daemon = read_number(&pid);
+    let refused = scene.run(["cancel", "--orphan", "j", "--output", "json"]);
+    let refused = refused.expect(4, "the lock is still held").json();
+    assert_eq!(refused["error"]["code"], "ORPHAN_REMAINS", "{refused}");
+    assert_eq!(refused["error"]["partial"], true, "{refused}");
+    assert!(!is_alive(held.command), "that one was proven");
+    assert!(is_alive(daemon), "that one was not");
+    let refused = scene.run(["cancel", "--orphan", "j", "--output", "json"]);
+    let refused = refused.expect(4, "now its command is gone").json();
+    assert_eq!(refused["error"]["code"], "ORPHAN_UNPROVEN", "{refused}");
+    assert!(is_alive(daemon), "nobody guesses");
+    super::support::send(daemon, Signal::KILL);
+    scene.until_free("j");
+}
+
+/// The work may not end itself by this: it would leave the rest undone.
+#[test]
+fn a_call_from_within_the_orphan_is_refused() {
+    let scene = Scene::new();
+    let (go, said) = (scene.path("go"), scene.path("said"));
+    let prelude = format!(
+        "while [ ! -e {go} ]; do sleep .02; done; tenure cancel --orphan j 2>{said}.new; \
+         mv {said}.new {said}",
+        go = go.display(),
+        said = said.display()
+    );
+    let gate = super::support::Gate::new(&scene, "j");
+    let script = gate.script(&prelude);
+    let mut command = scene.tenure(["run", "-q", "j", "--", "sh", "-c", &script]);
+    let run = super::support::Started::new(
+        command
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null()),
+    );
+    scene.until_named("j");
+    run.signal(Signal::KILL);
+    eventually("an orphan", || {
+        scene.check("j")["holder"]["orphaned"] == true
+    });
+    scene.write("go", "");
+    eventually("its answer", || said.exists());
+    let text = std::fs::read_to_string(&said).expect("its answer");
+    assert!(text.contains("part of its work"), "{text}");
+    gate.entered();
+    gate.open();
+    scene.until_free("j");
+}
