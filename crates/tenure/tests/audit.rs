@@ -44,7 +44,7 @@ impl Scene {
     }
 
     fn read(&self, filter: Filter) -> (Vec<Entry>, u64) {
-        let mut events = Events::open(&self.dir(), filter).unwrap();
+        let mut events = Events::open(self.dir(), filter).unwrap();
         let entries: Vec<_> = events.by_ref().collect();
         assert_eq!(events.problems(), [] as [String; 0]);
         (entries, events.skipped())
@@ -338,7 +338,7 @@ fn a_place_that_cannot_be_trusted_is_refused() {
     fs::set_permissions(scene.dir(), fs::Permissions::from_mode(0o777)).unwrap();
     let refused = log.append(&record).unwrap_err();
     assert!(matches!(refused, AuditError::Unsafe { .. }), "{refused}");
-    assert!(Events::open(&scene.dir(), Filter::default()).is_err());
+    assert!(Events::open(scene.dir(), Filter::default()).is_err());
 }
 
 #[cfg(unix)]
@@ -349,7 +349,7 @@ fn a_file_that_cannot_be_read_is_named_and_hides_no_other() {
     log.append(&acquired("deploy", "req_2", TEN, 2)).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", scene.dir().join("2026-02-07/req_1.jsonl")).unwrap();
     std::os::unix::fs::symlink("/etc", scene.dir().join("2026-02-06")).unwrap();
-    let mut events = Events::open(&scene.dir(), Filter::default()).unwrap();
+    let mut events = Events::open(scene.dir(), Filter::default()).unwrap();
     assert_eq!(
         events
             .by_ref()
@@ -419,7 +419,7 @@ fn a_follower_sees_every_event_once_across_rotations_days_and_new_files() {
     };
     write(&one_file, "req_1", 0);
     write(&per_request, "req_1", 0);
-    let mut events = Events::open_to_follow(&scene.dir(), Filter::default()).unwrap();
+    let mut events = Events::open_to_follow(scene.dir(), Filter::default()).unwrap();
     seen.extend(events.by_ref().map(|entry| token(&entry)));
     let last = write(&one_file, "req_1", 0);
     let mut follower = events.follow();
@@ -451,7 +451,7 @@ fn a_follower_beside_many_writers_misses_and_repeats_nothing() {
     const WRITERS: u64 = 4;
     const EVENTS: u64 = 200;
     let scene = Scene::new();
-    let mut follower = Events::open_to_follow(&scene.dir(), Filter::default())
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
         .unwrap()
         .follow();
     let mut seen = Vec::new();
@@ -514,7 +514,7 @@ fn a_reader_beside_a_rotation_reads_whole_files_in_order() {
 fn a_follower_waits_for_the_end_of_a_line_and_never_shows_a_torn_one() {
     let scene = Scene::new();
     let log = scene.log(Layout::OneFile);
-    let mut follower = Events::open_to_follow(&scene.dir(), Filter::default())
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
         .unwrap()
         .follow();
     assert_eq!(follower.look().unwrap(), [], "there is no audit yet");
@@ -545,7 +545,7 @@ fn a_follower_goes_on_after_a_file_was_copied_and_cut() {
         log.append(&acquired("deploy", "req_1", TEN, token))
             .unwrap();
     }
-    let mut follower = Events::open_to_follow(&scene.dir(), Filter::default())
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
         .unwrap()
         .follow();
     assert_eq!(follower.look().unwrap().len(), 3);
@@ -569,7 +569,7 @@ fn a_follower_is_woken_by_what_is_written() {
     let scene = Scene::new();
     let log = scene.log(Layout::PerRequest);
     log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
-    let mut follower = Events::open_to_follow(&scene.dir(), Filter::default())
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
         .unwrap()
         .follow();
     assert_eq!(follower.look().unwrap().len(), 1);
