@@ -1229,6 +1229,10 @@ impl tracing::Subscriber for StuckLog {
 /// One guard is lost, and whoever is told of it does not come back; the others are looked after all the
 /// same.
 #[cfg(target_os = "linux")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a lock is removed by hand, behind the store's back"
+)]
 fn the_others_are_looked_after(place: &Place, stuck: Option<&std::task::Waker>) {
     let locks = place.locks();
     let options = Options::new().ttl(Duration::from_millis(300));

@@ -1,5 +1,9 @@
 //! Readers of stderr and stdout that do not read: what is said never keeps the program from what it has
 //! promised, and an answer that was lost is no success.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a lock is removed by hand, behind the store's back"
+)]
 
 use crate::support::{BOUND, Gate, Scene, Started, eventually, is_alive, throughout, timed};
 use rustix::pipe::{PipeFlags, pipe_with};
