@@ -219,15 +219,15 @@ impl Surface {
         };
         match answered {
             Ok(()) => Exit::Success,
-            Err(unheard) => self.is_unheard(unheard),
+            Err(unheard) => self.lose(&unheard),
         }
     }
 
     /// What becomes of a success that nobody has heard of.
     #[cold]
     #[inline(never)]
-    fn is_unheard(mut self, unheard: Unheard) -> Exit {
-        let exit = match (&unheard, &self.unless_heard) {
+    fn lose(mut self, unheard: &Unheard) -> Exit {
+        let exit = match (unheard, &self.unless_heard) {
             (Unheard::Gone, None) => return Exit::Success,
             (Unheard::Stopped(number), _) => Exit::Signalled(*number),
             (Unheard::Gone | Unheard::Failed(_), _) => Exit::General,
