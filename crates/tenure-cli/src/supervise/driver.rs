@@ -71,6 +71,10 @@ const PLACE_LOOK: Duration = Duration::from_secs(3);
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own: what was opened, what was seen, what was collected"
+)]
 struct Running<'a> {
     driver: &'a Driver<'a>,
     /// Asks the stores that may take as long as a network does.

@@ -218,7 +218,7 @@ pub(crate) fn write(
         // shows nothing for a NUL.
         bytes.resize(SLOT_BYTES, 0);
     }
-    write_all(file, &bytes, slot.offset(), length)?;
+    write_slot(file, &bytes, slot.offset(), length)?;
     if pair == 0 && current.long {
         // Only what no longer counts is cut off; if that fails the file is merely longer.
         let _ = os::cut(file, (2 * SLOT_BYTES) as u64);
@@ -229,7 +229,7 @@ pub(crate) fn write(
 /// Writes all of `bytes`, of which the first `needed` count. Where the system takes these and no more (the disk
 /// is full, or a file may not be that long), the slot is whole and counts, so this is no failure: the answer
 /// has to be what the next reader finds.
-fn write_all(
+fn write_slot(
     file: BorrowedDescriptor<'_>,
     mut bytes: &[u8],
     offset: usize,
@@ -443,6 +443,10 @@ fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
 mod tests {
     use super::*;
     use crate::os::{borrow, facts};
+
+    fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
+        write_slot(file, bytes, offset, bytes.len())
+    }
 
     fn scratch() -> std::fs::File {
         tempfile::tempfile().expect("a temporary file")
