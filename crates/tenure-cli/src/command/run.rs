@@ -135,39 +135,16 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
     let mut verdict = supervised.under_locks(&holds, surface, |driver, surface| {
         supervise(args, program, driver, &told, &mut course, surface)
     });
-    // Which of several locks the end was about.
-    let mut about = None;
-    let (mut was_ours, mut left) = (true, holds.len());
-    loop {
-        match &verdict {
-            Ok(Verdict::Superseded { by }) if about.is_none() => {
-                about = taking::asked_for(&holds);
-                hooks.superseded(&told, by, "1", &mut holds, surface);
-            }
-            Ok(Verdict::Lost) if about.is_none() => {
-                let outer = course
-                    .around_lost()
-                    .and_then(|index| plan.around.get(index));
-                about = taking::lost(&holds).or(outer.map(|outer| outer.name.clone()));
-            }
-            Ok(_) | Err(_) => {}
-        }
-        let result = RunResult::of_run(&verdict, args);
-        // The last one first.
-        let Some((hold, before)) = holds.get(..left).and_then(<[Hold<'_>]>::split_last) else {
-            break;
-        };
-        match release(hold, surface, &result, true) {
-            Some(ours) => {
-                was_ours &= ours;
-                left = before.len();
-            }
-            None => {
-                let holds = holds.get(..left).unwrap_or_default();
-                supervised.stay(&mut course, holds, surface, &mut verdict);
-            }
-        }
-    }
+    let mut superseded = |by: &str, holds: &mut [Hold<'_>], surface: &mut Surface| {
+        hooks.superseded(&told, by, "1", holds, surface);
+    };
+    let (about, was_ours) = supervised.give_back(
+        &mut course,
+        &mut holds,
+        &mut verdict,
+        &mut superseded,
+        surface,
+    );
     if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
         (was_ours, terms.on_lost, &verdict)
     {
@@ -185,6 +162,48 @@ struct Supervised<'a> {
 }
 
 impl Supervised<'_> {
+    /// Gives the locks back, the last one first, once nobody works under them any more. Answers which of
+    /// several locks the end was about, and whether all were ours to the end.
+    fn give_back(
+        &self,
+        course: &mut Course,
+        holds: &mut [Hold<'_>],
+        verdict: &mut Result<Verdict, SpawnError>,
+        superseded: &mut dyn FnMut(&str, &mut [Hold<'_>], &mut Surface),
+        surface: &mut Surface,
+    ) -> (Option<LockName>, bool) {
+        let (mut about, mut is_told) = (None, false);
+        let (mut were_ours, mut left) = (true, holds.len());
+        loop {
+            match &*verdict {
+                // Once: there may be several rounds.
+                Ok(Verdict::Superseded { by }) if !is_told => {
+                    is_told = true;
+                    about = taking::asked_for(holds);
+                    superseded(by, holds, surface);
+                }
+                Ok(Verdict::Lost) if !is_told => {
+                    is_told = true;
+                    let around = course.around_lost();
+                    let around = around.and_then(|index| self.around.get(index));
+                    about = taking::lost(holds).or(around.map(|around| around.name.clone()));
+                }
+                Ok(_) | Err(_) => {}
+            }
+            let result = RunResult::of_run(verdict, self.args);
+            let holds = holds.get(..left).unwrap_or_default();
+            let Some((hold, before)) = holds.split_last() else {
+                return (about, were_ours);
+            };
+            if let Some(was_ours) = release(hold, surface, &result, true) {
+                were_ours &= was_ours;
+                left = before.len();
+            } else {
+                self.stay(course, holds, surface, verdict);
+            }
+        }
+    }
+
     /// Stays for as long as others work under the locks. What happens to the run meanwhile counts as if
     /// its command had been at work still, unless something had happened to that already.
     #[cold]
