@@ -425,9 +425,17 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     pub(crate) orphan: bool,
     /// With --orphan: how long the work is given before it is killed [default: as its run says]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "it is refused there before this is read")
+    )]
     #[arg(long, value_name = "DURATION", requires = "orphan")]
     pub(crate) grace: Option<String>,
     /// With --orphan: the signal that asks first [default: INT]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        allow(dead_code, reason = "it is refused there before this is read")
+    )]
     #[arg(long, value_name = "SIGNAL", requires = "orphan")]
     pub(crate) signal: Option<String>,
     #[command(flatten)]
