@@ -509,6 +509,18 @@ impl Session {
         if failure.code != "LOCK_UNREADABLE" || force == Force::No {
             return failure;
         }
+        // A profile's own answer is a document, which says when force helps.
+        if !failure.is_answer {
+            failure.text = None;
+        }
+        // What the store itself refused says why in its message.
+        let because = failure.context.get("unreadable_because");
+        let Some(because) = because
+            .and_then(serde_json::Value::as_str)
+            .map(str::to_owned)
+        else {
+            return failure;
+        };
         let why = match self.store.policy().unreadable {
             UnreadableRule::RefuseUntilTtl if self.store.is_remote() => {
                 "a server does not say when it was written, so it counts as just written".to_owned()
@@ -517,19 +529,12 @@ impl Session {
                 "it was written less than {} ago",
                 age(self.store.policy().detached_ttl_ms)
             ),
-            UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
-                "what a later version wrote is left alone, and so is what changes meanwhile"
-                    .to_owned()
-            }
+            UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => because,
         };
         failure.message = format!(
             "{} cannot be read, and --force did not replace it: {why}",
             self.store.place(name)
         );
-        // A profile's own answer is a document, which says when force helps.
-        if !failure.is_answer {
-            failure.text = None;
-        }
         failure
     }
 

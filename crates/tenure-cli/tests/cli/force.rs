@@ -1,6 +1,7 @@
 //! `--force`: a live run is asked to stop and waited for; a detached hold is overridden, loudly.
 
 use crate::support::{Gate, Scene, Started, eventually, is_alive, says_overlap, timed};
+use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
@@ -77,11 +78,11 @@ fn a_run_that_was_asked_right_at_its_start_is_killed_in_time_too() {
     let flags = ["-q", "--grace", "200ms"];
     let holder = scene.hold_with("x", flags, &gate, "trap '' INT TERM");
     // Nothing is noticed while the supervisor is stopped.
-    holder.signal(rustix::process::Signal::STOP);
+    holder.signal(Signal::STOP);
     let next = forcing(&scene, &["-q", "--", "echo", "ran"]);
     scene.until_queued("x", 1);
     let (answer, took) = timed(|| {
-        holder.signal(rustix::process::Signal::CONT);
+        holder.signal(Signal::CONT);
         holder.finish()
     });
     let _ = answer.expect(79, "superseded");
@@ -207,7 +208,7 @@ fn force_waits_for_an_orphan() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
     let (command, gate) = (holder.command, holder.gate.clone());
-    holder.signal(rustix::process::Signal::KILL);
+    holder.signal(Signal::KILL);
     eventually("the supervisor to be seen dead", || {
         scene.check("x")["holder"]["orphaned"] == true
     });
@@ -268,6 +269,27 @@ fn what_takes_force_is_called_stale_and_not_free() {
     assert!(said.contains("--force"), "{said}");
     let _ = call(&["acquire", "x", "-n"]).expect(4, "the same");
     let _ = call(&["acquire", "x", "-n", "--force"]).expect(0, "forced");
+}
+
+/// What `check` calls free, `acquire` gets. A run that is stopped cannot say that it lost its file.
+#[test]
+fn a_file_that_was_emptied_under_a_live_run_is_not_free() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    holder.signal(Signal::STOP);
+    fs::write(scene.locks().join("x.tenure"), "").expect("a file");
+    assert_eq!(scene.standing("x"), "unreadable");
+    let _ = scene.run(["check", "x"]).expect(4, "somebody has it");
+    for words in [&["-n"][..], &["-n", "--force", "--yes"]] {
+        let refused = scene.run([&["acquire", "x"], words].concat());
+        let refused = refused.expect(4, "the same");
+        let said = refused.stderr();
+        assert!(said.contains("somebody alive has a place in it"), "{said}");
+        let advised = said.contains("replaces it");
+        assert_eq!(advised, words.len() == 1, "{said}");
+    }
+    holder.signal(Signal::CONT);
+    let _ = holder.finish().expect(80, "its hold is lost");
 }
 
 /// Who forced in vain is not advised to force, but told why it did not help.

@@ -113,6 +113,9 @@ pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
 /// The fact that a record's time lies in the future.
 pub(crate) const FUTURE: &str = "future";
 
+/// The fact that a record has no date that can be read, and got that of the look.
+pub(crate) const UNDATED: &str = "undated";
+
 /// The fact that says what of a record keeps its holder from being judged.
 pub(crate) const UNJUDGED: &str = "unjudged";
 

@@ -180,7 +180,8 @@ impl Record for Sprint {
         holder.why.clone_from(&epic_spec);
         holder.facts.push(("epic_spec".to_owned(), epic_spec));
         if undated {
-            holder.facts.push(("undated".to_owned(), "true".to_owned()));
+            let undated = (document::UNDATED.to_owned(), "true".to_owned());
+            holder.facts.push(undated);
         }
         if let Some(why) = unjudged {
             holder.facts.push((document::UNJUDGED.to_owned(), why));

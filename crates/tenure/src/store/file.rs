@@ -71,7 +71,7 @@ use super::{
 use crate::clock::{Clock, SystemClock, instant};
 use crate::os::{self, News, Watch};
 use crate::process::{self, liveness};
-use crate::profile::document::UNJUDGED;
+use crate::profile::document::{UNDATED, UNJUDGED};
 use crate::profile::{Native, Profile, SUFFIX};
 use crate::trust::Named;
 use excerpt::{Rest, Want};
@@ -714,6 +714,13 @@ impl FileStore {
             && u128::from(wall_ms.saturating_sub(published.modified_ms)) < SETTLE.as_millis()
     }
 
+    /// Whether a record was read that says too little, and that another program may be writing.
+    fn is_half_written(loaded: &Loaded, now: &Now, began: Instant) -> bool {
+        loaded.published.as_ref().is_some_and(|published| {
+            is_half_said(&loaded.entry) && Self::is_settling(published, now, began.elapsed())
+        })
+    }
+
     fn settle(&self) -> Result<(), StoreError> {
         self.pause(SETTLE_LOOK)
     }
@@ -793,12 +800,7 @@ impl FileStore {
         began: Instant,
     ) -> Result<Settled, StoreError> {
         match guarded.load(&opened, want, now) {
-            Ok(loaded)
-                if loaded.published.as_ref().is_some_and(|published| {
-                    is_half_said(&loaded.entry)
-                        && Self::is_settling(published, now, began.elapsed())
-                }) =>
-            {
+            Ok(loaded) if Self::is_half_written(&loaded, now, began) => {
                 drop(opened);
                 self.settle()?;
                 Ok(Settled::Again)
@@ -834,6 +836,11 @@ impl FileStore {
                 return Ok((gone(), Entry::default(), None));
             };
             let mut loaded = match guarded.load(&seat.opened, want, now) {
+                Ok(loaded) if Self::is_half_written(&loaded, now, began) => {
+                    release(&seat.opened);
+                    self.settle()?;
+                    continue;
+                }
                 Ok(loaded) => loaded,
                 Err(error) => {
                     release(&seat.opened);
@@ -907,6 +914,7 @@ impl FileStore {
         };
         let mut published = record()?;
         for _ in 0..LOOKS_MAX {
+            let mut is_empty = false;
             let opened = match folder {
                 Some(folder) => folder.open_file(&names.list, Access::Read)?,
                 None => None,
@@ -916,7 +924,10 @@ impl FileStore {
                 .map(|opened| record::read_unguarded(fd(opened)))
             {
                 None => Ok(Entry::default()),
-                Some(Ok(snapshot)) => list::decode(&snapshot.body),
+                Some(Ok(snapshot)) => {
+                    is_empty = snapshot.sequence == 0;
+                    list::decode(&snapshot.body)
+                }
                 Some(Err(ReadError::Torn(why))) => Err(why),
                 Some(Err(ReadError::Io(errno))) => {
                     let path = self.path.join(&names.list);
@@ -940,6 +951,7 @@ impl FileStore {
                 joined,
                 published,
                 opened,
+                is_empty,
             });
         }
         Err(self.contended(names))
@@ -954,7 +966,15 @@ impl FileStore {
                 look.joined.as_ref().map_or(true, is_half_said)
                     && Self::is_settling(published, &now, began.elapsed())
             });
-            if !settling {
+            // Under the guard this is damage; without it, a caller may be about to write its claim.
+            let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(somebody_is_lit);
+            if is_emptied && began.elapsed() >= SETTLE {
+                return Ok(Look {
+                    joined: Err(guarded::EMPTY_BUT_LIT.to_owned()),
+                    ..look
+                });
+            }
+            if !settling && !is_emptied {
                 return Ok(look);
             }
             self.settle()?;
@@ -993,6 +1013,8 @@ struct Look {
     joined: Result<Entry, String>,
     published: Option<Published>,
     opened: Option<Opened>,
+    /// Nothing was ever written into the coordination file, or it was emptied.
+    is_empty: bool,
 }
 
 enum Settled {
@@ -2229,15 +2251,15 @@ impl FileStore {
                 .ok()
                 .and_then(|entry| entry.claim(claim.ticket));
             let held = judge(&self.policy, claim, &evidence, now);
-            // What is looked at anew after a short pause in any case may be dated differently: a record
-            // without a date of its own gets that of the look.
+            // A record without a date of its own gets that of the look, so two looks date it differently;
+            // and what is looked at anew after a short pause in any case may be dated differently.
             let is_same = |other: &Claim| {
                 (other.ticket, other.token) == (claim.ticket, claim.token)
                     && other.holder == claim.holder
             };
             let stands = stands.is_some_and(|stands| match watch {
-                Some(_) => stands == claim,
-                None => is_same(stands),
+                Some(_) if claim.holder.fact(UNDATED).is_none() => stands == claim,
+                Some(_) | None => is_same(stands),
             });
             if !stands || !matches!(held, Standing::Held(_)) {
                 return Ok(Wake::Ready);

@@ -31,6 +31,9 @@ use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LockName, Now, Rene
 /// and in microseconds the year 2112.
 const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
 
+/// What is wrong with an empty coordination file while a beacon is lit.
+pub(super) const EMPTY_BUT_LIT: &str = "it is empty, but somebody alive has a place in it";
+
 /// The names of one lock's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
@@ -178,7 +181,7 @@ impl<'a> Guarded<'a> {
         };
         if snapshot.sequence == 0 && somebody_is_lit(opened) {
             return Err(LoadError::List {
-                why: "it is empty, but somebody alive has a place in it".to_owned(),
+                why: EMPTY_BUT_LIT.to_owned(),
                 snapshot,
             });
         }
