@@ -165,6 +165,7 @@ fn drawn(draw: &mut Draw<'_>) -> Claim {
         cancel: None,
         away: None,
         waiting_for: None,
+        aside: None,
     }
 }
 

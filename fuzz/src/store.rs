@@ -182,6 +182,7 @@ fn drawn(draw: &mut Draw<'_>) -> Entry {
             holds: draw.number(),
             mean_ms: draw.number(),
         },
+        ended: None,
         claims: Vec::new(),
     };
     for _ in 0..draw.below(12) {
@@ -192,6 +193,10 @@ fn drawn(draw: &mut Draw<'_>) -> Entry {
             entry.last
         });
         entry.claims.push(claim(draw, ticket, token));
+    }
+    // Nobody's turn is written down where nobody is.
+    if !entry.claims.is_empty() {
+        entry.ended = draw.some(stamp);
     }
     entry
 }
@@ -265,5 +270,6 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
             name: draw.text(),
             ticket: draw.number(),
         }),
+        aside: draw.some(stamp),
     }
 }

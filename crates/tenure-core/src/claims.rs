@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::{Policy, UnreadableRule};
-use crate::queue::{Away, Kept, Place, WaitingFor, Weight};
+use crate::queue::{Away, Kept, Place, Standstill, WaitingFor, Weight};
 use crate::standing::{Evidence, Standing, judge, unreadable};
 use crate::time::{Now, Stamp};
 use crate::turn::{Asking, Before, Live};
@@ -87,6 +87,8 @@ pub struct Claim {
     pub away: Option<Away>,
     /// What the work under this hold waits for, on some other lock.
     pub waiting_for: Option<WaitingFor>,
+    /// Since when it stands aside while its process is stopped: others were let past it.
+    pub aside: Option<Stamp>,
 }
 
 /// A request to stop. It stands in the claim that it is aimed at, and goes with it.
@@ -124,6 +126,8 @@ pub struct Entry {
     pub last: u64,
     /// Past holds.
     pub history: History,
+    /// When the last hold ended: from then on it is the turn of whoever is next.
+    pub ended: Option<Stamp>,
     /// The claims in order.
     pub claims: Vec<Claim>,
 }
@@ -200,6 +204,14 @@ pub enum Predecessor {
     },
     /// The end of any of these claims will do: sleep on their processes and a change of the list.
     AnyOf(Vec<Claim>),
+    /// Nobody holds, and the processes of those who are next are stopped: sleep behind this one, but
+    /// no longer than until they stand aside.
+    Stopped {
+        /// The nearest of them.
+        behind: Box<Predecessor>,
+        /// After how long they stand aside, in milliseconds.
+        rest_ms: u64,
+    },
 }
 
 /// Why a request was refused.
@@ -211,6 +223,8 @@ pub struct Refusal {
     pub standing: Standing,
     /// The claim that does, where it could be read.
     pub blocker: Option<Box<Claim>>,
+    /// Set where nobody holds, and the process of the claim that is next is stopped.
+    pub standstill: Option<Standstill>,
 }
 
 /// What entering did.
@@ -360,7 +374,22 @@ impl Entry {
         policy: &Policy,
         request: Request,
         now: &Now,
+        evidence: impl FnMut(&Claim) -> Evidence,
+        events: &mut Vec<Event>,
+    ) -> Entering {
+        self.enter_seeing(policy, request, now, evidence, |_| false, events)
+    }
+
+    /// The same for a store that sees which processes are stopped. `is_stopped` is asked of waiting
+    /// claims only, and only where nobody holds who would be in the way: whether the process is
+    /// certainly stopped; one that cannot be seen is not.
+    pub fn enter_seeing(
+        &mut self,
+        policy: &Policy,
+        request: Request,
+        now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
         events: &mut Vec<Event>,
     ) -> Entering {
         if request.kind == Kind::Detached
@@ -378,25 +407,37 @@ impl Entry {
             policy,
             now,
             evidence: &mut evidence,
+            is_stopped: &mut is_stopped,
             events,
         };
         let mode = request.terms.mode;
-        let (nearest, near) = match self.in_the_way(own, mode, request.force, &mut asking) {
-            Before::Nobody => {
-                if request.terms.queueing == Queueing::Single {
-                    self.forget_away(own, &mut asking);
-                }
-                return self.admit(own, request, None, &mut asking);
-            }
+        let (nearest, near) = match self.before(own, mode, request.force, &mut asking) {
+            Before::Nobody => return self.admit_at_once(own, request, &mut asking),
             Before::Stale(refusal) => return Entering::Refused(refusal),
             Before::Live(nearest, near) => (nearest, near),
         };
-        let holder = match self.first_live(&mut asking) {
-            holder if matches!(holder.standing, Standing::Held(_)) => holder,
+        let mut holder = self.first_live(&mut asking);
+        // Where one holds alone, it is of no interest who of those behind it is stopped.
+        let is_held = matches!(holder.standing, Standing::Held(_)) && holder.granted;
+        let holds_alone = is_held && mode == Mode::Exclusive;
+        let before = if near.granted || holds_alone {
+            Before::Live(nearest, near)
+        } else {
+            let behind = (nearest, near);
+            self.past_the_stopped(own, mode, request.force, behind, &mut asking)
+        };
+        let (nearest, near) = match before {
+            Before::Nobody => return self.admit_at_once(own, request, &mut asking),
+            Before::Stale(refusal) => return Entering::Refused(refusal),
+            Before::Live(nearest, near) => (nearest, near),
+        };
+        if matches!(holder.standing, Standing::Held(_)) {
+            holder.standstill = near.standstill;
+        } else {
             // It ended between the two looks. What was seen first is what is decided on; the
             // kernel tells a waiter of the end.
-            _ => near,
-        };
+            holder = near;
+        }
         let decided = |force| {
             decide(
                 policy,
@@ -413,8 +454,8 @@ impl Entry {
         } else {
             Force::No
         }) {
-            // Somebody who waits in between goes first, another hold may be one that force cannot
-            // end, and whoever would not wait for that must not end any hold either.
+            // Another hold may be one that force cannot end, and whoever would not wait for that must
+            // not end any hold either.
             Decision::Override if !waits && !self.is_cleared_by(own, &request, &mut asking) => {
                 Decision::Refuse(Reason::Held)
             }
@@ -432,6 +473,19 @@ impl Entry {
             }
             Decision::Override | Decision::AskToStop => {
                 self.override_holds(request.force, request.patience, &mut asking);
+                if let Some(refusal) = self.sweep_holds(own, request.force, &mut asking) {
+                    return Entering::Refused(refusal);
+                }
+                // The hold that was overridden goes to the caller who forces. Those who wait keep
+                // their places, and find it before them when they look.
+                let is_clear = decision == Decision::Override && !self.is_held_against(own, mode);
+                if is_clear {
+                    if request.terms.queueing == Queueing::Single {
+                        let by = request.holder.request_id.as_str();
+                        self.displace(own, by, &mut asking);
+                    }
+                    return self.admit(own, request, None, &mut asking);
+                }
                 match self.in_the_way(own, mode, request.force, &mut asking) {
                     Before::Live(..) if !waits => self.refuse(Reason::Held, &holder),
                     Before::Live(behind, _) => {
@@ -451,6 +505,21 @@ impl Entry {
                 self.line_up(own, request, nearest, asks, &mut asking)
             }
         }
+    }
+
+    /// Grants a request in whose way nobody is. Those who wait in a queue of one and are not there
+    /// to take their turn lose it to a newer one.
+    fn admit_at_once<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        request: Request,
+        asking: &mut Asking<'_, E>,
+    ) -> Entering {
+        if request.terms.queueing == Queueing::Single {
+            let by = request.holder.request_id.as_str();
+            self.take_idle_places(own, by, asking);
+        }
+        self.admit(own, request, None, asking)
     }
 
     /// Queues a claim, as its terms say. It may hold at once if nobody but those who waited for a
@@ -492,28 +561,23 @@ impl Entry {
         self.admit(own, request, Some(behind), asking)
     }
 
-    /// Whether force ends whatever is in the way of a claim that came at the place `own`, or comes
-    /// at the end.
+    /// Whether force ends every hold that is in the way of a claim. Those who wait are in nobody's
+    /// way who overrides a hold.
     fn is_cleared_by<E: FnMut(&Claim) -> Evidence>(
         &self,
         own: Option<u64>,
         request: &Request,
         asking: &mut Asking<'_, E>,
     ) -> bool {
-        let comes_first = |claim: &&Claim| own.is_none_or(|own| claim.ticket < own);
-        let others = self.claims.iter();
-        let others = others.filter(|claim| claim.token.is_some() || comes_first(claim));
-        others
-            .filter(|claim| Some(claim.ticket) != own)
-            .all(|claim| match asking.weigh(claim) {
-                Weight::Live(standing) if claim.token.is_some() => {
-                    let (force, patience) = (request.force, request.patience);
-                    let decision = decide(asking.policy, standing, force, patience, Asker::Other);
-                    decision == Decision::Override
-                }
-                Weight::Live(_) => false,
-                Weight::Aside | Weight::Gone(_) | Weight::Left(_) => true,
-            })
+        let mut others = self.granted().filter(|claim| Some(claim.ticket) != own);
+        others.all(|claim| match asking.weigh(claim) {
+            Weight::Live(standing) => {
+                let (force, patience) = (request.force, request.patience);
+                let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+                decision == Decision::Override
+            }
+            Weight::Aside | Weight::Gone(_) | Weight::Left(_) => true,
+        })
     }
 
     /// Ends every hold that force may end.
@@ -531,7 +595,7 @@ impl Entry {
             };
             let decision = decide(asking.policy, standing, force, patience, Asker::Other);
             if decision == Decision::Override {
-                self.oust(ticket, standing, asking.events);
+                self.oust(ticket, standing, asking.now, asking.events);
             }
         }
     }
@@ -541,6 +605,7 @@ impl Entry {
             reason,
             standing: holder.standing,
             blocker: self.claim(holder.ticket).cloned().map(Box::new),
+            standstill: holder.standstill,
         })
     }
 
@@ -550,15 +615,30 @@ impl Entry {
         policy: &Policy,
         ticket: u64,
         now: &Now,
-        mut evidence: impl FnMut(&Claim) -> Evidence,
+        evidence: impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
     ) -> Advance {
-        let Some(own) = self.claim(ticket) else {
+        self.advance_seeing(policy, ticket, now, evidence, |_| false, events)
+    }
+
+    /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`]. Whoever
+    /// looks is not stopped: if it stood aside, it does no longer.
+    pub fn advance_seeing(
+        &mut self,
+        policy: &Policy,
+        ticket: u64,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
+        events: &mut Vec<Event>,
+    ) -> Advance {
+        let Some(own) = self.claim_mut(ticket) else {
             return Advance::Gone;
         };
         if let Some(token) = own.token {
             return Advance::Granted { token };
         }
+        own.aside = None;
         let (kind, force, id) = (own.kind, own.force, own.holder.request_id.clone());
         let mode = own.mode;
         if let Some(cancel) = &own.cancel {
@@ -575,6 +655,7 @@ impl Entry {
             policy,
             now,
             evidence: &mut evidence,
+            is_stopped: &mut is_stopped,
             events,
         };
         match self.in_the_way(Some(ticket), mode, force, &mut asking) {
@@ -623,8 +704,11 @@ impl Entry {
                 }
             };
             if passed {
-                let ticket = claim.ticket;
+                let (ticket, granted) = (claim.ticket, claim.token.is_some());
                 swept.extend(self.remove(ticket));
+                if granted {
+                    self.ended = Some(now.stamp());
+                }
             } else {
                 index += 1;
             }
@@ -638,13 +722,65 @@ impl Entry {
         &self,
         policy: &Policy,
         now: &Now,
+        evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> (Standing, Option<&Claim>) {
+        self.standing_seeing(policy, now, evidence, |_| false)
+    }
+
+    /// The same for a store that sees which processes are stopped. A line in which all who wait are
+    /// stopped and stand aside is free.
+    pub fn standing_seeing(
+        &self,
+        policy: &Policy,
+        now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
+    ) -> (Standing, Option<&Claim>) {
+        self.standing_by(&mut Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            is_stopped: &mut is_stopped,
+            events: &mut Vec::new(),
+        })
+    }
+
+    /// Whether nobody holds, and the process of the claim that is next is stopped.
+    pub fn standstill_seeing(
+        &self,
+        policy: &Policy,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
+    ) -> Option<(Standstill, &Claim)> {
+        self.standstill(&mut Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            is_stopped: &mut is_stopped,
+            events: &mut Vec::new(),
+        })
+    }
+
+    pub(crate) fn standing_by<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        asking: &mut Asking<'_, E>,
     ) -> (Standing, Option<&Claim>) {
         let mut stale = (Standing::Free, None);
+        let mut first = None;
         let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
         for claim in self.granted().chain(waiting) {
-            match claim.weigh(policy, evidence(claim), now) {
-                Weight::Live(held) => return (held, Some(claim)),
+            match asking.weigh(claim) {
+                Weight::Live(held) if claim.token.is_some() => return (held, Some(claim)),
+                Weight::Live(held) => {
+                    // It is passed by whoever comes, if all behind it are stopped as well.
+                    let still =
+                        (asking.is_stopped)(claim).then(|| self.standstill_of(claim, asking.now));
+                    let first = *first.get_or_insert((held, Some(claim)));
+                    if still.is_none_or(|still| still.rest_ms > 0) {
+                        return first;
+                    }
+                }
                 Weight::Gone(left) | Weight::Left(left) if stale.1.is_none() => {
                     stale = (left, Some(claim));
                 }
@@ -678,6 +814,7 @@ impl Entry {
             reason,
             standing,
             blocker: None,
+            standstill: None,
         })
     }
 
@@ -701,13 +838,20 @@ impl Entry {
 
     /// Removes a claim in favour of somebody else. A dead waiter leaves without a word; a hold
     /// that ends this way is an event.
-    pub(crate) fn oust(&mut self, ticket: u64, standing: Standing, events: &mut Vec<Event>) {
+    pub(crate) fn oust(
+        &mut self,
+        ticket: u64,
+        standing: Standing,
+        now: &Now,
+        events: &mut Vec<Event>,
+    ) {
         let Some(claim) = self.remove(ticket) else {
             return;
         };
         if claim.token.is_none() {
             return;
         }
+        self.ended = Some(now.stamp());
         let why = match standing {
             Standing::Stale(reason) => Takeover::Stale(reason),
             Standing::Unreadable => Takeover::Corrupt,
@@ -750,6 +894,7 @@ impl Entry {
             cancel: None,
             away: None,
             waiting_for: None,
+            aside: None,
         };
         let entering = if let Some(behind) = behind {
             Entering::Queued { ticket, behind }
@@ -771,6 +916,7 @@ impl Claim {
     fn grant(&mut self, token: u64, now: &Now) {
         self.token = Some(token);
         self.since = Some(now.stamp());
+        self.aside = None;
         self.lease.renewed = now.stamp();
     }
 }

@@ -52,7 +52,7 @@ pub use policy::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
-pub use queue::{Away, Kept, WaitingFor};
+pub use queue::{Away, Kept, STOPPED_GRACE_MS, Standstill, WaitingFor};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};

@@ -1,9 +1,10 @@
 //! What becomes of a place in line: whose it is kept for, who gives it up to a newer claim, and
 //! which claims do not count while they stand there.
 //!
-//! Two kinds of waiting claims stand in nobody's way. One whose caller is *away* is kept for a
+//! Three kinds of waiting claims stand in nobody's way. One whose caller is *away* is kept for a
 //! grace, so that a caller with bounded waits is not sent to the end of the line each time. One
-//! that was asked to stop has nothing to wait for any more, and leaves when it learns of it.
+//! that was asked to stop has nothing to wait for any more, and leaves when it learns of it. One
+//! whose process is stopped was passed by those behind it when it did not take its turn.
 //!
 //! Who may hold is decided in `claims`; who may be taken for dead, in `standing`.
 
@@ -32,6 +33,18 @@ impl Away {
     pub fn is_over(&self, recorded_boot: Option<&str>, now: &Now) -> bool {
         self.since.age_ms(recorded_boot, now) > self.grace_ms
     }
+}
+
+/// How long a waiter whose process is stopped keeps its turn, in milliseconds. Then it stands aside.
+pub const STOPPED_GRACE_MS: u64 = 10_000;
+
+/// A line in which nobody moves: nobody holds, and the process of the claim that is next is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standstill {
+    /// For how long it has been that claim's turn, in milliseconds.
+    pub since_ms: u64,
+    /// After how long it stands aside; 0 if it does already.
+    pub rest_ms: u64,
 }
 
 /// By what a kept place is found again, for a claim of the mode that waited there.
@@ -71,6 +84,12 @@ impl Claim {
     /// Whether it holds, or waits for its turn.
     pub fn is_in_line(&self) -> bool {
         self.token.is_some() || (self.away.is_none() && self.cancel.is_none())
+    }
+
+    /// Whether others were let past it, because its process was stopped when it was its turn. It
+    /// stands aside for as long as that is so.
+    pub fn was_passed(&self) -> bool {
+        self.token.is_none() && self.aside.is_some()
     }
 
     /// Whether it waits in vain: its caller has died, or its place has lapsed. Whoever comes next
@@ -127,6 +146,16 @@ impl Entry {
         });
         claim.holder.process = owner;
         true
+    }
+
+    /// Lets others past a waiting claim whose process is stopped. It keeps its place: it counts again
+    /// as soon as its process goes on, and at the latest when it looks itself.
+    pub(crate) fn let_pass(&mut self, ticket: u64, now: &Now) {
+        if let Some(claim) = self.claim_mut(ticket) {
+            let boot = claim.holder.host.boot_id.as_deref();
+            let at = now.stamp_for(boot);
+            claim.aside.get_or_insert(at);
+        }
     }
 
     /// Writes down what the work under a hold waits for, or that it waits no longer. False if
@@ -197,7 +226,30 @@ impl Entry {
             let Some(claim) = self.claim(ticket) else {
                 continue;
             };
-            if let Weight::Live(_) = asking.weigh(claim) {
+            // One that stands aside because its process is stopped would come back to its place.
+            let counts = matches!(asking.weigh(claim), Weight::Live(_) | Weight::Aside);
+            if counts && claim.is_in_line() {
+                let claim = Box::new(claim.clone());
+                self.ask_to_stop(ticket, by.into(), asking.now);
+                asking.events.push(Event::Displaced { claim });
+            }
+        }
+        self.forget_away(own, asking);
+    }
+
+    /// Takes the places before `own` away that stand in nobody's way and yield to newer claims: of
+    /// those who are away at once, of those whose processes are stopped when they go on.
+    pub(crate) fn take_idle_places<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        by: &str,
+        asking: &mut Asking<'_, E>,
+    ) {
+        for ticket in self.yielding(own) {
+            let Some(claim) = self.claim(ticket).filter(|claim| claim.was_passed()) else {
+                continue;
+            };
+            if claim.is_in_line() && asking.weigh(claim) == Weight::Aside {
                 let claim = Box::new(claim.clone());
                 self.ask_to_stop(ticket, by.into(), asking.now);
                 asking.events.push(Event::Displaced { claim });
@@ -265,14 +317,33 @@ impl Entry {
         policy: &Policy,
         by: &str,
         now: &Now,
+        evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> Vec<Claim> {
+        self.cancel_seeing(policy, by, now, evidence, |_| false)
+    }
+
+    /// The same for a store that sees which processes are stopped. Where nobody holds and the claim
+    /// that is next is stopped, it is asked: it stands aside at once, and leaves when it goes on.
+    pub fn cancel_seeing(
+        &mut self,
+        policy: &Policy,
+        by: &str,
+        now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
     ) -> Vec<Claim> {
         let mut asking = Asking {
             policy,
             now,
             evidence: &mut evidence,
+            is_stopped: &mut is_stopped,
             events: &mut Vec::new(),
         };
+        if let Some((_, next)) = self.standstill(&mut asking) {
+            let ticket = next.ticket;
+            self.ask_to_stop(ticket, by.into(), now);
+            return self.claim(ticket).cloned().into_iter().collect();
+        }
         self.ask_holders(by, &mut asking);
         (self.granted())
             .filter(|claim| claim.cancel.is_some())

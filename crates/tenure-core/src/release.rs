@@ -74,6 +74,12 @@ pub enum Forced {
         /// How long it was held.
         held_ms: u64,
     },
+    /// Nobody holds it, and the process of the claim that is next is stopped: from now on it stands
+    /// aside, and keeps its place.
+    SetAside {
+        /// That claim.
+        claim: Box<Claim>,
+    },
     /// Nobody holds it.
     Absent,
     /// This profile does not let force do that, or wants a second yes.
@@ -88,6 +94,7 @@ impl Entry {
         };
         match claim.since {
             Some(since) if claim.token.is_some() => {
+                self.ended = Some(now.stamp());
                 let held_ms = since.age_ms(claim.holder.host.boot_id.as_deref(), now);
                 self.history.remember(held_ms);
                 Left::Released { held_ms }
@@ -102,10 +109,28 @@ impl Entry {
         policy: &Policy,
         force: Force,
         now: &Now,
+        evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> Forced {
+        self.force_release_seeing(policy, force, now, evidence, |_| false)
+    }
+
+    /// The same for a store that sees which processes are stopped.
+    pub fn force_release_seeing(
+        &mut self,
+        policy: &Policy,
+        force: Force,
+        now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
     ) -> Forced {
         let Some(claim) = self.claims.iter().find(|claim| claim.token.is_some()) else {
-            return Forced::Absent;
+            let next = self.standstill_seeing(policy, now, evidence, &mut is_stopped);
+            let Some((_, next)) = next else {
+                return Forced::Absent;
+            };
+            let claim = Box::new(next.clone());
+            self.let_pass(claim.ticket, now);
+            return Forced::SetAside { claim };
         };
         let (claim, standing) = (claim.clone(), judge(policy, claim, &evidence(claim), now));
         let decision = decide(policy, standing, force, Patience::AtOnce, Asker::Other);
@@ -131,6 +156,7 @@ impl Entry {
             reason,
             standing,
             blocker: Some(Box::new(claim)),
+            standstill: None,
         })
     }
 

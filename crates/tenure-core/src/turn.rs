@@ -3,6 +3,9 @@
 //! An exclusive claim waits for the nearest live claim before it, so a change costs the same with
 //! two waiters and with a thousand. One that holds beside others counts those in its way.
 //!
+//! Waiters whose processes are stopped could hold the line up for ever. Once they have had their turn
+//! for a grace, whoever waits behind them goes past them, and they keep their places.
+//!
 //! What is done with the answer is `claims`' business.
 
 use crate::claims::{Claim, Entry, Force, Patience, Predecessor, Refusal};
@@ -10,7 +13,7 @@ use crate::decision::{Asker, Decision, decide};
 use crate::event::Event;
 use crate::mode::Mode;
 use crate::policy::Policy;
-use crate::queue::Weight;
+use crate::queue::{STOPPED_GRACE_MS, Standstill, Weight};
 use crate::standing::{Beacon, Evidence, Standing};
 use crate::time::Now;
 use alloc::boxed::Box;
@@ -21,12 +24,24 @@ pub(crate) struct Asking<'a, E> {
     pub(crate) policy: &'a Policy,
     pub(crate) now: &'a Now,
     pub(crate) evidence: &'a mut E,
+    /// Whether the process of a waiting claim is certainly stopped. Asked only where that decides
+    /// something: when nobody holds who would be in the way.
+    pub(crate) is_stopped: &'a mut dyn FnMut(&Claim) -> bool,
     pub(crate) events: &'a mut Vec<Event>,
 }
 
 impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
     pub(crate) fn weigh(&mut self, claim: &Claim) -> Weight {
-        claim.weigh(self.policy, (self.evidence)(claim), self.now)
+        let seen = (self.evidence)(claim);
+        self.weigh_by(claim, seen)
+    }
+
+    /// The same where its evidence is known already.
+    fn weigh_by(&mut self, claim: &Claim, seen: Evidence) -> Weight {
+        match claim.weigh(self.policy, seen, self.now) {
+            Weight::Live(_) if claim.was_passed() && (self.is_stopped)(claim) => Weight::Aside,
+            weight => weight,
+        }
     }
 }
 
@@ -36,6 +51,8 @@ pub(crate) struct Live {
     pub(crate) granted: bool,
     pub(crate) standing: Standing,
     pub(crate) beacon: Beacon,
+    /// Set where nothing but the grace of stopped waiters is in the way.
+    pub(crate) standstill: Option<Standstill>,
 }
 
 /// One claim that stands in somebody's way.
@@ -56,7 +73,24 @@ pub(crate) enum Before {
 
 impl Entry {
     /// Finds what a claim of this mode has to wait for, and sweeps what is stale on the way there.
+    /// Stopped waiters whose grace is over are let stand aside; that is for whoever is granted then.
     pub(crate) fn in_the_way<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        mode: Mode,
+        force: Force,
+        asking: &mut Asking<'_, E>,
+    ) -> Before {
+        match self.before(own, mode, force, asking) {
+            Before::Live(behind, near) if !near.granted => {
+                self.past_the_stopped(own, mode, force, (behind, near), asking)
+            }
+            before => before,
+        }
+    }
+
+    /// The same without a look at who is stopped.
+    pub(crate) fn before<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
         mode: Mode,
@@ -198,6 +232,167 @@ impl Entry {
         }
     }
 
+    /// Goes past the waiters before a claim whose processes are stopped, if nothing else is in its
+    /// way and they have had their turn for a grace. Whoever forces grants no grace: a waiter does no
+    /// work that could be disturbed.
+    ///
+    /// # Crash safety
+    /// What lets a waiter be passed is that it is stopped *now*, and that it is not granted. It holds
+    /// only by a grant that it writes itself, under the guard that the asker has; once it goes on, it
+    /// reads the list first and finds whoever was granted meanwhile. So a waiter that goes on between
+    /// this look and the asker's write has lost nothing but its turn. The mark that it was passed
+    /// goes into the same write as the grant: without that write nothing has changed.
+    pub(crate) fn past_the_stopped<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        mode: Mode,
+        force: Force,
+        (behind, mut near): (Predecessor, Live),
+        asking: &mut Asking<'_, E>,
+    ) -> Before {
+        let Some(stopped) = self.stopped_before(own, mode, asking) else {
+            return Before::Live(behind, near);
+        };
+        // A holder that died is nobody's to wait for; the turn of those behind it begins here.
+        if let Some(refusal) = self.sweep_holds(own, force, asking) {
+            return Before::Stale(refusal);
+        }
+        let front = stopped.last().and_then(|ticket| self.claim(*ticket));
+        let Some(still) = front.map(|front| self.standstill_of(front, asking.now)) else {
+            return Before::Live(behind, near);
+        };
+        if force == Force::No && still.rest_ms > 0 {
+            near.standstill = Some(still);
+            let behind = Predecessor::Stopped {
+                behind: Box::new(behind),
+                rest_ms: still.rest_ms,
+            };
+            return Before::Live(behind, near);
+        }
+        for ticket in stopped {
+            self.let_pass(ticket, asking.now);
+        }
+        Before::Nobody
+    }
+
+    /// Sweeps every hold that no longer counts. Answers with the one that may not be passed, if one is
+    /// there.
+    pub(crate) fn sweep_holds<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        force: Force,
+        asking: &mut Asking<'_, E>,
+    ) -> Option<Refusal> {
+        let mut index = 0;
+        while let Some(claim) = self.claims.get(index) {
+            if claim.token.is_none() || Some(claim.ticket) == own {
+                index += 1;
+                continue;
+            }
+            match self.look_at(index, force, asking) {
+                Look::Nothing => break,
+                Look::Stale(refusal) => return Some(refusal),
+                Look::Swept => {}
+                Look::Aside | Look::Live(_) => index += 1,
+            }
+        }
+        None
+    }
+
+    /// Whether those who hold keep a claim of this mode from holding beside them. Called after what is
+    /// stale was swept: whatever still stands there counts, so nothing is granted beside what was not
+    /// removed.
+    pub(crate) fn is_held_against(&self, own: Option<u64>, mode: Mode) -> bool {
+        let (mut capacity, mut count) = (mode.capacity(), 0);
+        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
+            capacity = capacity.min(claim.mode.capacity());
+            count += 1;
+        }
+        count >= capacity
+    }
+
+    /// The live waiters before a claim whose processes are stopped, if it could hold but for them: the
+    /// nearest first.
+    fn stopped_before<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        own: Option<u64>,
+        mode: Mode,
+        asking: &mut Asking<'_, E>,
+    ) -> Option<Vec<u64>> {
+        let (mut capacity, mut count) = (mode.capacity(), 0);
+        let mut is_full = |other: Mode| {
+            capacity = capacity.min(other.capacity());
+            count += 1;
+            count >= capacity
+        };
+        let others = || self.claims.iter().filter(|claim| Some(claim.ticket) != own);
+        for claim in others().filter(|claim| claim.token.is_some()) {
+            if matches!(asking.weigh(claim), Weight::Live(_)) && is_full(claim.mode) {
+                return None;
+            }
+        }
+        let waiting = others().filter(|claim| claim.token.is_none());
+        let before = waiting.filter(|claim| own.is_none_or(|own| claim.ticket < own));
+        let mut stopped = Vec::new();
+        // From the nearest: in a long line of those who are well, one look is enough.
+        for claim in before.rev() {
+            if matches!(asking.weigh(claim), Weight::Live(_)) {
+                if (asking.is_stopped)(claim) {
+                    stopped.push(claim.ticket);
+                } else if is_full(claim.mode) {
+                    return None;
+                }
+            }
+        }
+        (!stopped.is_empty()).then_some(stopped)
+    }
+
+    /// How long this claim, which is the first in line, has had its turn, and still has it.
+    pub(crate) fn standstill_of(&self, front: &Claim, now: &Now) -> Standstill {
+        let boot = front.holder.host.boot_id.as_deref();
+        let waited_ms = front.entered.age_ms(boot, now);
+        let since_ms = self.ended_ms(now).map_or(waited_ms, |ms| ms.min(waited_ms));
+        Standstill {
+            since_ms,
+            rest_ms: if front.was_passed() {
+                0
+            } else {
+                STOPPED_GRACE_MS.saturating_sub(since_ms)
+            },
+        }
+    }
+
+    /// How long ago the last hold ended that anybody saw end.
+    fn ended_ms(&self, now: &Now) -> Option<u64> {
+        let ended = self.ended?;
+        let of_this_boot = ended.boot_ms <= now.boot_ms;
+        // The boot is not written down. A later reading of another boot's clock is never believed,
+        // or it could put a turn off for days; an earlier one is wrong by a grace at most.
+        let boot = of_this_boot.then_some(now.boot_id.as_str());
+        Some(ended.age_ms(boot, now))
+    }
+
+    /// The line at a standstill: nobody holds, and the process of the claim that is next is stopped.
+    pub(crate) fn standstill<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        asking: &mut Asking<'_, E>,
+    ) -> Option<(Standstill, &Claim)> {
+        let (policy, now) = (asking.policy, asking.now);
+        let mut is_live = |claim: &&Claim| {
+            let weight = claim.weigh(policy, (asking.evidence)(claim), now);
+            matches!(weight, Weight::Live(_))
+        };
+        if self.granted().any(|claim| is_live(&claim)) {
+            return None;
+        }
+        let mut waiting = self.claims.iter().filter(|claim| claim.token.is_none());
+        let next = waiting.find(is_live)?;
+        if !(asking.is_stopped)(next) {
+            return None;
+        }
+        Some((self.standstill_of(next, now), next))
+    }
+
     /// Looks at one claim that stands in somebody's way, and removes it if it may be passed.
     fn look_at<E: FnMut(&Claim) -> Evidence>(
         &mut self,
@@ -210,16 +405,17 @@ impl Entry {
         };
         let seen = (asking.evidence)(claim);
         let (ticket, granted) = (claim.ticket, claim.token.is_some());
-        match claim.weigh(asking.policy, seen, asking.now) {
+        match asking.weigh_by(claim, seen) {
             Weight::Aside => Look::Aside,
             Weight::Live(standing) => Look::Live(Live {
                 ticket,
                 granted,
                 standing,
                 beacon: seen.beacon,
+                standstill: None,
             }),
             Weight::Gone(standing) => {
-                self.oust(ticket, standing, asking.events);
+                self.oust(ticket, standing, asking.now, asking.events);
                 Look::Swept
             }
             Weight::Left(standing) => {
@@ -230,9 +426,10 @@ impl Entry {
                         reason,
                         standing,
                         blocker: Some(Box::new(claim.clone())),
+                        standstill: None,
                     });
                 }
-                self.oust(ticket, standing, asking.events);
+                self.oust(ticket, standing, asking.now, asking.events);
                 Look::Swept
             }
         }
@@ -258,13 +455,13 @@ impl Entry {
         &self,
         asking: &mut Asking<'_, E>,
     ) -> Live {
-        let (policy, now) = (asking.policy, asking.now);
-        let (standing, claim) = self.standing(policy, now, &mut *asking.evidence);
+        let (standing, claim) = self.standing_by(asking);
         Live {
             ticket: claim.map_or(0, |claim| claim.ticket),
             granted: claim.is_some_and(|claim| claim.token.is_some()),
             standing,
             beacon: Beacon::None,
+            standstill: None,
         }
     }
 }

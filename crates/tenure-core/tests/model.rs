@@ -22,7 +22,7 @@ mod scenario;
 mod world;
 
 use explore::explore;
-use scenario::{Closes, Defect, Place, Scenario, Script};
+use scenario::{Closes, Defect, Place, Scenario, Script, Stops};
 use std::num::NonZeroU32;
 use std::time::Instant;
 use tenure_core::{Force, Mode, Patience, Policy, Queueing};
@@ -121,6 +121,19 @@ const NEVER_COMES_BACK: Script = Script {
     ..GIVES_UP
 };
 
+/// Is stopped while it waits, and goes on some time.
+const STOPS: Script = Script {
+    stops: Stops::ForAWhile,
+    ..RUN
+};
+/// Is stopped while it waits, and never goes on.
+const STOPS_FOR_EVER: Script = Script {
+    stops: Stops::ForEver,
+    ..RUN
+};
+
+/// Longer than a stopped waiter keeps its turn.
+const A_GRACE: &[(u64, u64)] = &[(0, 0), (10_000_000, 10_000)];
 /// Longer than every ttl and every limit but sprint's.
 const AN_HOUR: &[(u64, u64)] = &[(0, 0), (0, 3_600_000)];
 /// Longer than sprint's limit as well.
@@ -280,7 +293,7 @@ fn no_waiter_is_overridden_even_when_the_holder_has_just_died() {
 }
 
 #[test]
-fn an_override_that_never_waits_leaves_the_holder_alone_if_others_stand_before_it() {
+fn an_override_goes_before_those_who_wait() {
     let never_waits = Script {
         patience: Patience::AtOnce,
         ..CONFIRMS
@@ -515,6 +528,75 @@ fn a_kept_place_among_slots_and_in_a_queue_of_one() {
     ));
 }
 
+// Waiters whose processes are stopped.
+
+#[test]
+fn a_stopped_waiter_lets_others_pass_and_keeps_its_place() {
+    let later = |name, scripts: &[Script]| Scenario::native(name, scripts).clock(A_GRACE);
+    let scripts = [RUN, STOPS, RUN];
+    holds(&later("a waiter is stopped, a crash", &scripts).crashes(1));
+    let scripts = [RUN, STOPS_FOR_EVER, RUN];
+    holds(&later("a waiter is stopped for ever, a crash", &scripts).crashes(1));
+    let scripts = [RUN, STOPS, STOPS];
+    holds(&later("two waiters are stopped", &scripts));
+    let scripts = [STOPS_FOR_EVER, STOPS_FOR_EVER, RUN];
+    holds(&later("two waiters are stopped for ever", &scripts));
+    let scripts = [RUN, STOPS, TWICE];
+    holds(&later("a stopped waiter is passed twice", &scripts));
+    let scripts = [MORTAL, STOPS, DETACHED];
+    holds(&later("a stopped waiter among detached ones, a crash", &scripts).crashes(1));
+}
+
+#[test]
+fn a_stopped_waiter_is_passed_at_once_by_force_and_by_the_newest() {
+    let scripts = [RUN, STOPS_FOR_EVER, FORCES];
+    holds(&Scenario::native("force passes a stopped waiter, a crash", &scripts).crashes(1));
+    let scripts = [RUN, STOPS, FORCES];
+    holds(&Scenario::native(
+        "force passes, the waiter goes on",
+        &scripts,
+    ));
+    let single = Script {
+        queueing: Queueing::Single,
+        ..STOPS
+    };
+    let scripts = [RUN, single, SINGLE];
+    holds(&Scenario::native("the newest finds a stopped one, a crash", &scripts).crashes(1));
+    let scripts = [RUN, single, NEWEST];
+    let scenario = Scenario::native("the newest cancels, a stopped one waits", &scripts);
+    holds(&scenario.clock(A_GRACE));
+}
+
+#[test]
+fn a_stopped_waiter_lets_pass_those_who_hold_beside_each_other() {
+    let slots = Script {
+        mode: TWO.mode,
+        ..STOPS
+    };
+    let for_ever = Script {
+        mode: TWO.mode,
+        ..STOPS_FOR_EVER
+    };
+    let later = |name, scripts: &[Script]| Scenario::native(name, scripts).clock(A_GRACE);
+    holds(&later(
+        "a stopped one of two slots",
+        &[ENDLESS_TWO, slots, TWO],
+    ));
+    holds(&later(
+        "stopped beside an endless slot, a crash",
+        &[ENDLESS_TWO, for_ever, TWO],
+    ));
+    let scripts = [SHARED, STOPS, SHARED];
+    holds(&later("a stopped writer between readers", &scripts));
+    let scripts = [ENDLESS_SHARED, STOPS_FOR_EVER, SHARED];
+    holds(&later(
+        "a stopped writer behind an endless reader",
+        &scripts,
+    ));
+    let scripts = [RUN, COMES_BACK, STOPS];
+    holds(&later("a stopped one and a kept place", &scripts));
+}
+
 // The explorer can fail: each of these changes to the protocol is a defect, and it is found.
 
 struct Seeded {
@@ -702,6 +784,50 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         invariant: "nobody waits behind nobody",
     },
 ];
+
+const SEEDED_WHERE_WAITERS_STOP: &[Seeded] = &[
+    Seeded {
+        defect: Defect::WaitsForTheStopped,
+        scripts: &[RUN, STOPS_FOR_EVER, RUN],
+        crashes: 0,
+        invariant: "nobody waits behind nobody",
+    },
+    Seeded {
+        defect: Defect::TakesTheSlowForStopped,
+        scripts: &[RUN, RUN, RUN],
+        crashes: 0,
+        invariant: "nobody is passed who is not stopped",
+    },
+    Seeded {
+        defect: Defect::ForgetsWhoGoesOn,
+        scripts: &[RUN, STOPS, TWICE],
+        crashes: 0,
+        invariant: "nobody is passed who is not stopped",
+    },
+    // The one that goes on believes that its turn is still its own.
+    Seeded {
+        defect: Defect::OverlooksHoldersBehind,
+        scripts: &[RUN, STOPS, RUN],
+        crashes: 0,
+        invariant: "one holder at a time",
+    },
+    // It wakes up because the grace is over, and takes that for its turn.
+    Seeded {
+        defect: Defect::HoldsOnWaking,
+        scripts: &[RUN, STOPS, RUN],
+        crashes: 0,
+        invariant: "who came first goes first",
+    },
+];
+
+#[test]
+fn every_defect_that_is_seeded_where_waiters_stop_is_found() {
+    for seeded in SEEDED_WHERE_WAITERS_STOP {
+        let scenario = Scenario::native("with a defect", seeded.scripts).clock(A_GRACE);
+        println!("{:?}", seeded.defect);
+        breaks(&scenario.defect(seeded.defect), seeded.invariant);
+    }
+}
 
 #[test]
 fn every_defect_that_is_seeded_in_what_terms_add_is_found() {

@@ -299,10 +299,9 @@ fn who_comes_back_first_waits_for_nobody_that_only_waits_behind_it() {
     );
 }
 
-/// Whoever would not wait for those before it must not end a hold for their benefit; those behind
-/// it are no concern of its force.
+/// Whoever overrides a hold gets it, wherever others wait.
 #[test]
-fn force_from_a_kept_place_reckons_with_who_waits_before_it_and_not_behind() {
+fn force_from_a_kept_place_gets_what_it_overrides() {
     let forced = |waits_before: bool, waits_behind: bool| {
         let mut entry = Entry::default();
         let mut owner = request("holder", Terms::default());
@@ -333,7 +332,7 @@ fn force_from_a_kept_place_reckons_with_who_waits_before_it_and_not_behind() {
     };
     assert_eq!(forced(false, false), (true, false), "nobody else waits");
     assert_eq!(forced(false, true), (true, false), "one waits behind it");
-    assert_eq!(forced(true, false), (false, true), "one waits before it");
+    assert_eq!(forced(true, false), (true, false), "one waits before it");
 }
 
 /// It learns of it when it wakes, and leaves by itself.
@@ -470,4 +469,182 @@ fn the_newest_of_a_queue_of_one_takes_a_kept_place_though_it_need_not_wait_itsel
     };
     assert!(lost_to(Queueing::Single));
     assert!(!lost_to(Queueing::Fifo), "it takes nobody's place");
+}
+
+/// A holder, and behind it so many waiters.
+fn line_of(waiters: usize) -> (Entry, u64, Vec<u64>) {
+    let mut entry = Entry::default();
+    let held = enter(&mut entry, request("holder", Terms::default()), &at(0));
+    let Entering::Granted { ticket, .. } = held else {
+        panic!("it is free: {held:?}");
+    };
+    let ids = (0..waiters).map(|number| format!("w{number}"));
+    let waiting = ids.map(|id| queued(&mut entry, &id, &at(0))).collect();
+    (entry, ticket, waiting)
+}
+
+fn look(entry: &mut Entry, own: u64, now: &Now, stopped: &[u64]) -> Advance {
+    let is_stopped = |claim: &Claim| stopped.contains(&claim.ticket);
+    let (policy, events) = (&Policy::NATIVE, &mut Vec::new());
+    entry.advance_seeing(policy, own, now, alive, is_stopped, events)
+}
+
+/// How long a waiter is told to leave the turn to those who are stopped.
+fn rest_of(advance: &Advance) -> Option<u64> {
+    match advance {
+        Advance::Behind(tenure_core::Predecessor::Stopped { rest_ms, .. }) => Some(*rest_ms),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_stopped_waiter_keeps_its_turn_for_a_grace_that_begins_with_the_end_of_the_hold() {
+    let (mut entry, holder, waiting) = line_of(2);
+    let stopped = [waiting[0]];
+    let while_held = look(&mut entry, waiting[1], &at(50_000), &stopped);
+    assert!(matches!(while_held, Advance::Behind(_)), "{while_held:?}");
+    assert_eq!(rest_of(&while_held), None, "somebody holds");
+    entry.leave(holder, &at(60_000));
+    for (now_ms, rest_ms) in [(60_000, 10_000), (61_000, 9_000), (69_999, 1)] {
+        let early = look(&mut entry, waiting[1], &at(now_ms), &stopped);
+        assert_eq!(rest_of(&early), Some(rest_ms), "{early:?}");
+    }
+    let mut well = entry.clone();
+    let not_stopped = look(&mut well, waiting[1], &at(70_000), &[]);
+    assert!(matches!(not_stopped, Advance::Behind(_)), "{not_stopped:?}");
+    let passes = look(&mut entry, waiting[1], &at(70_000), &stopped);
+    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    assert!(entry.claim(waiting[0]).expect("its place").was_passed());
+
+    let goes_on = look(&mut entry, waiting[0], &at(70_001), &[]);
+    assert!(matches!(goes_on, Advance::Behind(_)), "held: {goes_on:?}");
+    let own = entry.claim(waiting[0]).expect("its place");
+    assert!(!own.was_passed(), "it counts again");
+    entry.leave(waiting[1], &at(71_000));
+    let newer = queued(&mut entry, "newer", &at(71_000));
+    let behind = look(&mut entry, newer, &at(71_000), &[]);
+    assert!(
+        matches!(behind, Advance::Behind(_)),
+        "its place: {behind:?}"
+    );
+    let holds = look(&mut entry, waiting[0], &at(71_000), &[]);
+    assert!(matches!(holds, Advance::Granted { .. }), "{holds:?}");
+}
+
+#[test]
+fn who_was_passed_once_is_passed_without_a_grace_until_it_goes_on() {
+    let (mut entry, holder, waiting) = line_of(3);
+    let stopped = [waiting[0]];
+    entry.leave(holder, &at(0));
+    let passes = look(&mut entry, waiting[1], &at(10_000), &stopped);
+    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    entry.leave(waiting[1], &at(20_000));
+    let mut on = entry.clone();
+    let passes = look(&mut entry, waiting[2], &at(20_000), &stopped);
+    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    let waits = look(&mut on, waiting[2], &at(20_000), &[]);
+    assert!(matches!(waits, Advance::Behind(_)), "it goes on: {waits:?}");
+}
+
+#[test]
+fn a_newcomer_that_never_waits_gets_the_lock_once_the_stopped_stand_aside() {
+    let (mut entry, holder, waiting) = line_of(2);
+    entry.leave(holder, &at(0));
+    let comes = |entry: &mut Entry, force, now: &Now| {
+        let request = Request {
+            patience: Patience::AtOnce,
+            force,
+            ..request("newcomer", Terms::default())
+        };
+        let is_stopped = |claim: &Claim| waiting.contains(&claim.ticket);
+        let (policy, events) = (&Policy::NATIVE, &mut Vec::new());
+        entry.enter_seeing(policy, request, now, alive, is_stopped, events)
+    };
+    let early = comes(&mut entry, Force::No, &at(4_000));
+    let Entering::Refused(refusal) = early else {
+        panic!("they keep their turn: {early:?}");
+    };
+    let still = refusal.standstill.expect("the reason");
+    assert_eq!((still.since_ms, still.rest_ms), (4_000, 6_000));
+    assert_eq!(refusal.blocker.map(|claim| claim.ticket), Some(waiting[0]));
+    for (force, ms) in [(Force::Asked, 4_000), (Force::No, 10_000)] {
+        let mut entry = entry.clone();
+        let late = comes(&mut entry, force, &at(ms));
+        assert!(
+            matches!(late, Entering::Granted { .. }),
+            "{force:?}: {late:?}"
+        );
+        assert_eq!(entry.claims.len(), 3, "they keep their places");
+    }
+}
+
+/// Nobody released: whoever finds the holder dead begins the grace of those who are next.
+#[test]
+fn the_grace_behind_a_holder_that_died_begins_when_that_is_found() {
+    let (mut entry, holder, waiting) = line_of(2);
+    let looks = |entry: &mut Entry, now: &Now| {
+        let evidence = |claim: &Claim| Evidence {
+            beacon: if claim.ticket == holder {
+                Beacon::Out
+            } else {
+                Beacon::Lit
+            },
+            ..alive(claim)
+        };
+        let is_stopped = |claim: &Claim| claim.ticket == waiting[0];
+        let mut events = Vec::new();
+        let (policy, own) = (&Policy::NATIVE, waiting[1]);
+        let advance = entry.advance_seeing(policy, own, now, evidence, is_stopped, &mut events);
+        (advance, events.len())
+    };
+    let (found, events) = looks(&mut entry, &at(500_000));
+    assert_eq!((rest_of(&found), events), (Some(10_000), 1), "{found:?}");
+    let (passes, _) = looks(&mut entry, &at(510_000));
+    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+}
+
+#[test]
+fn the_end_of_a_hold_on_another_boot_puts_no_turn_off() {
+    let (mut entry, holder, waiting) = line_of(2);
+    let days = Now {
+        boot_ms: 900_000_000_000,
+        boot_id: "another boot".to_owned(),
+        ..at(0)
+    };
+    entry.leave(holder, &days);
+    let passes = look(&mut entry, waiting[1], &at(10_000), &[waiting[0]]);
+    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+}
+
+#[test]
+fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
+    let (mut entry, holder, waiting) = line_of(1);
+    let now = at(1_000);
+    let is_stopped = |claim: &Claim| waiting.contains(&claim.ticket);
+    let held = entry.cancel_seeing(&Policy::NATIVE, "me", &at(0), alive, is_stopped);
+    assert_eq!(held[0].ticket, holder, "the holder comes first");
+    entry.leave(holder, &at(0));
+    let mut forced = entry.clone();
+    let (policy, force) = (&Policy::NATIVE, Force::Confirmed);
+    let released = forced.force_release_seeing(policy, force, &now, alive, is_stopped);
+    assert!(
+        matches!(&released, tenure_core::Forced::SetAside { claim } if claim.ticket == waiting[0]),
+        "{released:?}"
+    );
+    let (standing, _) = forced.standing_seeing(policy, &now, alive, is_stopped);
+    assert_eq!(standing, tenure_core::Standing::Free);
+    let (standing, _) = forced.standing_seeing(policy, &now, alive, |_| false);
+    assert_ne!(standing, tenure_core::Standing::Free, "it goes on");
+
+    let asked = entry.cancel_seeing(policy, "me", &now, alive, is_stopped);
+    assert_eq!(asked.len(), 1);
+    assert!(entry.is_cancelled(waiting[0]));
+    let (standing, _) = entry.standing_seeing(policy, &now, alive, is_stopped);
+    assert_eq!(
+        standing,
+        tenure_core::Standing::Free,
+        "it stands aside at once"
+    );
+    let goes_on = look(&mut entry, waiting[0], &now, &[]);
+    assert!(matches!(goes_on, Advance::Cancelled { .. }), "{goes_on:?}");
 }

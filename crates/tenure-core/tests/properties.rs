@@ -378,6 +378,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 cancel: None,
                 away: None,
                 waiting_for: None,
+                aside: None,
             });
         }
         entry
@@ -642,8 +643,14 @@ proptest! {
             let drawn = apply(&mut entry, &policy, step);
             let granted = drawn.token.and_then(|t| entry.granted().find(|c| c.token == Some(t)));
             if let Some(granted) = granted {
+                // Whoever overrides a hold gets it, whoever waits.
+                let overrides = matches!(
+                    step.operation,
+                    Operation::Enter { force: Force::Asked | Force::Confirmed, .. }
+                );
                 let counts = |claim: &&Claim| {
-                    claim.token.is_some() || (claim.ticket < granted.ticket && claim.is_in_line())
+                    let is_before = claim.ticket < granted.ticket && claim.is_in_line();
+                    claim.token.is_some() || (is_before && !overrides)
                 };
                 let reckoned: Vec<&Claim> = entry.claims.iter().filter(counts).collect();
                 let least = reckoned.iter().map(|claim| claim.mode.capacity()).min();
@@ -1266,6 +1273,7 @@ fn an_attempt_leaves_before_it_tells() {
         reason: Reason::StaleNeedsForce,
         standing: Standing::Stale(StaleReason::Aged),
         blocker: None,
+        standstill: None,
     };
     let endings = [
         (Input::Expired, Outcome::TimedOut),

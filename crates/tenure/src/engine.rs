@@ -5,8 +5,8 @@ use crate::clock::Clock;
 use crate::store::{Store, StoreError, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience, Process,
-    RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
+    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience,
+    Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
@@ -66,6 +66,9 @@ pub struct Waiting<'a> {
     pub ticket: u64,
     /// The instant at which this was seen.
     pub now: &'a Now,
+    /// After how long those who are next stand aside, where nobody holds and their processes are
+    /// stopped.
+    pub stopped_for: Option<Duration>,
 }
 
 impl Waiting<'_> {
@@ -277,6 +280,7 @@ impl<S: Store> Run<'_, S> {
                             unread: self.unread,
                             ticket,
                             now: &now,
+                            stopped_for: stopped_for(&behind),
                         };
                         let next = self.observer.waiting(&waiting);
                         if self.observer.gives_way(&waiting) {
@@ -386,6 +390,10 @@ impl<S: Store> Run<'_, S> {
         let (kept, keep) = (self.kept, self.keep);
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
             let mut retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
+            if let Some(still) = refusal.standstill {
+                // Nobody holds: those who are next stand aside then.
+                retry_after_ms = still.rest_ms.max(RETRY_FLOOR_MS);
+            }
             if let (Some(_), Some(keep)) = (kept, keep) {
                 // Whoever comes back when told to must find its place.
                 let grace_ms = u64::try_from(keep.grace.as_millis()).unwrap_or(u64::MAX);
@@ -419,10 +427,12 @@ impl<S: Store> Run<'_, S> {
                 let reading = self.store.read(self.name)?;
                 let now = self.clock.now();
                 let (standing, blocker) = reading.standing(self.store.policy(), &now);
+                let standstill = reading.standstill(self.store.policy(), &now);
                 let refusal = Refusal {
                     reason: tenure_core::Reason::Held,
                     standing,
                     blocker: blocker.cloned().map(Box::new),
+                    standstill: standstill.map(|(still, _)| still),
                 };
                 let entry = reading.entry().cloned().unwrap_or_default();
                 Err(refused(refusal, entry, self.clock))
@@ -432,6 +442,17 @@ impl<S: Store> Run<'_, S> {
             Outcome::NotKept => Err(AcquireError::NotKept),
             Outcome::Superseded { by } => Err(AcquireError::Superseded { by }),
         }
+    }
+}
+
+/// For how long stopped waiters are waited for.
+fn stopped_for(behind: &Predecessor) -> Option<Duration> {
+    match behind {
+        Predecessor::Stopped { rest_ms, .. } => Some(Duration::from_millis(*rest_ms)),
+        Predecessor::Beacon { .. }
+        | Predecessor::Record(_)
+        | Predecessor::Turn { .. }
+        | Predecessor::AnyOf(_) => None,
     }
 }
 

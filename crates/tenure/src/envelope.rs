@@ -8,7 +8,9 @@
 
 mod lock;
 
-pub use lock::{HolderView, LockView, QueueView, age, stale_reason, timestamp, utc};
+pub use lock::{
+    HolderView, LockView, QueueView, StandstillView, age, stale_reason, timestamp, utc,
+};
 
 pub use crate::printed::{clean, json_line, turns_text};
 

@@ -420,6 +420,13 @@ fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
         return;
     };
     let holder = LockView::holder_of(claim, waiting.now);
+    if waiting.stopped_for.is_some() {
+        surface.say(&format!(
+            "waiting for {name}, held by nobody; {} is next in line and stopped",
+            holder.who()
+        ));
+        return;
+    }
     surface.say(&format!(
         "waiting for {name}, held by {}",
         holder.sentence()

@@ -155,6 +155,19 @@ pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liv
     probe(process)
 }
 
+/// Whether `process`, recorded on `host`, is certainly stopped: by SIGSTOP, Ctrl-Z or another signal of
+/// that kind. False for a process that cannot be seen from here, and for one whose start is not known:
+/// the number may be another's.
+///
+/// Where the system does not tell (Windows, macOS), nobody is stopped.
+pub fn is_stopped(process: &Process, host: &Host, here: &Host, local: bool) -> bool {
+    liveness(process, host, here, local) == Liveness::Alive
+        && process.started.is_some()
+        // The start and the state come out of one look, so they belong to the same process.
+        && system::stat(process.pid)
+            .is_some_and(|stat| stat.is_stopped() && stat.started() == process.started)
+}
+
 /// A handle on a recorded process that can be polled for its end, if it is that process and runs.
 /// Opened first and compared afterwards, so the number cannot change hands in between. `None` also
 /// where the system has no such handles.
@@ -220,6 +233,44 @@ mod tests {
             Liveness::Unknown,
             "a machine without an id"
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_is_stopped_only_where_that_is_certain() {
+        use rustix::process::{Pid, Signal, kill_process};
+        let me = Identity::current();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a child");
+        let process = Process {
+            pid: child.id(),
+            started: start_time(child.id()),
+        };
+        let here = &me.host;
+        assert!(!is_stopped(&process, here, here, true), "it runs");
+        let pid = Pid::from_child(&child);
+        kill_process(pid, Signal::STOP).expect("it is ours");
+        while !is_stopped(&process, here, here, true) {
+            std::thread::yield_now();
+        }
+        let mut elsewhere = here.clone();
+        elsewhere.pid_namespace = Some(1);
+        assert!(!is_stopped(&process, &elsewhere, here, true), "not seen");
+        let mut other = process;
+        other.started = process.started.map(|ticks| ticks + 1);
+        assert!(!is_stopped(&other, here, here, true), "another process");
+        other.started = None;
+        assert!(!is_stopped(&other, here, here, true), "perhaps another");
+        kill_process(pid, Signal::CONT).expect("it is ours");
+        while is_stopped(&process, here, here, true) {
+            std::thread::yield_now();
+        }
+        kill_process(pid, Signal::STOP).expect("it is ours");
+        child.kill().expect("it is ours");
+        child.wait().expect("its end");
+        assert!(!is_stopped(&process, here, here, true), "it has ended");
     }
 
     #[test]

@@ -16,6 +16,9 @@
 //!   next who asks, and whoever waits behind it wakes up.
 //! - **Whoever could hold is woken**, and so is whoever was asked to stop while it sleeps, also when
 //!   the one who brought that about dies right after its change.
+//! - **A waiter that cannot move holds nobody up for ever.** One whose process is stopped is passed by
+//!   those behind it once it has had its turn for a grace, and keeps its place; or, where a store
+//!   cannot see that, its claim dies by its ttl.
 //! - **A place that is kept has one seat at a time.** Coming back to it gives a new one, of which an
 //!   older seat takes nothing when it is dropped.
 //! - **An error means: not done, or not known.** It never means *free*.
@@ -28,11 +31,12 @@ pub mod etcd;
 pub mod file;
 pub mod memory;
 
+use crate::clock::instant;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
     LockName, Mode, Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request,
-    Standing, WaitingFor, judge,
+    Standing, Standstill, WaitingFor, judge,
 };
 
 /// How a sleep ended.
@@ -53,6 +57,9 @@ pub struct Reading {
     pub place: String,
     /// What is kept, with the evidence for each claim in the same order.
     pub content: Content,
+    /// The tickets of the claims whose processes are certainly stopped, where the store looks for
+    /// that.
+    pub stopped: Vec<u64>,
 }
 
 /// What a reading found.
@@ -79,19 +86,29 @@ impl Reading {
     pub fn standing(&self, policy: &Policy, now: &Now) -> (Standing, Option<&Claim>) {
         match &self.content {
             Content::Whole { entry, evidence } => {
-                let unseen = Evidence {
-                    beacon: tenure_core::Beacon::None,
-                    process: tenure_core::Liveness::Unknown,
-                    command: tenure_core::Liveness::Unknown,
-                };
-                entry.standing(policy, now, |claim| {
-                    let known = entry.position(claim.ticket);
-                    let known = known.and_then(|index| evidence.get(index).copied());
-                    known.unwrap_or(unseen)
-                })
+                let known = known_of(entry, evidence);
+                entry.standing_seeing(policy, now, known, |claim| self.is_stopped(claim))
             }
             Content::Unreadable { .. } => (tenure_core::unreadable(policy), None),
         }
+    }
+
+    /// Whether the process of one of its claims is certainly stopped.
+    pub fn is_stopped(&self, claim: &Claim) -> bool {
+        self.stopped.contains(&claim.ticket)
+    }
+
+    /// Whether nobody holds, and the process of the claim that is next is stopped.
+    pub fn standstill(&self, policy: &Policy, now: &Now) -> Option<(Standstill, &Claim)> {
+        let Content::Whole { entry, evidence } = &self.content else {
+            return None;
+        };
+        // In most lists nobody is stopped.
+        if self.stopped.is_empty() {
+            return None;
+        }
+        let known = known_of(entry, evidence);
+        entry.standstill_seeing(policy, now, known, |claim| self.is_stopped(claim))
     }
 
     /// What one of its claims amounts to under `policy`.
@@ -123,6 +140,19 @@ impl Reading {
             Content::Whole { entry, .. } => Some(entry),
             Content::Unreadable { .. } => None,
         }
+    }
+}
+
+/// What was found out about each claim of a list; about any other, nothing.
+fn known_of<'a>(entry: &'a Entry, evidence: &'a [Evidence]) -> impl Fn(&Claim) -> Evidence + 'a {
+    |claim| {
+        let known = entry.position(claim.ticket);
+        let known = known.and_then(|index| evidence.get(index).copied());
+        known.unwrap_or(Evidence {
+            beacon: tenure_core::Beacon::None,
+            process: tenure_core::Liveness::Unknown,
+            command: tenure_core::Liveness::Unknown,
+        })
     }
 }
 
@@ -449,6 +479,14 @@ pub struct ForcedRelease {
     pub released: Forced,
     /// What an audit would record of the bytes that other programs saw.
     pub record: Vec<u8>,
+}
+
+/// How a sleep ended that was to last until `until` and was cut shorter, for a look.
+pub(crate) fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
+    match wake {
+        Wake::Expired if until.is_none_or(|until| until > instant()) => Wake::Ready,
+        other => other,
+    }
 }
 
 /// A place that [`Entry::enter`] has just made in the list.

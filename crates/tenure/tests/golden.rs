@@ -143,6 +143,7 @@ fn claim() -> Claim {
         cancel: None,
         away: None,
         waiting_for: None,
+        aside: None,
     }
 }
 

@@ -93,7 +93,12 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
             return Err(cannot_hear(&session, &name, claim));
         }
         let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
-        let text = format!("asked the holder of {name} to stop: {}", lines.join("; "));
+        let whom = if asked.iter().any(|(_, how)| *how == Answering::Stopped) {
+            format!("nobody holds {name}; asked the one that is next in line to stop")
+        } else {
+            format!("asked the holder of {name} to stop")
+        };
+        let text = format!("{whom}: {}", lines.join("; "));
         let holders: Vec<_> = asked
             .iter()
             .map(|(claim, how)| {
@@ -121,6 +126,8 @@ enum Answering {
     Exec,
     /// It looks by itself, if it does.
     Detached,
+    /// It waits, and its process is stopped.
+    Stopped,
 }
 
 impl Answering {
@@ -129,6 +136,7 @@ impl Answering {
         let now = session.clock.now();
         let standing = reading.map(|reading| reading.standing_of(policy, claim, &now));
         match claim.kind {
+            Kind::Kernel | Kind::Detached if claim.token.is_none() => Self::Stopped,
             Kind::Detached | Kind::Foreign | Kind::Sealed => Self::Detached,
             Kind::Kernel if ends_without_release(claim) => Self::Exec,
             Kind::Kernel if standing == Some(Standing::Held(Life::Orphaned)) => Self::Orphaned,
@@ -177,6 +185,9 @@ fn line(claim: &Claim, how: Answering) -> String {
         }
         Answering::Detached => {
             format!("{who} has no supervisor; `check` and `heartbeat` tell it")
+        }
+        Answering::Stopped => {
+            format!("{who} is stopped; it lets others pass, and ends when it goes on")
         }
     }
 }

@@ -125,8 +125,9 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
             holder
                 .and_then(|holder| holder.token)
                 .map_or_else(dash, |token| token.to_string()),
-            holder.map_or_else(dash, |holder| {
-                format!("{}: {}", holder.who(), clean(&holder.why))
+            holder.map_or_else(dash, |holder| match view.standstill {
+                None => format!("{}: {}", holder.who(), clean(&holder.why)),
+                Some(_) => format!("nobody; next in line, stopped: {}", holder.who()),
             }),
         ]);
     }

@@ -85,6 +85,27 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 let text = session.face.force_released_text(&name, text, &data);
                 Ok((text, data))
             }
+            Forced::SetAside { claim } => {
+                let whose = match claim.holder.process {
+                    Some(process) => format!("PID {}", process.pid),
+                    None => format!("request {}", claim.holder.request_id),
+                };
+                let text = format!(
+                    "{name} is held by nobody; {whose}, which is next in line and stopped, lets \
+                     others pass from now on, and keeps its place"
+                );
+                let data = json!({
+                    "name": name.as_str(),
+                    "status": "released",
+                    "held_ms": null,
+                    "set_aside": {
+                        "pid": claim.holder.process.map(|process| process.pid),
+                        "request_id": claim.holder.request_id.as_str(),
+                        "ticket": claim.ticket,
+                    },
+                });
+                Ok((text, data))
+            }
             Forced::Absent => {
                 surface.warn(format!("{name} is not held; nothing to remove"));
                 let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });

@@ -66,11 +66,18 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             }
             if !told && !surface.is_quiet() {
                 told = true;
-                if let Some(holder) = &view.holder {
+                if view.standstill.is_some() {
+                    say(&format!("{}; waiting", view.headline()));
+                } else if let Some(holder) = &view.holder {
                     say(&format!("{name} is held by {}; waiting", holder.sentence()));
                 }
             }
-            let until = [deadline, instant().checked_add(NAP)]
+            let nap = match &view.standstill {
+                // Those who are stopped stand aside then.
+                Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
+                None => NAP,
+            };
+            let until = [deadline, instant().checked_add(nap)]
                 .into_iter()
                 .flatten()
                 .min();

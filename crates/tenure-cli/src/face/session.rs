@@ -90,7 +90,9 @@ impl Face for Session {
     }
 
     fn refused(&self, mut failure: Failure, view: &LockView, reason: Reason) -> Failure {
-        let Some(holder) = view.holder.as_ref().filter(|_| reason == Reason::Held) else {
+        // Whoever is next and stopped holds nothing yet, and this sentence speaks of a hold.
+        let is_held = reason == Reason::Held && view.standstill.is_none();
+        let Some(holder) = view.holder.as_ref().filter(|_| is_held) else {
             return failure;
         };
         failure.text = Some(format!(

@@ -102,6 +102,17 @@ impl<'a> Progress<'a> {
                     _ => who,
                 };
                 let age = age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now));
+                if let Some(rest) = waiting.stopped_for {
+                    let rest = human(Duration::from_secs(rest.as_secs().max(1)));
+                    let sentence = format!(
+                        "{} is held by nobody: {who} ({}@{}) is next in line and stopped; it stands \
+                         aside in {rest}",
+                        self.name,
+                        clean(&actor_name(&holder.actor)),
+                        clean(&holder.host.name),
+                    );
+                    return (sentence, self.place(waiting));
+                }
                 // One line of a terminal is short, and the day is known to whoever reads it.
                 let full = timestamp(since.wall_ms);
                 let time = full.split_once('T').map_or(full.as_str(), |(_, time)| time);
@@ -120,6 +131,11 @@ impl<'a> Progress<'a> {
             }
             None => format!("{} is about to be free", self.name),
         };
+        (holder, self.place(waiting))
+    }
+
+    /// Where the caller stands in line, and for how long.
+    fn place(&self, waiting: &Waiting<'_>) -> String {
         let place = match waiting.before() {
             0 => "next in line".to_owned(),
             before => format!("place {} in line", before + 1),
@@ -131,7 +147,7 @@ impl<'a> Progress<'a> {
             }
             None => "waiting".to_owned(),
         };
-        (holder, format!("; {place}, {limit}"))
+        format!("; {place}, {limit}")
     }
 
     /// Whether the supervisor of whoever is waited for is proven to be dead. What is left of it is its

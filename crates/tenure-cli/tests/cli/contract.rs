@@ -400,6 +400,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
         cancel: None,
         away: None,
         waiting_for: None,
+        aside: None,
     };
     for process in [
         Liveness::Alive,

@@ -594,6 +594,7 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
         cancel: None,
         away: None,
         waiting_for: None,
+        aside: None,
     };
     // Only the age of the heartbeat decides, in both directions.
     for beacon in [Beacon::Lit, Beacon::Out, Beacon::None] {

@@ -434,3 +434,165 @@ fn a_dead_waiter_is_not_said_to_have_held_the_lock() {
     assert!(said.starts_with("x is free"), "{said}");
     assert!(!said.contains("left it behind"), "{said}");
 }
+
+/// A waiter that is stopped, next in line behind nobody: its holder has ended.
+fn stopped_next(scene: &Scene) -> Started {
+    let held = holder(scene);
+    let words = [
+        "run",
+        "x",
+        "-q",
+        "-w",
+        "forever",
+        "--",
+        "sh",
+        "-c",
+        "echo old >>order",
+    ];
+    let waiting = start(scene, &words);
+    scene.until_queued("x", 1);
+    waiting.signal(Signal::STOP);
+    eventually("it is stopped", || {
+        crate::support::state(waiting.pid()) == Some('T')
+    });
+    let _ = held.open().expect(0, "the holder");
+    waiting
+}
+
+fn goes_on(waiting: Started, code: i32) {
+    waiting.signal(Signal::CONT);
+    let _ = waiting.finish().expect(code, "it went on");
+}
+
+fn order(scene: &Scene) -> String {
+    fs::read_to_string(scene.path("order")).unwrap_or_default()
+}
+
+#[test]
+fn a_stopped_waiter_is_named_and_lets_others_pass_after_its_grace() {
+    let scene = Scene::new();
+    let waiting = stopped_next(&scene);
+    let pid = waiting.pid();
+    let facts = scene.check("x");
+    assert_eq!(facts["standing"], "held", "{facts}");
+    assert_eq!(facts["holder"]["pid"], pid, "{facts}");
+    assert_eq!(facts["holder"]["token"], Value::Null, "{facts}");
+    assert_eq!(facts["standstill"]["pid"], pid, "{facts}");
+    let rest = facts["standstill"]["stands_aside_in_ms"].as_u64().unwrap();
+    assert!(rest <= 10_000, "{facts}");
+    let sentence = format!("held by nobody: PID {pid}");
+    for words in [&["check", "x"][..], &["run", "x", "-n", "--", "true"]] {
+        let answer = scene.run(words).expect(4, "it has its turn");
+        let said = answer.stdout() + &answer.stderr();
+        assert!(said.contains(&sentence), "{words:?}: {said}");
+        assert!(
+            said.contains("next in line and stopped"),
+            "{words:?}: {said}"
+        );
+    }
+
+    let line = "echo new >>order";
+    let words = ["run", "x", "-q", "-w", "60s", "--", "sh", "-c", line];
+    let mut command = scene.tenure(words);
+    command.current_dir(scene.root());
+    let (passed, took) = timed(|| answer(&mut command));
+    let _ = passed.expect(0, "it passes after the grace");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+
+    let facts = scene.check("x");
+    assert_eq!(facts["standing"], "free", "{facts}");
+    assert_eq!(facts["queue"][0]["stopped"], true, "{facts}");
+    let (at_once, took) = timed(|| scene.run(["run", "x", "-n", "--", "true"]));
+    let _ = at_once.expect(0, "who was passed once grants no grace again");
+    assert!(took < Duration::from_secs(8), "{took:?}");
+
+    // It goes on while another holds, and waits for it at its old place.
+    let held = holder(&scene);
+    waiting.signal(Signal::CONT);
+    let newer = start(
+        &scene,
+        &["run", "x", "-q", "-w", "60s", "--", "sh", "-c", line],
+    );
+    scene.until_queued("x", 2);
+    assert_eq!(order(&scene), "new\n");
+    let _ = held.open().expect(0, "the holder");
+    goes_on(waiting, 0);
+    let _ = newer.finish().expect(0, "behind it");
+    assert_eq!(order(&scene), "new\nold\nnew\n");
+}
+
+#[test]
+fn cancel_reaches_a_stopped_waiter_that_is_next() {
+    let scene = Scene::new();
+    let waiting = stopped_next(&scene);
+    let asked = scene.run(["cancel", "x", "--output", "json"]);
+    let asked = asked.expect(0, "it is asked").json();
+    let asked = &asked["data"]["asked"][0];
+    assert_eq!(asked["pid"], waiting.pid(), "{asked}");
+    assert_eq!(asked["token"], Value::Null, "{asked}");
+    assert!(scene.is_free("x"));
+    let _ = scene
+        .run(["run", "x", "-n", "--", "true"])
+        .expect(0, "it stands aside at once");
+    goes_on(waiting, 79);
+    assert_eq!(order(&scene), "", "it never ran");
+}
+
+#[test]
+fn force_passes_a_stopped_waiter_at_once_and_it_keeps_its_place() {
+    let scene = Scene::new();
+    for words in [
+        &["run", "x", "--force", "-n", "--", "true"][..],
+        &[
+            "acquire",
+            "x",
+            "--force",
+            "-n",
+            "--owner",
+            "none",
+            "--request-id",
+            "req_1",
+        ],
+    ] {
+        let waiting = stopped_next(&scene);
+        let (forced, took) = timed(|| scene.run(words));
+        let _ = forced.expect(0, "nobody works there");
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        if words[0] == "acquire" {
+            let released = scene.run(["release", "x", "--request-id", "req_1"]);
+            let _ = released.expect(0, "its own");
+        }
+        goes_on(waiting, 0);
+    }
+    let waiting = stopped_next(&scene);
+    let released = scene.run(["force-release", "x", "--yes"]);
+    let released = released.expect(0, "it says what it did");
+    let said = released.stdout();
+    assert!(said.contains(&format!("PID {}", waiting.pid())), "{said}");
+    assert!(said.contains("keeps its place"), "{said}");
+    let _ = scene
+        .run(["run", "x", "-n", "--", "true"])
+        .expect(0, "others pass from now on");
+    goes_on(waiting, 0);
+    assert_eq!(order(&scene), "old\nold\nold\n");
+}
+
+/// A process that is stopped while it holds is a holder.
+#[test]
+fn a_stopped_holder_still_holds() {
+    let scene = Scene::new();
+    let held = holder(&scene);
+    held.signal(Signal::STOP);
+    eventually("it is stopped", || {
+        crate::support::state(held.pid()) == Some('T')
+    });
+    let facts = scene.check("x");
+    assert_eq!(facts["standing"], "held", "{facts}");
+    assert_eq!(facts["holder"]["stopped"], true, "{facts}");
+    assert!(facts["holder"]["token"].is_u64(), "{facts}");
+    assert_eq!(facts["standstill"], Value::Null, "{facts}");
+    let said = scene.run(["check", "x"]).expect(4, "held").stdout();
+    assert!(said.contains("stopped, since"), "{said}");
+    held.signal(Signal::CONT);
+    let _ = held.open().expect(0, "the holder");
+}

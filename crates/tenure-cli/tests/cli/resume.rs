@@ -193,6 +193,36 @@ fn force_reaches_the_lock_without_yes_and_the_old_holder_is_told() {
     assert_eq!(events["data"]["events"][0]["reason"], "active_lock_forced");
 }
 
+/// The hold goes to the caller who forces; who waits stays in line behind it.
+#[test]
+fn force_reaches_the_lock_also_where_others_wait_for_it() {
+    let storage = Storage::new();
+    let owner = std::process::id().to_string();
+    let acquire = ["acquire", "job", "--owner", &owner, "--request-id"];
+    let taken = |id, force: &[&str]| storage.run(&[&acquire[..], &[id], force].concat());
+    let _ = taken("req_1", &[]).expect(0, "it is free");
+    let waiting = storage.start(&["run", "job", "--wait", "60s", "--", "true"]);
+    let queued = || {
+        let checked = storage.run(&["check", "job", "--output", "json"]).json();
+        let facts = [&checked["data"], &checked["error"]["context"]];
+        facts.iter().any(|facts| facts["queue"][0].is_object())
+    };
+    eventually("it waits", queued);
+    let forced = storage.run(&["run", "job", "--force", "--", "true"]);
+    let _ = forced.expect(0, "force overrides, whoever waits");
+    let _ = waiting.finish().expect(0, "its turn came after that");
+
+    let _ = taken("req_2", &[]).expect(0, "it is free");
+    let waiting = storage.start(&["run", "job", "--wait", "60s", "--", "true"]);
+    eventually("it waits", queued);
+    let forced = taken("req_3", &["--force"]);
+    let _ = forced.expect(0, "force overrides, whoever waits");
+    assert!(queued(), "it waits on");
+    let released = storage.run(&["release", "job", "--request-id", "req_3"]);
+    let _ = released.expect(0, "its own");
+    let _ = waiting.finish().expect(0, "its turn came after that");
+}
+
 #[test]
 fn an_unreadable_record_blocks_and_only_force_takes_it() {
     let storage = Storage::new();

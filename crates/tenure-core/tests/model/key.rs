@@ -136,6 +136,8 @@ impl Writer {
             person.parked,
             person.returned,
             person.returning,
+            person.stopped,
+            person.was_stopped,
         ];
         self.byte(person.command as u8);
         let set = flags
@@ -202,6 +204,10 @@ impl Writer {
             Predecessor::Turn { ticket } => {
                 self.byte(2);
                 self.number(*ticket);
+            }
+            Predecessor::Stopped { behind, .. } => {
+                self.byte(4);
+                self.behind(behind);
             }
             Predecessor::AnyOf(claims) => {
                 self.byte(3);
@@ -272,8 +278,9 @@ impl Writer {
         let kind = u8::from(claim.kind == Kind::Detached);
         let asked = u8::from(claim.cancel.is_some());
         let away = u8::from(claim.away.is_some());
-        self.out
-            .extend([name, round, named | kind << 1 | asked << 2 | away << 3]);
+        let aside = u8::from(claim.aside.is_some());
+        let flags = named | kind << 1 | asked << 2 | away << 3 | aside << 4;
+        self.out.extend([name, round, flags]);
         // The wall clock alone: places are kept in scenarios without ages.
         let since = claim.away.map_or(0, |away| away.since.wall_ms);
         self.out.extend(since.to_le_bytes());

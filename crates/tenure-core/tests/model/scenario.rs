@@ -34,6 +34,16 @@ pub(crate) enum Place {
     Abandoned,
 }
 
+/// Whether a contender's process may be stopped while it waits, once in each round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stops {
+    Never,
+    /// Somebody lets it go on some time.
+    ForAWhile,
+    /// Nobody does.
+    ForEver,
+}
+
 /// What one contender does, and what may befall it.
 #[expect(
     clippy::struct_excessive_bools,
@@ -59,6 +69,7 @@ pub(crate) struct Script {
     /// Asks whoever holds to stop when it has to wait.
     pub(crate) cancels: bool,
     pub(crate) place: Place,
+    pub(crate) stops: Stops,
 }
 
 impl Script {
@@ -76,6 +87,7 @@ impl Script {
         queueing: Queueing::Fifo,
         cancels: false,
         place: Place::Left,
+        stops: Stops::Never,
     };
     pub(crate) const DETACHED: Self = Self {
         job: Job::Detached,
@@ -145,6 +157,12 @@ pub(crate) enum Defect {
     SleepsThroughRequestsToStop,
     /// A place is kept with the write alone: its beacon goes on being lit.
     KeepsItsPlaceWithItsBeaconLit,
+    /// A waiter whose process is stopped keeps its turn.
+    WaitsForTheStopped,
+    /// A waiter that is slow counts as stopped.
+    TakesTheSlowForStopped,
+    /// A waiter that was passed is passed again when its process goes on.
+    ForgetsWhoGoesOn,
 }
 
 /// One configuration to explore.

@@ -3,8 +3,8 @@
 
 use super::transitions::admits;
 use super::{At, Command, Purpose, Step, World};
-use crate::scenario::{Closes, Defect, Job, Place, Scenario};
-use tenure_core::{Advance, Attempt, Effect, Input, Predecessor};
+use crate::scenario::{Closes, Defect, Job, Place, Scenario, Stops};
+use tenure_core::{Advance, Attempt, Claim, Effect, Input, Predecessor};
 
 impl World {
     /// Every state that one step leads to.
@@ -46,7 +46,16 @@ impl Successors<'_> {
         let script = self.scenario.scripts[who];
         let bit = 1u8 << who;
         if person.alive {
-            self.process(who);
+            if person.stopped {
+                if script.stops == Stops::ForAWhile {
+                    self.step(who, "goes on", true, |world| {
+                        world.people[who].stopped = false;
+                    });
+                }
+            } else {
+                self.process(who);
+            }
+            self.stop(who);
             if self.world.crashes > 0 && !matches!(person.at, At::Start | At::Done) {
                 let scenario = self.scenario;
                 self.step(who, "crashes", false, |world| world.crash(scenario, who));
@@ -178,7 +187,9 @@ impl Successors<'_> {
                     Predecessor::AnyOf(claims) => claims
                         .iter()
                         .any(|claim| world.disk.claim(claim.ticket) != Some(claim)),
-                    Predecessor::Beacon { .. } | Predecessor::Turn { .. } => false,
+                    Predecessor::Beacon { .. }
+                    | Predecessor::Turn { .. }
+                    | Predecessor::Stopped { .. } => false,
                 };
                 world.people[who].at = if changed && scenario.has(Defect::NoticesOnlyNewChanges) {
                     At::Deaf
@@ -214,6 +225,23 @@ impl Successors<'_> {
                 world.people[who].at = At::Holding;
             }),
             At::Deaf | At::Holding | At::Away | At::Done => {}
+        }
+    }
+
+    /// A waiter may be stopped wherever it stands, but for the middle of a change: nobody else
+    /// changes anything then.
+    fn stop(&mut self, who: usize) {
+        let (world, scenario) = (self.world, self.scenario);
+        let (person, script) = (&world.people[who], &scenario.scripts[who]);
+        let is_waiting = matches!(
+            person.at,
+            At::FallAsleep(_) | At::Sleep(_) | At::LetGo | At::Guard(Purpose::Look)
+        );
+        if script.stops != Stops::Never && !person.was_stopped && is_waiting {
+            self.step(who, "is stopped", false, |world| {
+                world.people[who].stopped = true;
+                world.people[who].was_stopped = true;
+            });
         }
     }
 
@@ -278,6 +306,21 @@ impl Successors<'_> {
                     world.feed(scenario, who, Input::Woken);
                 });
             }
+        }
+        // From time to time a waiter looks by itself. Only where that changes something, it is a step.
+        let own = person.ticket.unwrap_or(0);
+        let live = |claim: &Claim| world.judged_held(scenario, claim);
+        let passes = |claim: &Claim| live(claim) && !world.lets_pass(scenario, claim);
+        let mode = scenario.scripts[who].mode;
+        if world.people.iter().any(|person| person.stopped)
+            && !World::could_hold(&world.disk, own, mode, live)
+            && World::could_hold(&world.disk, own, mode, passes)
+            && !world.wakes(scenario, &world.disk, behind)
+            && !scenario.has(Defect::WaitsForTheStopped)
+        {
+            self.step(who, "looks by itself", true, |world| {
+                world.feed(scenario, who, Input::Woken);
+            });
         }
         let hears = !scenario.has(Defect::SleepsThroughRequestsToStop);
         if hears && person.ticket.is_some_and(|t| world.disk.is_cancelled(t)) {

@@ -99,6 +99,15 @@ impl World {
             }
         }
         self.check_displaced(&events);
+        if granted(&answer).is_some() {
+            let own = entered(&answer).or(self.people[who].ticket);
+            let before = entry.claims.iter().filter(|c| Some(c.ticket) < own);
+            for claim in before.filter(|claim| claim.token.is_none() && !stands_aside(claim)) {
+                if claim.aside.is_some() && self.is_alive(claim) && !self.is_stopped(claim) {
+                    self.broken = Some("nobody is passed who is not stopped");
+                }
+            }
+        }
         self.check_answer(scenario, who, &entry, &answer);
         Self::normalise(scenario, &mut entry);
         if let Answer::Entering(Entering::Queued { behind, .. })
@@ -147,7 +156,7 @@ impl World {
     /// a caller is away, or the holds behind a place.
     fn hide(scenario: &Scenario, purpose: Purpose, own: u64, entry: &mut Entry) -> Vec<Claim> {
         let asks = matches!(purpose, Purpose::Enter | Purpose::Look);
-        let before = entry.claims.clone();
+        let mut before = entry.claims.clone();
         if asks && scenario.has(Defect::CountsWhoWasDisplaced) {
             let others = entry.claims.iter_mut().filter(|claim| claim.ticket != own);
             for claim in others.filter(|claim| claim.token.is_none()) {
@@ -157,9 +166,11 @@ impl World {
         if asks && scenario.has(Defect::CountsWhoIsAway) {
             entry.claims.iter_mut().for_each(|claim| claim.away = None);
         }
-        if asks && scenario.has(Defect::OverlooksHoldersBehind) && entry.position(own).is_some() {
-            let behind = |claim: &Claim| claim.ticket > own && claim.token.is_some();
+        if scenario.has(Defect::OverlooksHoldersBehind) {
+            let is_there = asks && entry.position(own).is_some();
+            let behind = |claim: &Claim| is_there && claim.ticket > own && claim.token.is_some();
             entry.claims.retain(|claim| !behind(claim));
+            before.retain(behind);
         }
         before
     }
@@ -214,10 +225,18 @@ impl World {
             }
             seen
         };
+        let is_stopped = |claim: &Claim| {
+            let goes_on = claim.aside.is_some() && scenario.has(Defect::ForgetsWhoGoesOn);
+            scenario.has(Defect::TakesTheSlowForStopped)
+                || (!scenario.has(Defect::WaitsForTheStopped)
+                    && (goes_on || self.is_stopped(claim)))
+        };
         match purpose {
             Purpose::Enter => {
                 let request = self.request(scenario, who);
-                Answer::Entering(entry.enter(policy, request, &now, evidence, events))
+                let entering =
+                    entry.enter_seeing(policy, request, &now, evidence, is_stopped, events);
+                Answer::Entering(entering)
             }
             Purpose::Look if scenario.has(Defect::HoldsOnWaking) => {
                 entry.last += 1;
@@ -230,7 +249,17 @@ impl World {
                     None => Answer::Advance(Advance::Gone),
                 }
             }
-            Purpose::Look => Answer::Advance(entry.advance(policy, ticket, &now, evidence, events)),
+            Purpose::Look => {
+                let advance =
+                    entry.advance_seeing(policy, ticket, &now, evidence, is_stopped, events);
+                if scenario.has(Defect::ForgetsWhoGoesOn)
+                    && let Some(before) = self.disk.claim(ticket)
+                    && let Some(own) = entry.claim_mut(ticket).filter(|own| own.token.is_none())
+                {
+                    own.aside = before.aside;
+                }
+                Answer::Advance(advance)
+            }
             Purpose::Leave | Purpose::Release => {
                 let first = entry.claims.first().map_or(0, |claim| claim.ticket);
                 let ticket = if scenario.has(Defect::LeavesWithoutATicket) {
@@ -287,12 +316,19 @@ impl World {
         match answer {
             Answer::Entering(Entering::Queued { behind, .. })
             | Answer::Advance(Advance::Behind(behind)) => {
-                if self.wakes(scenario, entry, behind) {
+                // The grace of the stopped begins anew with a holder that is found dead, which this clock
+                // does not show; then the next look lets it pass.
+                let has_grace = matches!(behind, Predecessor::Stopped { .. });
+                if !has_grace && self.wakes(scenario, entry, behind) {
                     self.broken = Some("nobody is sent to sleep behind what has ended");
                 }
                 let own = entered(answer).or(self.people[who].ticket).unwrap_or(0);
                 let mode = scenario.scripts[who].mode;
-                if Self::could_hold(entry, own, mode, |claim| self.judged_held(scenario, claim)) {
+                let counts = |claim: &Claim| {
+                    self.judged_held(scenario, claim) && !self.lets_pass(scenario, claim)
+                };
+                let sees = !has_grace && !scenario.has(Defect::WaitsForTheStopped);
+                if sees && Self::could_hold(entry, own, mode, counts) {
                     self.broken = Some("nobody is sent to sleep who could hold");
                 }
                 if scenario.scripts[who].patience == Patience::AtOnce {
@@ -322,6 +358,7 @@ impl World {
     /// Takes out of the list what no decision ever looks at, so that fewer states differ.
     fn normalise(scenario: &Scenario, entry: &mut Entry) {
         entry.history = tenure_core::History::default();
+        entry.ended = None;
         for claim in &mut entry.claims {
             Self::normalise_claim(scenario, claim);
         }
@@ -330,6 +367,7 @@ impl World {
     fn normalise_behind(scenario: &Scenario, behind: &mut Predecessor) {
         match behind {
             Predecessor::Beacon { .. } | Predecessor::Turn { .. } => {}
+            Predecessor::Stopped { behind, .. } => Self::normalise_behind(scenario, behind),
             Predecessor::Record(claim) => Self::normalise_claim(scenario, claim),
             Predecessor::AnyOf(claims) => {
                 for claim in claims {
@@ -344,6 +382,7 @@ impl World {
             cancel.by.clear();
             cancel.at = Stamp::default();
         }
+        claim.aside = claim.aside.map(|_| Stamp::default());
         if !scenario.is_timed() {
             claim.entered = Stamp::default();
             claim.since = claim.token.map(|_| Stamp::default());
@@ -424,7 +463,11 @@ impl World {
         for claim in &self.disk.claims {
             let waits = Some(claim.ticket) < own && claim.token.is_none();
             let live = |claim: &Claim| self.is_truly_live(scenario, claim);
+            // One that was passed, as it may be, can have gone on since that was decided. Force goes
+            // before those who wait.
             if waits
+                && claim.aside.is_none()
+                && scenario.scripts[who].force == Force::No
                 && !stands_aside(claim)
                 && live(claim)
                 && !Self::could_hold(&self.disk, claim.ticket, claim.mode, live)
@@ -592,6 +635,8 @@ impl World {
             returned: false,
             returning: false,
             inside: false,
+            stopped: false,
+            was_stopped: false,
             exempt: false,
             seen: None,
             mode: script.mode,
@@ -620,6 +665,7 @@ impl World {
         }
         let person = &mut self.people[who];
         person.alive = false;
+        person.stopped = false;
         person.inside = false;
         person.giving_up = None;
         person.seen = None;

@@ -14,7 +14,8 @@ use crate::scenario::{Defect, Scenario};
 use std::fmt::Write as _;
 use tenure_core::{
     Advance, Beacon, Claim, Death, Entering, Entry, Evidence, Input, Kind, Liveness, Mode, Now,
-    Predecessor, Process, Queueing, Renewal, RequestId, Standing, UnknownLife, judge,
+    Predecessor, Process, Queueing, Renewal, RequestId, STOPPED_GRACE_MS, Standing, UnknownLife,
+    judge,
 };
 
 /// What a transition is for.
@@ -113,6 +114,10 @@ struct Person {
     returning: bool,
     /// It believes that it holds.
     inside: bool,
+    /// Its process is stopped.
+    stopped: bool,
+    /// It was stopped in this round already.
+    was_stopped: bool,
     /// Its hold was broken as its contract allows.
     exempt: bool,
     /// What it read last; kept only by the defects that go on with it.
@@ -219,6 +224,8 @@ impl World {
             returned: false,
             returning: false,
             inside: false,
+            stopped: false,
+            was_stopped: false,
             exempt: false,
             seen: None,
             mode: Mode::Exclusive,
@@ -361,6 +368,24 @@ impl World {
         }
     }
 
+    /// Whether the process of a claim is stopped, as anybody on this machine can see.
+    fn is_stopped(&self, claim: &Claim) -> bool {
+        let (who, round) = claimant(claim);
+        let person = &self.people[who];
+        person.stopped && person.round == round
+    }
+
+    /// Whether the grace of every waiter is over. Here it counts from the beginning of time.
+    fn grace_is_over(&self, scenario: &Scenario) -> bool {
+        self.now(scenario).boot_ms >= STOPPED_GRACE_MS
+    }
+
+    /// Whether a waiting claim may keep nobody waiting any more, because its process is stopped.
+    fn lets_pass(&self, scenario: &Scenario, claim: &Claim) -> bool {
+        let is_over = self.grace_is_over(scenario) || claim.aside.is_some();
+        claim.token.is_none() && self.is_stopped(claim) && is_over
+    }
+
     /// Whether somebody alive is behind a claim, whatever anybody can see of it.
     fn is_alive(&self, claim: &Claim) -> bool {
         let (who, round) = claimant(claim);
@@ -401,6 +426,9 @@ impl World {
             Predecessor::Beacon { ticket } => !self.is_lit(*ticket),
             Predecessor::Record(claim) => self.has_changed(scenario, entry, claim),
             Predecessor::Turn { ticket } => !self.keeps_turn(*ticket),
+            Predecessor::Stopped { behind, .. } => {
+                self.grace_is_over(scenario) || self.wakes(scenario, entry, behind)
+            }
             Predecessor::AnyOf(claims) => claims
                 .iter()
                 .any(|claim| self.has_changed(scenario, entry, claim)),
@@ -482,6 +510,7 @@ impl World {
         for (who, person) in self.people.iter().enumerate() {
             let script = &scenario.scripts[who];
             let waits = match person.at {
+                _ if person.stopped => false,
                 At::Sleep(_) | At::Deaf => true,
                 At::Done | At::Away => false,
                 At::Holding => !script.endless,
@@ -496,7 +525,9 @@ impl World {
                 return Some("who was asked to stop leaves");
             }
             let asleep = matches!(person.at, At::Sleep(_) | At::Deaf);
-            let live = |claim: &Claim| self.is_truly_live(scenario, claim);
+            let live = |claim: &Claim| {
+                self.is_truly_live(scenario, claim) && !self.lets_pass(scenario, claim)
+            };
             if !asleep || Self::could_hold(&self.disk, own, script.mode, live) {
                 return Some("nobody waits behind nobody");
             }

@@ -459,6 +459,7 @@ mod tests {
             cancel: None,
             away: None,
             waiting_for: None,
+            aside: None,
         }
     }
 

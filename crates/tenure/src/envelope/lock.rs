@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
     Asker, Claim, Death, Decision, Entry, Force, Kind, Life, LockName, Mode, Now, PENDING_MAX,
-    Patience, Policy, Reason, Refusal, StaleReason, Standing, UnreadableRule, decide,
-    retry_after_ms,
+    Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing, Standstill,
+    UnreadableRule, decide, retry_after_ms,
 };
 
 /// A lock.
@@ -41,6 +41,9 @@ pub struct LockView {
     /// Who else has it, where several may at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_holders: Vec<HolderView>,
+    /// Set where nobody holds it and the process of the claim that is next is stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standstill: Option<StandstillView>,
     /// Who waits, in order.
     pub queue: Vec<QueueView>,
     /// When a retry is likely to succeed; a hint.
@@ -51,6 +54,23 @@ pub struct LockView {
     replaced: String,
 }
 
+/// Who does not take its turn, because its process is stopped.
+#[derive(Debug, Clone, Serialize)]
+pub struct StandstillView {
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its owner token.
+    pub request_id: String,
+    /// Its place in line.
+    pub ticket: u64,
+    /// Since when it is its turn, RFC 3339 in UTC.
+    pub since: String,
+    /// For how long, in milliseconds.
+    pub age_ms: u64,
+    /// After how long it stands aside and lets others pass; 0 if it does already.
+    pub stands_aside_in_ms: u64,
+}
+
 /// Who has it.
 #[derive(Debug, Clone, Serialize)]
 pub struct HolderView {
@@ -59,6 +79,9 @@ pub struct HolderView {
     pub kind: &'static str,
     /// The supervisor died and its command goes on.
     pub orphaned: bool,
+    /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// Its process.
     pub pid: Option<u32>,
     /// The command of a run.
@@ -91,6 +114,9 @@ pub struct HolderView {
     /// How many may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+    /// Its place in the list.
+    #[serde(skip)]
+    pub ticket: u64,
     /// When it began, in milliseconds since the epoch.
     #[serde(skip)]
     pub since_ms: u64,
@@ -119,6 +145,9 @@ pub struct QueueView {
     pub slots: Option<u32>,
     /// Its caller is away, and its place is kept.
     pub away: bool,
+    /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
     /// Its process.
     pub pid: Option<u32>,
     /// Its owner token.
@@ -165,6 +194,10 @@ impl LockView {
             let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
             let is_gone = |claim: &Claim| reading.is_gone(policy, claim, now);
             view.fill(entry, (standing, claim), standing_of, is_gone, policy, now);
+            view.show_stopped(&reading.stopped);
+            if let Some((still, next)) = reading.standstill(policy, now) {
+                view.show_standstill(next, still, now);
+            }
         }
         view
     }
@@ -188,6 +221,10 @@ impl LockView {
             policy,
             now,
         );
+        if let (Some(still), Some(next)) = (refusal.standstill, &refusal.blocker) {
+            view.show_stopped(&[next.ticket]);
+            view.show_standstill(next, still, now);
+        }
         view
     }
 
@@ -237,6 +274,7 @@ impl LockView {
             lock_file,
             holder: None,
             other_holders: Vec::new(),
+            standstill: None,
             queue: Vec::new(),
             retry_after_ms: None,
             replaced: match policy.unreadable {
@@ -283,9 +321,44 @@ impl LockView {
             .collect();
     }
 
+    fn show_stopped(&mut self, stopped: &[u64]) {
+        let holders = self.holder.iter_mut().chain(&mut self.other_holders);
+        for holder in holders {
+            holder.stopped = stopped.contains(&holder.ticket);
+        }
+        for waiting in &mut self.queue {
+            waiting.stopped = stopped.contains(&waiting.ticket);
+        }
+    }
+
+    fn show_standstill(&mut self, next: &Claim, still: Standstill, now: &Now) {
+        if self.retry_after_ms.is_some() {
+            self.retry_after_ms = Some(still.rest_ms.max(RETRY_FLOOR_MS));
+        }
+        self.standstill = Some(StandstillView {
+            pid: next.holder.process.map(|process| process.pid),
+            request_id: next.holder.request_id.to_string(),
+            ticket: next.ticket,
+            since: timestamp((now.wall_us / 1_000).saturating_sub(still.since_ms)),
+            age_ms: still.since_ms,
+            stands_aside_in_ms: still.rest_ms,
+        });
+    }
+
     /// One line for people: whether it is held, by whom, where, since when and why. The first of
     /// [`LockView::text`].
     pub fn headline(&self) -> String {
+        if let (Some(next), Some(still)) = (&self.holder, &self.standstill) {
+            return format!(
+                "{} is held by nobody: {} is next in line and stopped; it has had its turn since {} \
+                 ({} ago) and stands aside in {}",
+                self.name,
+                next.who(),
+                still.since,
+                age(still.age_ms),
+                age(still.stands_aside_in_ms)
+            );
+        }
         match (&self.holder, self.standing) {
             (Some(holder), "held") if self.mine => {
                 format!("{} is held by you: {}", self.name, holder.sentence())
@@ -352,6 +425,8 @@ impl LockView {
                 ),
                 if waiting.away {
                     "is away, in line"
+                } else if waiting.stopped {
+                    "is stopped, in line"
                 } else {
                     "waits"
                 },
@@ -396,7 +471,14 @@ impl LockView {
             Reason::Held => Failure::new(
                 Exit::Precondition,
                 "LOCK_HELD",
-                format!("Resource lock held by {by}{aged}{after}"),
+                match &self.standstill {
+                    None => format!("Resource lock held by {by}{aged}{after}"),
+                    Some(still) => format!(
+                        "Resource lock held by nobody; {by} is next in line and stopped, and stands \
+                         aside in {}{after}",
+                        age(still.stands_aside_in_ms)
+                    ),
+                },
             ),
             Reason::QueueFull => Failure::new(
                 Exit::Precondition,
@@ -485,6 +567,7 @@ impl HolderView {
         } else {
             String::new()
         };
+        let stopped = if self.stopped { ", stopped," } else { "" };
         let asked = if self.cancel_requested {
             ", asked to stop"
         } else if self.fact("future").is_some() {
@@ -498,7 +581,7 @@ impl HolderView {
             format!(": {}", clean(&self.why))
         };
         format!(
-            "{}{orphaned} since {} ({} ago{asked}){why}",
+            "{}{orphaned}{stopped} since {} ({} ago{asked}){why}",
             self.who(),
             self.since,
             age(self.age_ms)
@@ -538,6 +621,8 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
             Kind::Foreign | Kind::Sealed => "foreign",
         },
         orphaned: standing == Standing::Held(Life::Orphaned),
+        // Found out by whoever looks for it.
+        stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: known_as(&claim.holder).to_owned(),
@@ -553,6 +638,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
         mode: mode(claim.mode),
         slots: slots(claim.mode),
+        ticket: claim.ticket,
         since_ms: since.wall_ms,
         renewed_ms: claim.lease.renewed.wall_ms,
         silent_ms: claim.lease.silent_ms(boot, now),
@@ -583,6 +669,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         mode: mode(claim.mode),
         slots: slots(claim.mode),
         away: claim.away.is_some(),
+        stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
         request_id: claim.holder.request_id.to_string(),
         actor: actor_name(&claim.holder.actor),

@@ -77,6 +77,12 @@ impl Stat {
         false
     }
 
+    /// There are no signals that stop a process here.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(super) fn is_stopped(&self) -> bool {
+        false
+    }
+
     /// Whether it has ended and somebody still has a handle on it.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended

@@ -67,6 +67,7 @@ pub(super) fn claim(facts: &[(&str, &str)]) -> Claim {
         cancel: None,
         away: None,
         waiting_for: None,
+        aside: None,
     }
 }
 

@@ -125,5 +125,6 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
         cancel: None,
         away: None,
         waiting_for: None,
+        aside: None,
     }
 }

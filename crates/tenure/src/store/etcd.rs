@@ -305,6 +305,7 @@ impl Store for EtcdStore {
                     why: unreadable.why.clone(),
                     modified_ms: None,
                 },
+                stopped: Vec::new(),
             });
         }
         let evidence = list.entry.claims.iter().map(self.evidence(&list)).collect();
@@ -314,6 +315,8 @@ impl Store for EtcdStore {
                 entry: list.entry,
                 evidence,
             },
+            // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
+            stopped: Vec::new(),
         })
     }
 
@@ -362,6 +365,8 @@ impl Store for EtcdStore {
                     watched.extend(keys);
                     nap = longest;
                 }
+                // Nobody is seen to be stopped here.
+                Predecessor::Stopped { .. } => return Ok(Wake::Ready),
                 Predecessor::AnyOf(claims) => {
                     for claim in claims {
                         let (keys, longest) = self.watched_claim(&state, claim, now);
@@ -748,6 +753,7 @@ impl EtcdStore {
         let mut entry = Entry {
             last: 0,
             history: header.map(|(history, _)| history).unwrap_or_default(),
+            ended: None,
             claims: vec![claim.clone()],
         };
         let left = entry.leave(seat.ticket, now);

@@ -621,6 +621,13 @@ impl FileStore {
         }
     }
 
+    /// Whether the process of a claim is certainly stopped.
+    fn is_stopped(&self, local: bool, claim: &Claim) -> bool {
+        let host = &claim.holder.host;
+        let process = claim.holder.process.as_ref();
+        process.is_some_and(|process| process::is_stopped(process, host, &self.here, local))
+    }
+
     /// The highest number of files that were removed from this folder.
     ///
     /// A floor that may not be read is an error: without it only the clock would be left, and a clock
@@ -1247,9 +1254,12 @@ impl Store for FileStore {
                 modified_ms: look.published.as_ref().map(|record| record.modified_ms),
             },
         };
+        let claims = look.joined.iter().flat_map(|entry| &entry.claims);
+        let stopped = claims.filter(|claim| self.is_stopped(self.is_local(), claim));
         Ok(Reading {
             place: self.place(name),
             content,
+            stopped: stopped.map(|claim| claim.ticket).collect(),
         })
     }
 
@@ -1296,11 +1306,12 @@ impl Store for FileStore {
             let mut entry = self.to_be_changed(&mut loaded);
             let last = entry.claims.last().map(|last| last.ticket);
             let looks_closer = looks_closer(&request);
-            let entering = entry.enter(
+            let entering = entry.enter_seeing(
                 &self.policy,
                 request.clone(),
                 now,
                 |claim| guarded.evidence_for(looks_closer, &opened, claim),
+                |claim| self.is_stopped(guarded.folder.local, claim),
                 &mut events,
             );
             let unread = loaded.rest.as_ref().map_or(0, Rest::len);
@@ -1366,6 +1377,12 @@ impl Store for FileStore {
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
         let byte = match behind {
+            Predecessor::Stopped { behind, rest_ms } => {
+                let over = instant().checked_add(Duration::from_millis(*rest_ms));
+                let first = until.into_iter().chain(over).min();
+                let wake = self.sleep(seat, behind, now, first)?;
+                return Ok(super::woken_early(wake, until));
+            }
             Predecessor::Beacon { ticket } => Byte::of_ticket(*ticket),
             Predecessor::Turn { ticket } => Byte::of_turn(*ticket),
             Predecessor::Record(claim) => {
@@ -1383,12 +1400,7 @@ impl Store for FileStore {
                 let look = instant() + SUMMONS_NAP;
                 let first = until.map_or(look, |until| until.min(look));
                 let wake = self.sleep_on_byte(&seat.opened, byte, Some(first), None)?;
-                let is_over = || until.is_some_and(|until| until <= instant());
-                return Ok(if wake == Wake::Expired && !is_over() {
-                    Wake::Ready
-                } else {
-                    wake
-                });
+                return Ok(super::woken_early(wake, until));
             }
         };
         if watch.get().is_none() {
@@ -1436,15 +1448,17 @@ impl Store for FileStore {
             || Advance::Gone,
             |entry, guarded| {
                 events.clear();
-                let advance = entry.advance(
+                let was_passed = entry.claim(seat.ticket).is_some_and(Claim::was_passed);
+                let advance = entry.advance_seeing(
                     &self.policy,
                     seat.ticket,
                     now,
                     |claim| guarded.evidence(&seat.opened, claim),
+                    |claim| self.is_stopped(guarded.folder.local, claim),
                     &mut events,
                 );
-                let changed = matches!(advance, Advance::Granted { .. }) || !events.is_empty();
-                (advance, changed)
+                let granted = matches!(advance, Advance::Granted { .. });
+                (advance, granted || was_passed || !events.is_empty())
             },
         )?;
         if matches!(advance, Advance::Granted { .. }) {
@@ -1559,9 +1573,13 @@ impl Store for FileStore {
 
     fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
         let changed = self.change(name, Vec::new(), now, |entry, guarded, opened| {
-            let asked = entry.cancel(&self.policy, by, now, |claim| {
-                self.evidence(guarded.folder, fd(opened), claim)
-            });
+            let asked = entry.cancel_seeing(
+                &self.policy,
+                by,
+                now,
+                |claim| self.evidence(guarded.folder, fd(opened), claim),
+                |claim| self.is_stopped(guarded.folder.local, claim),
+            );
             let changed = !asked.is_empty();
             (asked, changed)
         })?;
@@ -1637,10 +1655,14 @@ impl Store for FileStore {
         now: &Now,
     ) -> Result<ForcedRelease, StoreError> {
         let changed = self.change(name, Forced::Absent, now, |entry, guarded, opened| {
-            let forced = entry.force_release(&self.policy, force, now, |claim| {
-                self.evidence(guarded.folder, fd(opened), claim)
-            });
-            let done = matches!(forced, Forced::Done { .. });
+            let forced = entry.force_release_seeing(
+                &self.policy,
+                force,
+                now,
+                |claim| self.evidence(guarded.folder, fd(opened), claim),
+                |claim| self.is_stopped(guarded.folder.local, claim),
+            );
+            let done = matches!(forced, Forced::Done { .. } | Forced::SetAside { .. });
             (forced, done)
         })?;
         match changed {
@@ -1689,7 +1711,9 @@ impl Store for FileStore {
             Some(folder) => folder.open_file(&names.list, Access::Read)?,
             None => None,
         };
-        for claim in &seen.claims {
+        // Whoever holds comes first: a waiter that stands aside may stand in the list before it.
+        let waiting = seen.claims.iter().filter(|claim| claim.token.is_none());
+        for claim in seen.granted().chain(waiting) {
             if let Some(opened) = &opened
                 && self.policy.asks_beacon
                 && Self::beacon(fd(opened), claim) == Beacon::Lit

@@ -24,7 +24,7 @@ use super::{
     StoreError, Wake,
 };
 use crate::clock::instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
@@ -56,6 +56,7 @@ struct State {
     /// The highest number of all locks that were removed.
     floor: u64,
     processes: BTreeMap<u32, Liveness>,
+    stopped: BTreeSet<u32>,
     /// How many seats there were.
     seats: u64,
 }
@@ -81,6 +82,12 @@ impl State {
         {
             lock.lit.remove(&seat.ticket);
         }
+    }
+
+    /// Whether the process of a claim was said to be stopped.
+    fn is_stopped(&self, claim: &Claim) -> bool {
+        let process = claim.holder.process;
+        process.is_some_and(|process| self.stopped.contains(&process.pid))
     }
 
     /// What is known of a claim.
@@ -158,6 +165,18 @@ impl MemoryStore {
     /// behind it. A process of which nothing was said is [`Liveness::Unknown`].
     pub fn set_process(&self, pid: u32, liveness: Liveness) {
         self.shared.lock().processes.insert(pid, liveness);
+        self.shared.changed.notify_all();
+    }
+
+    /// Says whether the process with this number is stopped from now on. Nobody is until it is said.
+    pub fn set_stopped(&self, pid: u32, stopped: bool) {
+        let mut state = self.shared.lock();
+        if stopped {
+            state.stopped.insert(pid);
+        } else {
+            state.stopped.remove(&pid);
+        }
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -258,7 +277,9 @@ impl Store for MemoryStore {
             .iter()
             .map(|claim| state.evidence(name, claim))
             .collect();
+        let stopped = entry.claims.iter().filter(|claim| state.is_stopped(claim));
         Ok(Reading {
+            stopped: stopped.map(|claim| claim.ticket).collect(),
             place: self.place(name),
             content: Content::Whole { entry, evidence },
         })
@@ -278,11 +299,12 @@ impl Store for MemoryStore {
         });
         let (kind, mode) = (request.kind, request.terms.mode);
         let mut events = Vec::new();
-        let entering = lock.entry.enter(
+        let entering = lock.entry.enter_seeing(
             self.policy(),
             request,
             now,
             |claim| state.evidence(name, claim),
+            |claim| state.is_stopped(claim),
             &mut events,
         );
         let made = NewPlace::of(&entering, kind, mode);
@@ -325,6 +347,13 @@ impl Store for MemoryStore {
         let same = |state: &State, claim: &Claim| self.is_same(state, name, claim, now);
         let nap = Some(RECORD_NAP_MAX);
         Ok(match behind {
+            // The grace runs out by the caller's clock.
+            Predecessor::Stopped { behind, .. } => {
+                let look = instant().checked_add(RECORD_NAP_MAX);
+                let first = until.into_iter().chain(look).min();
+                let wake = self.sleep(seat, behind, now, first)?;
+                super::woken_early(wake, until)
+            }
             Predecessor::Beacon { ticket } => self.sleep_while(None, until, |state| {
                 state.is_lit(name, *ticket) && !asked(state)
             }),
@@ -346,14 +375,17 @@ impl Store for MemoryStore {
     fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
         let mut events = Vec::new();
         let (advance, entry) = self.change(&seat.name, Advance::Gone, |entry, state| {
-            let advance = entry.advance(
+            let was_passed = entry.claim(seat.ticket).is_some_and(Claim::was_passed);
+            let advance = entry.advance_seeing(
                 self.policy(),
                 seat.ticket,
                 now,
                 |claim| state.evidence(&seat.name, claim),
+                |claim| state.is_stopped(claim),
                 &mut events,
             );
-            let changed = matches!(advance, Advance::Granted { .. }) || !events.is_empty();
+            let granted = matches!(advance, Advance::Granted { .. });
+            let changed = granted || was_passed || !events.is_empty();
             (advance, changed)
         });
         Ok(Advanced {
@@ -417,7 +449,8 @@ impl Store for MemoryStore {
     fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
         let (asked, _) = self.change(name, Vec::new(), |entry, state| {
             let evidence = |claim: &Claim| state.evidence(name, claim);
-            let asked = entry.cancel(self.policy(), by, now, evidence);
+            let is_stopped = |claim: &Claim| state.is_stopped(claim);
+            let asked = entry.cancel_seeing(self.policy(), by, now, evidence, is_stopped);
             let changed = !asked.is_empty();
             (asked, changed)
         });
@@ -468,10 +501,11 @@ impl Store for MemoryStore {
         now: &Now,
     ) -> Result<ForcedRelease, StoreError> {
         let (released, _) = self.change(name, Forced::Absent, |entry, state| {
-            let forced = entry.force_release(self.policy(), force, now, |claim| {
-                state.evidence(name, claim)
-            });
-            let done = matches!(forced, Forced::Done { .. });
+            let evidence = |claim: &Claim| state.evidence(name, claim);
+            let is_stopped = |claim: &Claim| state.is_stopped(claim);
+            let forced =
+                entry.force_release_seeing(self.policy(), force, now, evidence, is_stopped);
+            let done = matches!(forced, Forced::Done { .. } | Forced::SetAside { .. });
             (forced, done)
         });
         Ok(ForcedRelease {
@@ -487,7 +521,8 @@ impl Store for MemoryStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        for claim in &seen.claims {
+        let waiting = seen.claims.iter().filter(|claim| claim.token.is_none());
+        for claim in seen.granted().chain(waiting) {
             if self.shared.lock().evidence(name, claim).beacon == Beacon::Lit {
                 return Ok(self.sleep_on_beacon(name, claim.ticket, until));
             }

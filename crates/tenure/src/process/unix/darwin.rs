@@ -47,6 +47,12 @@ impl Stat {
         self.is_copy
     }
 
+    /// Whether a signal has stopped it. Not asked for here yet, so nobody is taken for stopped.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(in crate::process) fn is_stopped(&self) -> bool {
+        false
+    }
+
     /// Whether it has ended and waits to be collected.
     pub(in crate::process) fn has_ended(&self) -> bool {
         self.has_ended

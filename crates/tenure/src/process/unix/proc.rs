@@ -78,6 +78,11 @@ impl Stat {
         self.flags & 0x40 != 0
     }
 
+    /// Whether a signal has stopped it (`T`). One that a debugger holds (`t`) goes on in a moment.
+    pub(in crate::process) fn is_stopped(&self) -> bool {
+        self.state == b'T'
+    }
+
     /// Whether it has ended and waits to be collected. A process whose first thread has ended
     /// while others go on looks like that too, but for their number.
     pub(in crate::process) fn has_ended(&self) -> bool {

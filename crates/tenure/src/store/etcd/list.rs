@@ -125,6 +125,7 @@ impl List {
         let entry = Entry {
             last: number(revision),
             history: left.history,
+            ended: None,
             claims: Vec::new(),
         };
         Self {

@@ -618,6 +618,7 @@ mod tests {
             cancel: None,
             away: None,
             waiting_for: None,
+            aside: None,
         }
     }
 

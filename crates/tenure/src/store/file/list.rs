@@ -26,6 +26,11 @@ struct Header<'a> {
     holds: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     mean_hold_ms: u64,
+    /// When the last hold ended; written only while there are claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_boot_ms: Option<u64>,
     /// The hosts of the claims; each claim names its own by number, for a thousand waiters on
     /// one machine need not say its ids a thousand times.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
@@ -126,6 +131,11 @@ struct ClaimLine<'a> {
     away: Option<AwayLine>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     waiting_for: Option<WaitingLine<'a>>,
+    /// Since when it stands aside while its process is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aside_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aside_boot_ms: Option<u64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -171,10 +181,14 @@ pub(in crate::store) fn write_head(
     entry: &Entry,
     hosts: &[&Host],
 ) -> Result<(), serde_json::Error> {
+    // Claims name hosts. Without claims it is nobody's turn.
+    let ended = entry.ended.filter(|_| !hosts.is_empty());
     let header = Header {
         last: entry.last,
         holds: entry.history.holds,
         mean_hold_ms: entry.history.mean_ms,
+        ended_ms: ended.map(|ended| ended.wall_ms),
+        ended_boot_ms: boot_ms_of(ended),
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
     serde_json::to_writer(&mut *body, &header)?;
@@ -275,7 +289,16 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
             name: Cow::Borrowed(&waiting.name),
             ticket: waiting.ticket,
         }),
+        aside_ms: claim.aside.map(|aside| aside.wall_ms),
+        aside_boot_ms: boot_ms_of(claim.aside),
     }
+}
+
+/// What the boot clock said, if it was that of the boot that the record names.
+fn boot_ms_of(stamp: Option<Stamp>) -> Option<u64> {
+    stamp
+        .map(|stamp| stamp.boot_ms)
+        .filter(|boot_ms| *boot_ms != Stamp::OTHER_BOOT)
 }
 
 /// Reads a body back.
@@ -328,6 +351,10 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
                 holds: header.holds,
                 mean_ms: header.mean_hold_ms,
             },
+            ended: header.ended_ms.map(|wall_ms| Stamp {
+                wall_ms,
+                boot_ms: header.ended_boot_ms.unwrap_or(Stamp::OTHER_BOOT),
+            }),
             claims: Vec::new(),
         },
         hosts: header.hosts.into_iter().map(host).collect(),
@@ -426,6 +453,9 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
             name: waiting.name.into_owned(),
             ticket: waiting.ticket,
         }),
+        aside: line
+            .aside_ms
+            .map(|wall| stamp(wall, line.aside_boot_ms.unwrap_or(Stamp::OTHER_BOOT))),
     })
 }
 
@@ -445,6 +475,7 @@ pub(super) mod tests {
                 holds: 3,
                 mean_ms: 40,
             },
+            ended: Some(stamp),
             claims: vec![Claim {
                 ticket: 1_795_000_000_000_001,
                 token: Some(1_795_000_000_000_002),
@@ -493,6 +524,7 @@ pub(super) mod tests {
                     name: "other".into(),
                     ticket: 7,
                 }),
+                aside: Some(stamp),
             }],
         }
     }
@@ -668,6 +700,8 @@ pub(super) mod tests {
             }
             let body = encode(&entry).expect("a body");
             entry.claims.clear();
+            // Nor whose turn it is, where nobody waits.
+            entry.ended = None;
             assert_eq!(decode(&body), Ok(entry), "{kind:?}");
         }
     }

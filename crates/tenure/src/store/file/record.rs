@@ -464,11 +464,6 @@ mod tests {
         read(borrow(file)).expect("a whole state")
     }
 
-    /// Writes all of it, and every byte counts.
-    fn plant(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
-        write_all(file, bytes, offset, bytes.len())
-    }
-
     #[test]
     fn the_last_write_counts_and_the_one_before_survives_a_torn_one() {
         let file = scratch();
@@ -482,8 +477,8 @@ mod tests {
             bytes
         };
         for cut in 0..three.len() {
-            plant(borrow(&file), &vec![0xff; SLOT_BYTES], 0).expect("a write");
-            plant(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
+            write_all(borrow(&file), &vec![0xff; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
             let seen = read(borrow(&file)).expect("the slot before still counts");
             assert_eq!(seen.body, b"two", "torn after {cut} bytes");
         }
@@ -492,10 +487,10 @@ mod tests {
     #[test]
     fn a_torn_first_write_is_no_state_and_foreign_content_is_not_ours_to_overwrite() {
         let file = scratch();
-        plant(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
         assert_eq!(read(borrow(&file)).expect("nothing yet").sequence, 0);
         let foreign = scratch();
-        plant(borrow(&foreign), b"12345\n", 0).expect("a write");
+        write_all(borrow(&foreign), b"12345\n", 0).expect("a write");
         assert!(
             matches!(read(borrow(&foreign)), Err(ReadError::Torn(_))),
             "somebody's PID file is not an empty lock"
@@ -514,7 +509,7 @@ mod tests {
             os::cut(&file, cut as u64).expect("a torn file");
             let seen = read(borrow(&file)).expect("nothing was ever promised");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
-            plant(borrow(&file), &whole, 0).expect("a write");
+            write_all(borrow(&file), &whole, 0).expect("a write");
         }
         put(&file, &long);
         let bytes = read_all(borrow(&file)).expect("the file");
@@ -528,7 +523,7 @@ mod tests {
     #[test]
     fn a_first_write_that_is_torn_twice_at_different_lengths_is_no_state_either() {
         let file = scratch();
-        plant(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
         let fresh = read(borrow(&file)).expect("nothing yet");
         assert!(write(borrow(&file), &fresh, &vec![b'x'; 6_000]).expect("a write"));
         let whole = read_all(borrow(&file)).expect("the file");
@@ -539,8 +534,8 @@ mod tests {
             (9, b"tenure 1 "),
             (12, b"tenure 1 1 5"),
         ] {
-            plant(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
-            plant(borrow(&file), written, 0).expect("a write");
+            write_all(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), written, 0).expect("a write");
             let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
         }
@@ -554,7 +549,7 @@ mod tests {
             let mut bytes = frame(sequence, b"x").into_bytes();
             bytes.push(b'x');
             bytes.resize(2 * SLOT_BYTES, b'\n');
-            plant(borrow(&file), &bytes, 0).expect("a write");
+            write_all(borrow(&file), &bytes, 0).expect("a write");
             assert!(
                 matches!(read(borrow(&file)), Err(ReadError::Torn(_))),
                 "sequence {sequence}"
@@ -703,7 +698,7 @@ mod tests {
         let file = scratch();
         let both_ways = |bytes: &[u8]| {
             file.set_len(0).expect("an empty file");
-            plant(borrow(&file), bytes, 0).expect("a written file");
+            write_all(borrow(&file), bytes, 0).expect("a written file");
             let seen = read(borrow(&file)).expect("a state");
             assert_eq!(seen, newest(bytes).expect("a state"));
             seen
@@ -743,7 +738,7 @@ mod tests {
                         let shown = bytes.get(..bytes.len().saturating_sub(cut));
                         let shown = shown.expect("a part");
                         file.set_len(0).expect("an empty file");
-                        plant(borrow(&file), shown, 0).expect("a written file");
+                        write_all(borrow(&file), shown, 0).expect("a written file");
                         let all = newest(shown).map_err(|_| ());
                         let seen = read(borrow(&file)).map_err(|_| ());
                         assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
