@@ -472,27 +472,13 @@ impl Entry {
                 self.refuse(Reason::Held, &holder)
             }
             Decision::Override | Decision::AskToStop => {
-                self.override_holds(request.force, request.patience, &mut asking);
-                if let Some(refusal) = self.sweep_holds(own, request.force, &mut asking) {
-                    return Entering::Refused(refusal);
-                }
-                // The hold that was overridden goes to the caller who forces. Those who wait keep
-                // their places, and find it before them when they look.
-                let is_clear = decision == Decision::Override && !self.is_held_against(own, mode);
-                if is_clear {
-                    if request.terms.queueing == Queueing::Single {
-                        let by = request.holder.request_id.as_str();
-                        self.displace(own, by, &mut asking);
-                    }
-                    return self.admit(own, request, None, &mut asking);
-                }
-                match self.in_the_way(own, mode, request.force, &mut asking) {
+                match self.take_by_force(own, &request, decision, &mut asking) {
+                    Before::Nobody => self.admit(own, request, None, &mut asking),
+                    Before::Stale(refusal) => Entering::Refused(refusal),
                     Before::Live(..) if !waits => self.refuse(Reason::Held, &holder),
                     Before::Live(behind, _) => {
                         self.line_up(own, request, behind, AsksHolders::Yes, &mut asking)
                     }
-                    Before::Nobody => self.admit(own, request, None, &mut asking),
-                    Before::Stale(refusal) => Entering::Refused(refusal),
                 }
             }
             // The rest cannot come out for a live claim of somebody else; waiting is always safe.
@@ -505,6 +491,30 @@ impl Entry {
                 self.line_up(own, request, nearest, asks, &mut asking)
             }
         }
+    }
+
+    /// Ends the holds that force may end, and says what is in the caller's way then. The hold that was
+    /// overridden goes to the caller who forces: those who wait keep their places, and find the caller
+    /// before them when they look.
+    fn take_by_force<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        request: &Request,
+        decision: Decision,
+        asking: &mut Asking<'_, E>,
+    ) -> Before {
+        let (mode, force) = (request.terms.mode, request.force);
+        self.override_holds(force, request.patience, asking);
+        if let Some(refusal) = self.sweep_holds(own, force, asking) {
+            return Before::Stale(refusal);
+        }
+        if decision != Decision::Override || self.is_held_against(own, mode) {
+            return self.in_the_way(own, mode, force, asking);
+        }
+        if request.terms.queueing == Queueing::Single {
+            self.displace(own, request.holder.request_id.as_str(), asking);
+        }
+        Before::Nobody
     }
 
     /// Grants a request in whose way nobody is. Those who wait in a queue of one and are not there
