@@ -333,8 +333,7 @@ pub(crate) struct RunArgs {
   tenure acquire deploy --owner none --ttl 5m  for nobody: renew within 5 min
   tenure acquire deploy --request-id run-42    to ask again by that id is fine
 
-Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that
-`acquire` prints. A lock whose owner ends is free at once.")]
+Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that `acquire` prints. A lock whose owner ends is free at once.")]
 pub(crate) struct AcquireArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]

@@ -811,13 +811,11 @@ fn last_signal() -> c_int {
 
 /// Lets a command begin with the signals as we were given them: those that are blocked, and
 /// SIGPIPE, which would be set back. Only SIGCHLD gets its default meaning, for us and for the
-/// command: who ignores it never learns how a child ended. The timer is of no use afterwards.
+/// command: who ignores it never learns how a child ended. A `SIGALRM` that was ignored is not ignored
+/// again once it was needed, as with flock(1).
 pub(crate) fn give_as_received(command: &mut Command) {
     set_default(libc::SIGCHLD);
     block_as_received();
-    if IGNORED_ALARM.load(Ordering::SeqCst) {
-        ignore(libc::SIGALRM);
-    }
     if IGNORED_PIPE.load(Ordering::SeqCst) {
         // SAFETY: between fork and exec only calls are made that a signal handler may make as well.
         unsafe {

@@ -359,6 +359,12 @@ impl LockView {
                 age(still.stands_aside_in_ms)
             );
         }
+        // Where a plain request would not get it, it is not free.
+        let to_be_had = if self.available {
+            "free"
+        } else {
+            "stale, and taken over with --force alone"
+        };
         match (&self.holder, self.standing) {
             (Some(holder), "held") if self.mine => {
                 format!("{} is held by you: {}", self.name, holder.sentence())
@@ -368,19 +374,13 @@ impl LockView {
             }
             // Silence is no death: it may go on under a lock that is another's by then.
             (Some(holder), "stale") if self.stale_because.as_deref() == Some(SILENT) => format!(
-                "{} is free: the lease of {} ran out ({SILENT})",
+                "{} is {to_be_had}: the lease of {} ran out ({SILENT})",
                 self.name,
                 holder.who()
             ),
             (Some(holder), "stale") => format!(
-                "{} is {}: {} left {} behind ({})",
+                "{} is {to_be_had}: {} left {} behind ({})",
                 self.name,
-                // Where a plain request would not get it, it is not free.
-                if self.available {
-                    "free"
-                } else {
-                    "stale, and taken over with --force alone"
-                },
                 holder.who(),
                 // Who only waited has had nothing but its place.
                 if holder.token.is_none() && holder.kind != "foreign" {
