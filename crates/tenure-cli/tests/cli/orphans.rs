@@ -30,6 +30,9 @@ fn a_refusal_says_of_an_orphan_what_check_says() {
     let scene = Scene::new();
     let held = orphan(&scene, "j", &["--slots", "2"], "");
     let other = orphan(&scene, "j", &["--slots", "2"], "");
+    eventually("the other supervisor to be dead", || {
+        scene.check("j")["other_holders"][0]["orphaned"] == true
+    });
     for wait in ["0", "100ms"] {
         for flags in [&["--slots", "2"][..], &[]] {
             let words = [
