@@ -1,8 +1,10 @@
 //! Which calls there are, and what each may answer with. A call is drawn as a whole before it is
 //! made, so that nothing that happens changes what is drawn after it.
 
+use crate::Over;
 use crate::hand::{Daemon, Plan, Role};
 use crate::random::Random;
+use crate::surroundings::{Messages, Surroundings};
 use crate::witness::{Mode, Resource};
 use crate::world::World;
 use std::time::Duration;
@@ -105,6 +107,7 @@ pub(crate) struct Call {
     pub(crate) allowed: Vec<i32>,
     /// 4 comes only after so many milliseconds.
     pub(crate) waits_ms: u64,
+    pub(crate) around: Surroundings,
 }
 
 /// What a worker does next.
@@ -156,9 +159,14 @@ struct Draw<'a> {
 /// Draws what is done next.
 pub(crate) fn draw(world: &World, random: &mut Random, id: &str) -> Round {
     let id = id.to_owned();
-    let chosen = random.between(0, 146);
+    let chosen = loop {
+        let chosen = random.between(0, 146);
+        if is_called_for(world.over, chosen) {
+            break chosen;
+        }
+    };
     let mut draw = Draw { world, random, id };
-    Round::Call(match chosen {
+    let mut call = match chosen {
         0..14 => draw.exclusive(),
         14..20 => draw.shared(),
         20..28 => draw.slots(),
@@ -189,7 +197,20 @@ pub(crate) fn draw(world: &World, random: &mut Random, id: &str) -> Round {
         128..135 => draw.cancel(),
         135..139 => draw.clean(),
         _ => draw.reads(),
-    })
+    };
+    draw.surround(&mut call);
+    Round::Call(call)
+}
+
+/// Whether this number, by which a call is drawn, stands for one of these locks.
+fn is_called_for(over: Over, chosen: u64) -> bool {
+    match over {
+        Over::Files => true,
+        Over::Native => !matches!(chosen, 103..119),
+        Over::Profiles => matches!(chosen, 103..119 | 135..139),
+        // Of the rest, part wants the kernel's locks, and part a hold without a supervisor.
+        Over::Etcd => matches!(chosen, 0..65 | 89..100 | 128..146),
+    }
 }
 
 fn owned_words(words: &[&str]) -> Vec<String> {
@@ -197,6 +218,34 @@ fn owned_words(words: &[&str]) -> Vec<String> {
 }
 
 impl Draw<'_> {
+    /// Gives a call its surroundings, and the strikes that the store has an answer to.
+    fn surround(&mut self, call: &mut Call) {
+        let drawn = Surroundings::draw(self.random);
+        let is_fleet = call.words.iter().any(|word| word == "fleet");
+        call.around = match call.program {
+            Program::Flock => Surroundings::USUAL,
+            // It is a shell's part that it plays.
+            Program::Hand => Surroundings {
+                blocks: false,
+                ..drawn
+            },
+            // What a fleet's call says decides whether it was right.
+            Program::Tenure if is_fleet => Surroundings {
+                messages: Messages::File,
+                ..drawn
+            },
+            Program::Tenure => drawn,
+        };
+        if self.world.over == Over::Etcd {
+            if let Some((_, strike @ (Strike::Kill | Strike::StopKill(_)))) = &mut call.strike {
+                *strike = Strike::KillAll;
+            }
+            if call.kind.starts_with("run") {
+                call.allowed.push(80);
+            }
+        }
+    }
+
     fn plan(&mut self, resources: &[(&str, Mode)]) -> Plan {
         Plan {
             role: Role::Work,
@@ -239,6 +288,7 @@ impl Draw<'_> {
             strike,
             allowed: vec![0, 7],
             waits_ms: 0,
+            around: Surroundings::USUAL,
         }
     }
 
@@ -576,6 +626,7 @@ impl Draw<'_> {
             strike,
             allowed: allowed.to_vec(),
             waits_ms: 0,
+            around: Surroundings::USUAL,
         }
     }
 
@@ -590,7 +641,7 @@ impl Draw<'_> {
     }
 
     fn clean(&mut self) -> Call {
-        let profile = self.random.of(&PROFILES);
+        let profile = self.random.of(self.world.profiles());
         let mut words = self.world.place(profile);
         words.insert(0, "clean".to_owned());
         self.verb("clean", words, &[0])

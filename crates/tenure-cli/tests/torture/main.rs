@@ -7,7 +7,9 @@
 //! ```
 //!
 //! `--seconds` is 15 unless it is given, `--long` is 600; without `--seed` one is drawn and printed;
-//! `--workers` is how many callers there are (12). Each worker draws its decisions from the seed
+//! `--workers` is how many callers there are (12); `--over` says which locks are called for: `native`,
+//! `profiles`, `etcd` (a server that the test starts), or `files`, which is native and profiles
+//! together and the default. Each worker draws its decisions from the seed
 //! and its own number, so the same seed is the same sequence of calls and strikes for each of them;
 //! at which moments they meet is the machine's affair. Exit 1, with the seed, if anything is not as
 //! it has to be; the folder with the journal is kept then.
@@ -17,11 +19,20 @@
 //! and appends its token to a journal while it has them. The kernel says whether two worked at
 //! once, and the order of the lines is the order of the work.
 //!
+//! # Surroundings
+//! One call in three has worse ones than a test usually gives (`surroundings`): stderr is a pipe that
+//! is full for ever, a terminal on which Ctrl-S was typed, or one that takes a few bytes at a time;
+//! and its caller has blocked the signals that a supervisor lives by.
+//!
 //! # What is no violation
 //! What the documents allow: an overridden `acquire` (it has to learn of it at its next heartbeat),
 //! and, where a supervisor was killed, processes that had closed all that they inherited. And while the
 //! clock stands behind what it was by more than a fleet record's ttl, such a record may be refused as one
 //! from the future (`worker`, `future`).
+//!
+//! Over etcd no supervisor is killed without its command: nothing there protects a command that goes on
+//! alone, which the documents say. What has `80` as its code there has lost its lease, as a process
+//! does that the machine did not let work for as long as the ttl.
 //!
 //! Left out: Windows. Killing, stopping and signalling are done as Unix does it.
 #![allow(
@@ -29,6 +40,16 @@
     clippy::print_stderr,
     reason = "the figures are for reading"
 )]
+
+#[cfg(all(unix, feature = "etcd"))]
+#[path = "../../../tenure/tests/etcd/server.rs"]
+#[allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the library's tests use the rest of it; without a server there is nothing to try"
+)]
+mod server;
 
 #[cfg(unix)]
 mod call;
@@ -42,6 +63,8 @@ mod hand;
 mod journal;
 #[cfg(unix)]
 mod random;
+#[cfg(unix)]
+mod surroundings;
 #[cfg(unix)]
 mod verdict;
 #[cfg(unix)]
@@ -65,6 +88,19 @@ struct Options {
     seconds: u64,
     seed: u64,
     workers: u64,
+    over: Over,
+}
+
+/// Which locks are called for.
+#[cfg(unix)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Native ones and those of all profiles, in one folder.
+    Files,
+    Native,
+    Profiles,
+    /// Native ones, in an etcd.
+    Etcd,
 }
 
 #[cfg(unix)]
@@ -73,6 +109,7 @@ fn options(words: &[String]) -> Result<Options, String> {
         seconds: 15,
         seed: random::drawn(),
         workers: 12,
+        over: Over::Files,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -86,6 +123,15 @@ fn options(words: &[String]) -> Result<Options, String> {
             "--seed" => options.seed = number()?,
             "--workers" => options.workers = number()?.max(1),
             "--long" => options.seconds = 600,
+            "--over" => {
+                options.over = match words.next().map(String::as_str) {
+                    Some("files") => Over::Files,
+                    Some("native") => Over::Native,
+                    Some("profiles") => Over::Profiles,
+                    Some("etcd") => Over::Etcd,
+                    other => return Err(format!("--over does not know {other:?}")),
+                }
+            }
             // What cargo and nextest say to every test.
             "--exact" | "--nocapture" | "--quiet" | "torture" => {}
             other => return Err(format!("{other}: no such option of this test")),
@@ -94,12 +140,51 @@ fn options(words: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
+/// The etcd of a run that wants one.
+#[cfg(all(unix, feature = "etcd"))]
+struct Etcd(server::Server);
+
+#[cfg(all(unix, feature = "etcd"))]
+impl Etcd {
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "a build without etcd has a reason to refuse"
+    )]
+    fn start(over: Over) -> Result<Option<Self>, String> {
+        Ok((over == Over::Etcd).then(|| Self(server::Server::start())))
+    }
+
+    fn url(&self) -> String {
+        format!("etcd://{}/torture", self.0.endpoint())
+    }
+}
+
+#[cfg(all(unix, not(feature = "etcd")))]
+enum Etcd {}
+
+#[cfg(all(unix, not(feature = "etcd")))]
+impl Etcd {
+    fn start(over: Over) -> Result<Option<Self>, String> {
+        match over {
+            Over::Etcd => Err("--over etcd wants a build with --features etcd".to_owned()),
+            Over::Files | Over::Native | Over::Profiles => Ok(None),
+        }
+    }
+
+    fn url(&self) -> String {
+        match *self {}
+    }
+}
+
 #[cfg(unix)]
 fn torture(options: Options) -> Result<bool, String> {
-    let world = World::new(options.seed).map_err(|error| format!("no folder: {error}"))?;
+    let server = Etcd::start(options.over)?;
+    let store = server.as_ref().map(Etcd::url);
+    let world = World::new(options.seed, options.over, store);
+    let world = world.map_err(|error| format!("no folder: {error}"))?;
     println!(
-        "seed {}, {} s, {} workers",
-        options.seed, options.seconds, options.workers
+        "seed {}, {} s, {} workers, over {:?}",
+        options.seed, options.seconds, options.workers, options.over
     );
     if !detached::is_witnessed(&world) {
         return Err("the witness does not see two who work at once".to_owned());

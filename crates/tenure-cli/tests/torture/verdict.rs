@@ -1,6 +1,6 @@
 //! What has to hold when all have left, and the figures.
 
-use crate::call::{NATIVE, PROFILES, Profile};
+use crate::call::{NATIVE, Profile};
 use crate::journal::now_ns;
 use crate::worker::since_ns;
 use crate::world::{World, locked};
@@ -69,6 +69,12 @@ fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
     {
         line(name, count.to_string());
     }
+    for (name, count) in counts
+        .iter()
+        .filter(|(name, _)| name.starts_with("around: "))
+    {
+        line(name, count.to_string());
+    }
     line("stopped and continued", of("stopped").to_string());
     line("signalled", of("signalled").to_string());
     let set = ["clock: set forward", "clock: set back"].map(of);
@@ -103,6 +109,8 @@ fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
         json!({
             "seed": world.seed,
             "seconds": seconds,
+            "over": format!("{:?}", world.over),
+            "surrounded": sum(&counts, "around: "),
             "calls": of("calls"),
             "begun": read.begun,
             "kills": kills,
@@ -187,8 +195,11 @@ fn answer(world: &World, command: &mut Command, what: &str) -> String {
 /// rule, so that lock has to be had once the clock is right again.
 fn stuck(world: &World) {
     set(world, world.clock.set_after_all());
+    let profiles = world.profiles();
     for profile in [Profile::Session, Profile::Fleet] {
-        dies(world, profile);
+        if profiles.contains(&profile) {
+            dies(world, profile);
+        }
     }
     set(world, world.clock.set_before_all());
     for name in NATIVE {
@@ -200,10 +211,14 @@ fn stuck(world: &World) {
         );
     }
     for profile in [Profile::Sprint, Profile::Resume, Profile::Session] {
-        is_to_be_had(world, profile);
+        if profiles.contains(&profile) {
+            is_to_be_had(world, profile);
+        }
     }
     set(world, world.clock.set_after_all());
-    is_to_be_had(world, Profile::Fleet);
+    if profiles.contains(&Profile::Fleet) {
+        is_to_be_had(world, Profile::Fleet);
+    }
     flock_and_clean(world);
 }
 
@@ -257,7 +272,7 @@ fn flock_and_clean(world: &World) {
     let mut flock = world.program("flock");
     flock.arg("-w").arg("5").arg(file).arg("true");
     let _ = answer(world, &mut flock, "the flock(1) is not to be had");
-    for profile in PROFILES {
+    for &profile in world.profiles() {
         let mut words = world.place(profile);
         words.insert(0, "clean".to_owned());
         let _ = answer(

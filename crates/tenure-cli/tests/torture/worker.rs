@@ -5,6 +5,7 @@ use crate::detached;
 use crate::hand;
 use crate::journal::now_ns;
 use crate::random::Random;
+use crate::surroundings::Surroundings;
 use crate::world::World;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
@@ -57,21 +58,24 @@ pub(crate) fn ends_within(child: &Child, limit: Duration) -> bool {
 }
 
 fn make(world: &World, number: u64, call: &Call) {
-    let mut command = match call.program {
-        Program::Tenure => world.tenure(&call.words),
-        Program::Flock | Program::Hand => {
-            let own = std::env::current_exe().unwrap_or_default();
-            let own = own.to_string_lossy();
-            let program = if call.program == Program::Flock {
-                "flock"
-            } else {
-                &own
-            };
-            let mut command = world.program(program);
-            command.args(&call.words);
-            command
-        }
+    let own = std::env::current_exe().unwrap_or_default();
+    let own = own.to_string_lossy();
+    let program = match call.program {
+        Program::Tenure => env!("CARGO_BIN_EXE_tenure"),
+        Program::Flock => "flock",
+        Program::Hand => &own,
     };
+    let around = call.around;
+    let mut words = around.words();
+    words.push(program.to_owned());
+    let (program, before) = (words.remove(0), words);
+    let mut command = if around.is_terminal() {
+        // It begins a session, which takes a process that leads no group.
+        world.program_in_our_group(&program)
+    } else {
+        world.program(&program)
+    };
+    command.args(before).args(&call.words);
     let said = world.path(&format!("said/{number}"));
     let files = File::create(&said).and_then(|file| Ok((file.try_clone()?, file)));
     let Ok((out, errors)) = files else {
@@ -81,9 +85,19 @@ fn make(world: &World, number: u64, call: &Call) {
         .journal
         .write(format_args!("ask {}", told_briefly(call)));
     let (began, began_ns) = (instant(), now_ns());
-    let mut child = match command.stdout(out).stderr(errors).spawn() {
+    let kept = match around.give(command.stdout(out), errors) {
+        Ok(kept) => kept,
+        Err(error) => return world.violation(format!("{around:?} cannot be made: {error}")),
+    };
+    for around in around.counted_as() {
+        world.count(around);
+    }
+    let spawned = command.spawn();
+    // With what it was given on our side, a terminal would never be hung up.
+    drop(command);
+    let mut child = match spawned {
         Ok(child) => child,
-        Err(error) => return world.violation(format!("{command:?} does not start: {error}")),
+        Err(error) => return world.violation(format!("{} does not start: {error}", told(call))),
     };
     let was_struck = strike(world, call, &child);
     if !ends_within(&child, STUCK) {
@@ -96,6 +110,7 @@ fn make(world: &World, number: u64, call: &Call) {
         return world.violation(format!("{} was collected by somebody else", call.id));
     };
     let took = began.elapsed();
+    drop(kept);
     world
         .journal
         .write(format_args!("answer {} {status}", call.id));
@@ -121,9 +136,11 @@ fn told_briefly(call: &Call) -> String {
         kind,
         does,
         strike,
+        around,
         ..
     } = call;
-    format!("{id} {kind}, {does}, strike {strike:?}")
+    let Surroundings { messages, blocks } = around;
+    format!("{id} {kind}, {does}, strike {strike:?}, {messages:?}, blocks {blocks}")
 }
 
 /// The same with all its words.

@@ -1,6 +1,7 @@
 //! The folder in which all of it happens, how `tenure` is called there, and what is counted.
 
-use crate::call::Profile;
+use crate::Over;
+use crate::call::{PROFILES, Profile};
 use crate::clock::{self, Clock};
 use crate::journal::Journal;
 use std::collections::BTreeMap;
@@ -12,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
+/// The ttl of locks in etcd.
+const ETCD_TTL: &str = "4s";
+
 /// How often which kind of call ended in which way.
 pub(crate) type Answers = BTreeMap<String, BTreeMap<String, u64>>;
 
@@ -19,6 +23,9 @@ pub(crate) type Answers = BTreeMap<String, BTreeMap<String, u64>>;
 pub(crate) struct World {
     pub(crate) root: TempDir,
     pub(crate) seed: u64,
+    pub(crate) over: Over,
+    /// The address of the etcd in which locks are kept, where they are.
+    store: Option<String>,
     pub(crate) journal: Journal,
     pub(crate) clock: Clock,
     pub(crate) violations: Mutex<Vec<String>>,
@@ -33,7 +40,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> std::io::Result<Self> {
+    pub(crate) fn new(seed: u64, over: Over, store: Option<String>) -> std::io::Result<Self> {
         let root = tempfile::Builder::new().prefix("torture.").tempdir()?;
         for folder in [
             "locks", "witness", "roster", "excused", "live", "said", "sprint", "state",
@@ -42,11 +49,18 @@ impl World {
                 .mode(0o700)
                 .create(root.path().join(folder))?;
         }
+        if over == Over::Etcd {
+            // A killed holder's lease has to run out before the next one comes.
+            let settings = format!("[lock.\"*\"]\nttl = \"{ETCD_TTL}\"\n");
+            std::fs::write(root.path().join("tenure.toml"), settings)?;
+        }
         Ok(Self {
             journal: Journal::open(root.path())?,
             clock: Clock::new(root.path())?,
             root,
             seed,
+            over,
+            store,
             violations: Mutex::default(),
             counts: Mutex::default(),
             answers: Mutex::default(),
@@ -58,21 +72,38 @@ impl World {
         self.root.path().join(name)
     }
 
-    /// A program that nothing around the test disturbs, in a process group of its own.
-    pub(crate) fn program(&self, program: &str) -> Command {
+    /// A program that nothing around the test disturbs.
+    pub(crate) fn program_in_our_group(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TENURE_") {
                 command.env_remove(name);
             }
         }
+        match &self.store {
+            Some(store) => command.env("TENURE_STORE", store),
+            None => command.env("TENURE_DIR", self.path("locks")),
+        };
         command
-            .env("TENURE_DIR", self.path("locks"))
             .env(tenure::clock::stepped::STEPS, self.path(clock::FILE))
             .current_dir(self.root.path())
-            .stdin(Stdio::null())
-            .process_group(0);
+            .stdin(Stdio::null());
         command
+    }
+
+    /// The same in a process group of its own.
+    pub(crate) fn program(&self, program: &str) -> Command {
+        let mut command = self.program_in_our_group(program);
+        command.process_group(0);
+        command
+    }
+
+    /// The profiles whose locks are called for.
+    pub(crate) fn profiles(&self) -> &'static [Profile] {
+        match self.over {
+            Over::Files | Over::Profiles => &PROFILES,
+            Over::Native | Over::Etcd => &[Profile::Native],
+        }
     }
 
     pub(crate) fn tenure<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
