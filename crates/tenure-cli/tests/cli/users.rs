@@ -337,7 +337,7 @@ fn root_by_sudo_reads_the_callers_file_and_makes_nothing_in_the_callers_folders(
 }
 
 #[test]
-fn with_anothers_home_root_uses_no_lock_folder_there() {
+fn with_the_home_of_another_user_root_uses_no_lock_folder_there() {
     let Some(machine) = Machine::new() else {
         return;
     };

@@ -637,7 +637,7 @@ impl Draw<'_> {
             &["cancel", "D"],
             &["cancel", "E"],
         ]);
-        self.verb("cancel", owned_words(words), &[0, 5])
+        self.verb("cancel", owned_words(words), &[0, 4, 5])
     }
 
     fn clean(&mut self) -> Call {
