@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
+/// The file that says so.
+const SETTINGS: &str = "tenure.toml";
+
 /// The ttl of locks in etcd.
 const ETCD_TTL: &str = "4s";
 
@@ -52,7 +55,7 @@ impl World {
         if over == Over::Etcd {
             // A killed holder's lease has to run out before the next one comes.
             let settings = format!("[lock.\"*\"]\nttl = \"{ETCD_TTL}\"\n");
-            std::fs::write(root.path().join("tenure.toml"), settings)?;
+            std::fs::write(root.path().join(SETTINGS), settings)?;
         }
         Ok(Self {
             journal: Journal::open(root.path())?,
@@ -81,7 +84,9 @@ impl World {
             }
         }
         match &self.store {
-            Some(store) => command.env("TENURE_STORE", store),
+            Some(store) => command
+                .env("TENURE_STORE", store)
+                .env("TENURE_CONFIG", self.path(SETTINGS)),
             None => command.env("TENURE_DIR", self.path("locks")),
         };
         command
