@@ -401,7 +401,7 @@ pub(crate) struct ForceReleaseArgs {
 #[command(after_help = "Examples:
   tenure cancel deploy            the run ends its command and exits with 79
   tenure cancel --group Issue-42  the same for whoever runs in a group
-  tenure cancel --orphan deploy   tenure was killed there and its command goes on: end that
+  tenure cancel --orphan deploy   end the command of a tenure that was killed
 
 A supervised run ends its own work: nobody's process is signalled from here. The holder of an \
 `acquire` is told by `check` and `heartbeat`. Exit code: 5 if nobody holds it, 4 if nobody is there \

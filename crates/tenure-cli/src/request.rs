@@ -119,16 +119,13 @@ impl Place {
     /// The place of groups whose runs publish records in this folder, as seen from a call that names no
     /// profile. Only for asking: which profile it is decides how the folder is made.
     pub(crate) fn groups_beside(&self) -> Option<Self> {
-        let Location::Folder(folder) = &self.location else {
-            return None;
-        };
-        if self.beside.is_some() {
+        if self.beside.is_some() || !self.is_folder() {
             return None;
         }
         let records = profile::Session::default();
         Some(Self {
             location: self.location.clone(),
-            folder: FileStore::folder_beside(&records, folder),
+            folder: FileStore::folder_beside(&records, &name_of(&self.location)),
             beside: Some(Box::new(records)),
             allow_network: self.allow_network,
             is_named: self.is_named,

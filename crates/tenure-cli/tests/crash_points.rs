@@ -48,7 +48,6 @@ use crate::support_crash::{
 use crate::support_matrix::{self as matrix, Aftermath};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdin, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

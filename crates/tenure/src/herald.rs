@@ -7,12 +7,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(any(test, feature = "framework"))]
 use std::time::Duration;
 
 /// So much may wait to be told, before what can be spared is.
 const WAITING_MAX: usize = 1_024;
 
 /// How often it is looked whether all was told.
+#[cfg(feature = "framework")]
 const LOOK: Duration = Duration::from_millis(1);
 
 type News = Box<dyn FnOnce() + Send>;
