@@ -208,6 +208,31 @@ impl Session {
         given.or_else(|| self.face.default_id())
     }
 
+    /// The same for a lock that is there, checked: an id is of our form, or it is the one that the
+    /// lock's record names.
+    pub(crate) fn shown_for(
+        &self,
+        name: &LockName,
+        given: Option<&str>,
+    ) -> Result<Option<String>, Failure> {
+        match given.map(request::request_id).transpose() {
+            Err(_) if given.is_some_and(|id| self.is_recorded(name, id)) => {
+                Ok(given.map(str::to_owned))
+            }
+            checked => Ok(self.shown(checked?.map(|id| id.to_string()))),
+        }
+    }
+
+    /// Whether another program's record of this lock names its holder by this id. Such an id may have
+    /// any form, and whoever knows it must be able to show it.
+    pub(crate) fn is_recorded(&self, name: &LockName, id: &str) -> bool {
+        let Ok(reading) = self.reading(name) else {
+            return false;
+        };
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        !id.is_empty() && granted.any(|claim| self.face.shows(claim, id))
+    }
+
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
     /// because the claim's owner is one of its ancestors.
     pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {

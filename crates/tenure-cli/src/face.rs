@@ -126,7 +126,7 @@ pub(crate) trait Face: Sync {
 
     /// Whether an id that a caller shows is a claim's own.
     fn shows(&self, claim: &Claim, id: &str) -> bool {
-        claim.holder.request_id.as_str() == id
+        claim.holder.request_id == RequestId::as_recorded(id)
     }
 
     /// Whether this is the first use of a lock, as far as the profile has something to say then.

@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::time::Instant;
+use tenure::core::RequestId;
 pub(crate) use tenure::envelope::clean;
 
 /// The formats.
@@ -295,8 +296,9 @@ impl Surface {
             warnings.to_mut().push(speech::unsaid(unsaid));
         }
         let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
-        // A call that shows no id gets one of its own, to be found again in somebody's log.
-        let request_id = if self.request_id.is_empty() {
+        // A call that shows no id gets one of its own, to be found again in somebody's log. So does one
+        // that shows what another program calls itself, which may be of any form.
+        let request_id = if RequestId::new(&*self.request_id).is_err() {
             crate::request::request_id_or_new(None)
                 .map_or_else(|_| String::new(), |id| id.to_string())
         } else {

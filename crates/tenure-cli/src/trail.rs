@@ -184,7 +184,11 @@ pub(crate) fn occasion<'a>(
     }
 }
 
-/// The id under which somebody acts who shows none: the audit wants one all the same.
+/// The id under which somebody acts: the one that was shown, in whatever form another program's record
+/// has it, or a new one, for the audit wants one all the same.
 pub(crate) fn acting(shown: Option<&str>) -> Result<RequestId, Failure> {
-    crate::request::request_id_or_new(shown)
+    shown.map_or_else(
+        || crate::request::request_id_or_new(None),
+        |id| Ok(RequestId::as_recorded(id)),
+    )
 }

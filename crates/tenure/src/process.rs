@@ -34,6 +34,7 @@ use unix as system;
 use windows as system;
 
 use crate::os::{self, Descriptor};
+use std::sync::OnceLock;
 use tenure_core::{Death, Host, Liveness, Process, RequestId};
 
 /// This process and the surroundings in which its number means something.
@@ -117,6 +118,18 @@ pub fn fill_randomly(bytes: &mut [u8]) -> std::io::Result<()> {
 /// The name of this machine, as records have it; empty where it cannot be found out.
 pub fn host_name() -> String {
     system::host_name()
+}
+
+/// Whether the process ids of `host` are of another PID namespace than ours, on this very boot: of a
+/// container, as a rule. False where that is not known; what another machine recorded is told by its
+/// host name.
+pub(crate) fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
+    static OURS: OnceLock<Option<u64>> = OnceLock::new();
+    let ours = || *OURS.get_or_init(system::pid_namespace);
+    let is_this_boot = !boot_id.is_empty() && host.boot_id.as_deref() == Some(boot_id);
+    is_this_boot
+        && host.pid_namespace.is_some()
+        && ours().is_some_and(|ours| host.pid_namespace != Some(ours))
 }
 
 /// The process that started this one; `None` if it cannot be seen from here.

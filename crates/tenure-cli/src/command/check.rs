@@ -5,7 +5,7 @@ use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Surface, clean, paint, shows_colours};
+use crate::render::{Surface, paint, shows_colours};
 use crate::request;
 use serde_json::{Value, json};
 use tenure::core::Reason;
@@ -17,9 +17,9 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
     let surface = request::surface(&args.common, "check", None);
     finish(surface, |surface| {
         refuse_input(args.input.as_deref())?;
-        let id = shown(args.request_id.as_deref())?;
-        surface.set_request_id(id.as_deref().unwrap_or_default());
         let Some(name) = &args.name else {
+            let id = shown(args.request_id.as_deref())?;
+            surface.set_request_id(id.as_deref().unwrap_or_default());
             let session = Session::open(&args.common)?;
             let views = all(&session, surface, id.as_deref())?;
             let answer = table(&session, &views, !args.common.quiet);
@@ -31,7 +31,8 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         request::name(Some(name))?;
         let session = Session::open(&args.common)?;
         let name = session.name(Some(name))?;
-        let id = session.shown(id);
+        let id = session.shown_for(&name, args.request_id.as_deref())?;
+        surface.set_request_id(id.as_deref().unwrap_or_default());
         let view = session.view(&name, id.as_deref())?;
         let text = session.face.checked_text(&view);
         if view.mine || view.available {
@@ -126,7 +127,7 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
                 .and_then(|holder| holder.token)
                 .map_or_else(dash, |token| token.to_string()),
             holder.map_or_else(dash, |holder| match view.standstill {
-                None => format!("{}: {}", holder.who(), clean(&holder.why)),
+                None => holder.who() + &holder.purpose(),
                 Some(_) => format!("nobody; next in line, stopped: {}", holder.who()),
             }),
         ]);

@@ -1,6 +1,6 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
-use super::{Session, finish, shown};
+use super::{Session, finish};
 use crate::args::HeartbeatArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
@@ -19,11 +19,10 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
     let surface = request::surface(&args.common, "heartbeat", None);
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
-        let id = shown(args.request_id.as_deref())?;
         let session = Session::open(&args.common)?;
-        let id = session.shown(id);
-        surface.set_request_id(id.as_deref().unwrap_or_default());
         let name = session.name(Some(name.as_str()))?;
+        let id = session.shown_for(&name, args.request_id.as_deref())?;
+        surface.set_request_id(id.as_deref().unwrap_or_default());
         let inherited = session.inherited(&name);
         if let Some(reason) = ended(&session, &name, id.as_deref(), &inherited)? {
             return Err(lost(&name).with_text(format!(

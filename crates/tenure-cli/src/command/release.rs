@@ -1,7 +1,7 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Ended, Session, finish, give_back, refuse_input, shown};
+use super::{Ended, Session, finish, give_back, refuse_input};
 use crate::args::ReleaseArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -23,14 +23,13 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
     let surface = request::surface(&args.common, "release", None);
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
-        let id = shown(args.request_id.as_deref())?;
         refuse_input(args.input.as_deref())?;
         let mut session = Session::open(&args.common)?;
         session.trail.everything();
-        let id = session.shown(id);
+        let name = session.name(Some(name.as_str()))?;
+        let id = session.shown_for(&name, args.request_id.as_deref())?;
         let id = id.as_deref();
         surface.set_request_id(id.unwrap_or_default());
-        let name = session.name(Some(name.as_str()))?;
         // A supervised run is released by its own supervisor, after its work has ended. Taking
         // the lock away from under it would let the next one in while it still works. Of one that
         // is gone, a record may have been left that only its owner's word can remove.

@@ -75,10 +75,11 @@ impl Face for Resume {
     }
 }
 
-/// What removes the lock of a holder on another machine, of which a PID says nothing here.
+/// What removes the lock of a holder on another machine or in another container, of which a PID says
+/// nothing here.
 fn out_of_sight(view: &LockView, holder: &HolderView) -> Option<String> {
     let here = tenure::process::host_name();
-    if holder.host == here && here != "unknown" {
+    if holder.host == here && here != "unknown" && !holder.other_pid_namespace {
         return None;
     }
     let folder = Path::new(&view.lock_file).parent()?.parent()?;

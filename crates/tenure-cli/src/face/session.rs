@@ -59,7 +59,7 @@ impl Face for Session {
     }
 
     fn shows(&self, claim: &Claim, id: &str) -> bool {
-        claim.holder.request_id.as_str() == id || claim.holder.fact(RUN) == Some(id)
+        claim.holder.request_id == RequestId::as_recorded(id) || claim.holder.fact(RUN) == Some(id)
     }
 
     fn on_acquired(&self, surface: &mut Surface, name: &LockName, _: &Claim) {

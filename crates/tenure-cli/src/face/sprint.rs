@@ -285,10 +285,10 @@ fn check(
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
     let args = input::check(args, fields)?;
-    let id = args.request_id.as_deref();
-    surface.set_request_id(id.unwrap_or_default());
     let session = Session::open(&args.common)?;
     let name = session.name(Some(input::NAME))?;
+    let id = shown(&session, &name, args.request_id.as_deref())?;
+    surface.set_request_id(id.unwrap_or_default());
     let reading = read(&session, &name)?;
     let now = session.clock.now();
     let seen = Seen::of(&reading, session.store.policy(), &now);
@@ -321,6 +321,18 @@ fn check(
     Ok(answer)
 }
 
+/// The session that the caller names: an id of our form, or the one that the lock file has.
+fn shown<'a>(
+    session: &Session,
+    name: &LockName,
+    id: Option<&'a str>,
+) -> Result<Option<&'a str>, Failure> {
+    match id.map(input::session) {
+        Some(Err(failure)) if !id.is_some_and(|id| session.is_recorded(name, id)) => Err(failure),
+        _ => Ok(id),
+    }
+}
+
 fn read(session: &Session, name: &LockName) -> Result<Reading, Failure> {
     let reading = session.reading(name);
     reading.map_err(|error| store_failed(&error))
@@ -333,10 +345,10 @@ fn release(
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
     let args = input::release(args, fields)?;
-    let id = args.request_id.as_deref();
-    surface.set_request_id(id.unwrap_or_default());
     let session = Session::open(&args.common)?;
     let name = session.name(Some(input::NAME))?;
+    let id = shown(&session, &name, args.request_id.as_deref())?;
+    surface.set_request_id(id.unwrap_or_default());
     // A supervised run's lock goes as well: its supervisor finds that it is lost and says so.
     let owns = |claim: &Claim| match id {
         Some(id) if !session.face.shows(claim, id) => Ownership::Missing,

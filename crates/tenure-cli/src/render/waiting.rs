@@ -4,8 +4,8 @@
 //! A terminal or a pipe that takes nothing is no reason to wait any longer: what cannot be shown is left
 //! out.
 
-use super::lock::{age, timestamp};
-use super::{Surface, clean};
+use super::Surface;
+use super::lock::{LockView, age};
 use crate::failure::human;
 use crate::speech;
 use std::io::IsTerminal;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::core::{Claim, Host, Kind, Liveness, LockName};
 use tenure::engine::{Observer, Wait, Waiting};
-use tenure::process::{actor_name, liveness};
+use tenure::process::liveness;
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);
@@ -84,49 +84,38 @@ impl<'a> Progress<'a> {
             .filter(|front| front.ticket != waiting.ticket);
         let holder = match front {
             Some(front) => {
-                let holder = &front.holder;
-                let since = front.since.unwrap_or(front.entered);
-                let who = match holder.process {
-                    Some(process) => format!("PID {}", process.pid),
-                    None => format!("request {}", holder.request_id),
-                };
+                let mut holder = LockView::holder_of(front, waiting.now);
                 let held = if front.token.is_some() {
                     "is held by"
                 } else {
                     "passes to"
                 };
-                let who = match holder.command {
-                    Some(command) if self.is_orphan(front) => {
-                        format!("PID {}, whose supervisor is dead,", command.pid)
-                    }
-                    _ => who,
-                };
-                let age = age(since.age_ms(holder.host.boot_id.as_deref(), waiting.now));
+                let mut dead = "";
+                if holder.command_pid.is_some() && self.is_orphan(front) {
+                    (holder.pid, dead) = (holder.command_pid, ", whose supervisor is dead,");
+                }
+                let (who, age) = (holder.who(), age(holder.age_ms));
                 if let Some(rest) = waiting.stopped_for {
                     let rest = human(Duration::from_secs(rest.as_secs().max(1)));
                     let sentence = format!(
-                        "{} is held by nobody: {who} ({}@{}) is next in line and stopped; it stands \
-                         aside in {rest}",
+                        "{} is held by nobody: {who} is next in line and stopped; it stands aside in \
+                         {rest}",
                         self.name,
-                        clean(&actor_name(&holder.actor)),
-                        clean(&holder.host.name),
                     );
                     return (sentence, self.place(waiting));
                 }
                 // One line of a terminal is short, and the day is known to whoever reads it.
-                let full = timestamp(since.wall_ms);
-                let time = full.split_once('T').map_or(full.as_str(), |(_, time)| time);
+                let full = holder.since.as_str();
+                let time = full.split_once('T').map_or(full, |(_, time)| time);
                 let since = if self.mode == Mode::Terminal {
-                    format!("since {time} ({age} ago)")
+                    time
                 } else {
-                    format!("since {full} ({age} ago)")
+                    full
                 };
                 format!(
-                    "{} {held} {who} ({}@{}) {since}: {}",
+                    "{} {held} {who}{dead} since {since} ({age} ago){}",
                     self.name,
-                    clean(&actor_name(&holder.actor)),
-                    clean(&holder.host.name),
-                    clean(&holder.why),
+                    holder.purpose(),
                 )
             }
             None => format!("{} is about to be free", self.name),

@@ -10,11 +10,12 @@
     reason = "what was planted by the test is removed by it, behind the store's back"
 )]
 
-use super::support::{Answer, Scene, answer, is_root};
+use super::support::{Answer, Gate, Scene, Started, answer, is_root};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 #[allow(
     clippy::print_stdout,
@@ -226,6 +227,63 @@ fn two_pid_namespaces_on_one_folder_exclude_each_other() {
     let answer = answer(command.args(["-ec", line]).current_dir(scene.root()));
     let said = answer.expect(0, "the shell").stdout();
     assert_eq!(said, "held 4\nseen-from-outside\nturn\nnext\nowned 4\n");
+}
+
+/// A number of another namespace names nobody here, or somebody else: whoever shows it says so.
+#[test]
+fn a_process_id_of_another_namespace_is_said_to_be_one() {
+    if !is_root() {
+        skipped("skipped: needs root for namespaces");
+        return;
+    }
+    let scene = Scene::new();
+    let gate = Gate::new(&scene, "x");
+    let inside = |words: &[&str]| {
+        let mut command = scene.program("unshare");
+        command
+            .args([
+                "--kill-child=KILL",
+                "--pid",
+                "--fork",
+                "--mount-proc",
+                "tenure",
+            ])
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Started::new(&mut command)
+    };
+    let script = gate.script("");
+    let holder = inside(&["run", "x", "--", "sh", "-c", &script]);
+    let _ = gate.entered();
+    let waiter = inside(&["run", "x", "--wait", "1m", "--", "true"]);
+    scene.until_queued("x", 1);
+    let elsewhere = "PID 1 of another PID namespace (tester@";
+    for words in [
+        &["check", "x"][..],
+        &["list"],
+        &["run", "-n", "x", "--", "true"],
+        &["run", "-w", "50ms", "x", "--", "true"],
+    ] {
+        let answer = scene.run(words);
+        let said = answer.stdout() + &answer.stderr();
+        assert!(said.contains(elsewhere), "{words:?}: {said}");
+        if answer.stdout().contains(" waits since ") {
+            assert_eq!(said.matches(elsewhere).count(), 2, "the waiter too: {said}");
+        }
+    }
+    let facts = scene.check("x");
+    assert_eq!(facts["holder"]["other_pid_namespace"], true, "{facts}");
+    assert_eq!(facts["queue"][0]["other_pid_namespace"], true, "{facts}");
+    gate.open();
+    drop((holder, waiter));
+    let own = scene.hold("y", [""; 0]);
+    assert_eq!(
+        scene.check("y")["holder"]["other_pid_namespace"],
+        serde_json::Value::Null
+    );
+    assert!(!scene.run(["check", "y"]).stdout().contains("namespace"));
+    let _ = own.open().expect(0, "the command");
 }
 
 /// How `/proc` can be of no use, as flags of unshare(1) and what is done first.

@@ -642,3 +642,89 @@ fn whoever_acts_is_known_by_the_run_in_answers_and_in_the_audit() {
     let events = events.json()["data"]["events"].clone();
     assert_eq!(events.as_array().map(Vec::len), Some(2), "{events}");
 }
+
+/// Another program names its runs as it likes. Whoever shows what stands in the record is its owner.
+#[test]
+fn a_run_is_released_under_whatever_id_its_record_has() {
+    let state = State::new();
+    let long = "r".repeat(200);
+    for id in ["my run", "run/7", "é", long.as_str()] {
+        state.plant("7", id, 5);
+        let said = state.run(&["release", "7", "--request-id", id]);
+        let said = said.expect(0, id).stderr();
+        assert!(said.contains("Released lock for issue #7"), "{said}");
+        assert!(!state.file("7").exists(), "{id}");
+    }
+    let planted = state.plant("7", "my run", 5);
+    let refused = state.run(&["release", "7", "--request-id", "your run"]);
+    let said = refused
+        .expect(2, "no id of ours, nor of the record")
+        .stderr();
+    assert!(said.contains("\"your run\""), "{said}");
+    let text = fs::read_to_string(state.file("7")).expect("a record");
+    assert_eq!(text, planted, "nothing was touched");
+    let renewed = state.run(&["check", "7", "--request-id", "my run", "--output", "json"]);
+    let renewed = renewed.expect(0, "its own").json();
+    assert_eq!(renewed["data"]["mine"], true, "{renewed}");
+    let id = renewed["meta"]["request_id"].as_str().expect("an id");
+    assert!(id.starts_with("req_"), "of the documented form: {id}");
+}
+
+/// A record that names neither user nor machine nor purpose is shown without empty places for them.
+#[test]
+fn only_the_facts_of_a_record_are_printed() {
+    let state = State::new();
+    state.plant("7", "run-9", 5);
+    let waited = state.run(&["acquire", "7", "--owner", "none", "--wait", "100ms"]);
+    let said = waited.expect(4, "held").stderr();
+    let line = said.lines().next().unwrap_or_default();
+    assert!(
+        line.starts_with("tenure: 7 is held by PID 999999 (request run-9) since 20"),
+        "{line}"
+    );
+    assert!(
+        line.contains(" ago); next in line, waiting up to "),
+        "{line}"
+    );
+    let listed = state.run(&["list"]).expect(0, "a list").stdout();
+    let row = listed.lines().last().unwrap_or_default();
+    assert!(row.ends_with("PID 999999 (request run-9)"), "{row:?}");
+    // One that waits behind it has all of them.
+    let mut command = state.scene.tenure(["--profile", "session"]);
+    command.args([
+        "acquire", "7", "--owner", "none", "--wait", "30s", "--why", "its turn",
+    ]);
+    let waiter = crate::support::Started::new(&mut command);
+    eventually("a waiter", || {
+        let shown = state.run(&["check", "7"]).stdout();
+        shown.contains("\n        1. ") && shown.trim_end().ends_with(": its turn")
+    });
+    drop(waiter);
+}
+
+/// What is no file was made by nobody who keeps locks, and does not keep `clean` from its work.
+#[test]
+fn a_folder_with_the_name_of_a_lock_is_no_lock() {
+    let state = State::new();
+    state.plant("8", "run-8", 3_600);
+    fs::create_dir(state.file("7")).expect("a folder");
+    let cleaned = state.run(&["clean"]).expect(0, "the other one");
+    assert!(
+        cleaned.stdout().contains("Cleaned 1 stale lock"),
+        "{}",
+        cleaned.said()
+    );
+    let _ = state.run(&["clean"]).expect(0, "nothing is left");
+    let listed = state.run(&["list"]).expect(0, "a list").stdout();
+    assert_eq!(listed.trim(), "no locks");
+    assert!(state.file("7").is_dir(), "it was left alone");
+    let refused = state.acquire("7", "run-7").expect(7, "in the way").stderr();
+    assert!(refused.contains("7.lock"), "{refused}");
+    // Of native locks, the same.
+    let scene = Scene::new();
+    let _ = scene.run(["run", "a", "--", "true"]).expect(0, "a lock");
+    fs::create_dir(scene.locks().join("x.tenure")).expect("a folder");
+    let cleaned = scene.run(["clean"]).expect(0, "the other one").stdout();
+    assert!(cleaned.contains("1 unused lock file"), "{cleaned}");
+    let _ = scene.run(["check"]).expect(0, "nothing is in the way");
+}

@@ -939,6 +939,45 @@ fn the_session_that_has_the_lock_releases_it() {
     expect(project.acquire("t", &[]), "acquired", 0);
 }
 
+/// Another tool names its sessions as it likes, and what the lock file has is what is shown.
+#[test]
+fn a_session_shows_whatever_the_lock_file_names() {
+    let project = Project::new();
+    for session in ["my session", "sprint/7", "é"] {
+        let text = record(std::process::id(), session, &ago(HOUR));
+        project.write(&text);
+        expect(
+            project.run(&["check", "--session-id", session]),
+            "acquired",
+            0,
+        );
+        let refused = project.run(&["release", "--session-id", "no session"]);
+        let refused = expect(refused, "failure", 2);
+        assert!(message(&refused).contains("\"no session\""), "{refused}");
+        assert!(project.file().exists(), "nothing was touched");
+        let document = format!("mode: release\nsession_id: {session}\n");
+        let released = expect(
+            project.input(
+                "release",
+                &document,
+                &["--project-root", &project.root().display().to_string()],
+            ),
+            "released",
+            0,
+        );
+        assert_eq!(released["errors"], json!([]), "it is the lock's own");
+        assert!(!project.file().exists());
+    }
+    let found = project.run(&["audit", "--output", "json"]).json();
+    let events = found["data"]["events"].as_array().expect("events");
+    assert!(
+        events
+            .iter()
+            .any(|event| event["request_id"] == "my session"),
+        "{found}"
+    );
+}
+
 #[test]
 fn without_a_session_id_nothing_is_compared() {
     let project = Project::new();

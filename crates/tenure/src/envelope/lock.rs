@@ -4,7 +4,7 @@
 use super::{Exit, Failure, Retry, human};
 use crate::guard::Refused;
 use crate::printed::clean;
-use crate::process::actor_name;
+use crate::process::{actor_name, is_other_namespace};
 use crate::profile::known_as;
 use crate::store::{Content, Reading};
 use serde::Serialize;
@@ -84,6 +84,10 @@ pub struct HolderView {
     pub stopped: bool,
     /// Its process.
     pub pid: Option<u32>,
+    /// Its process ids are of another PID namespace of this machine, as in a container: here they name
+    /// nobody, or somebody else.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other_pid_namespace: bool,
     /// The command of a run.
     pub command_pid: Option<u32>,
     /// Its owner token.
@@ -150,6 +154,9 @@ pub struct QueueView {
     pub stopped: bool,
     /// Its process.
     pub pid: Option<u32>,
+    /// As of a holder.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other_pid_namespace: bool,
     /// Its owner token.
     pub request_id: String,
     /// On whose behalf.
@@ -414,11 +421,11 @@ impl LockView {
         for waiting in &self.queue {
             let _ = write!(
                 text,
-                "\n{:8}{}. {} {} since {}: {}",
+                "\n{:8}{}. {} {} since {}{}",
                 "",
                 waiting.position,
-                process(
-                    waiting.pid,
+                who(
+                    process(waiting.pid, waiting.other_pid_namespace),
                     &waiting.request_id,
                     &waiting.actor,
                     &waiting.host
@@ -431,7 +438,7 @@ impl LockView {
                     "waits"
                 },
                 age(waiting.waiting_ms),
-                clean(&waiting.why)
+                purpose(&waiting.why)
             );
         }
         text
@@ -554,7 +561,17 @@ impl HolderView {
 
     /// Who and where.
     pub fn who(&self) -> String {
-        process(self.pid, &self.request_id, &self.actor, &self.host)
+        who(
+            process(self.pid, self.other_pid_namespace),
+            &self.request_id,
+            &self.actor,
+            &self.host,
+        )
+    }
+
+    /// What for, as the end of a sentence; empty where the record does not say.
+    pub fn purpose(&self) -> String {
+        purpose(&self.why)
     }
 
     /// Who, where, since when, why.
@@ -575,32 +592,47 @@ impl HolderView {
         } else {
             ""
         };
-        let why = if self.why.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", clean(&self.why))
-        };
         format!(
-            "{}{orphaned}{stopped} since {} ({} ago{asked}){why}",
+            "{}{orphaned}{stopped} since {} ({} ago{asked}){}",
             self.who(),
             self.since,
-            age(self.age_ms)
+            age(self.age_ms),
+            self.purpose()
         )
     }
 }
 
-fn process(pid: Option<u32>, request_id: &str, actor: &str, host: &str) -> String {
+/// A process as people know it, if one is known.
+fn process(pid: Option<u32>, is_elsewhere: bool) -> Option<String> {
+    let of = if is_elsewhere {
+        " of another PID namespace"
+    } else {
+        ""
+    };
+    pid.map(|pid| format!("PID {pid}{of}"))
+}
+
+/// What for, as the end of a sentence.
+fn purpose(why: &str) -> String {
+    if why.is_empty() {
+        return String::new();
+    }
+    format!(": {}", clean(why))
+}
+
+/// Who and where, as far as the record says.
+fn who(process: Option<String>, request_id: &str, actor: &str, host: &str) -> String {
     let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
     // A record of another program may name neither.
     let whose = match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
-        (true, true, false) if pid.is_some() => format!(" (request {request_id})"),
+        (true, true, false) if process.is_some() => format!(" (request {request_id})"),
         (true, true, _) => String::new(),
         (true, false, _) => format!(" ({host})"),
         (false, true, _) => format!(" ({actor})"),
         (false, false, _) => format!(" ({actor}@{host})"),
     };
-    match pid {
-        Some(pid) => format!("PID {pid}{whose}"),
+    match process {
+        Some(process) => format!("{process}{whose}"),
         None if request_id.is_empty() => format!("somebody{whose}"),
         None => format!("request {request_id}{whose}"),
     }
@@ -624,6 +656,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         // Found out by whoever looks for it.
         stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
+        other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: known_as(&claim.holder).to_owned(),
         token: claim.token.filter(|token| *token > 0),
@@ -671,6 +704,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         away: claim.away.is_some(),
         stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
+        other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
         request_id: claim.holder.request_id.to_string(),
         actor: actor_name(&claim.holder.actor),
         host: claim.holder.host.name.clone(),

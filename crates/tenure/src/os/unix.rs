@@ -448,6 +448,28 @@ pub(crate) fn each_name(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result
     Ok(())
 }
 
+/// The same without the names of folders.
+pub(crate) fn each_file(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+    for item in rustix::fs::Dir::read_from(&folder)? {
+        let item = item?;
+        let name = item.file_name();
+        let kind = match item.file_type() {
+            // Not every file system says it with the name.
+            FileType::Unknown => rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(FileType::Unknown, |found| {
+                    FileType::from_raw_mode(found.st_mode)
+                }),
+            kind => kind,
+        };
+        if let Ok(name) = name.to_str()
+            && kind != FileType::Directory
+        {
+            each(name);
+        }
+    }
+    Ok(())
+}
+
 /// Locks a whole file against others who do so, if that is possible at once.
 pub(crate) fn try_lock_file(file: impl AsFd) -> Result<bool, Errno> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {

@@ -620,6 +620,20 @@ pub(crate) fn link(
 
 /// Shows every name in a folder.
 pub(crate) fn each_name(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+    each_item(folder, &mut |name, _| each(name))
+}
+
+/// The same without the names of folders.
+pub(crate) fn each_file(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+    each_item(folder, &mut |name, is_folder| {
+        if !is_folder {
+            each(name);
+        }
+    })
+}
+
+/// Shows every name, and whether it is a folder's.
+fn each_item(folder: impl AsHandle, each: &mut dyn FnMut(&str, bool)) -> Result<(), Errno> {
     // Of its own, because an open folder remembers how far it was read.
     let own = raw::reopen_folder(folder.as_handle(), FOLDER_ACCESS)?;
     loop {
@@ -635,14 +649,15 @@ pub(crate) fn each_name(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Re
                     .and_then(|bytes| bytes.try_into().ok())
                     .map_or(0, |bytes| u32::from_ne_bytes(bytes) as usize)
             };
-            // FILE_FULL_DIR_INFO: how far the next is, at 60 the name's length in bytes, at 68 the name.
-            let (next, length) = (number(0), number(60));
+            // FILE_FULL_DIR_INFO: how far the next is, at 56 the attributes, at 60 the name's length in
+            // bytes, at 68 the name.
+            let (next, attributes, length) = (number(0), number(56), number(60));
             let name = block
                 .get(start + 68..start + 68 + length)
                 .unwrap_or_default();
             let name = wide_text(name);
             if name != "." && name != ".." {
-                each(&name);
+                each(&name, attributes & FILE_ATTRIBUTE_DIRECTORY as usize != 0);
             }
             if next == 0 {
                 break;

@@ -48,13 +48,18 @@ pub(super) fn host_name() -> String {
     uname.nodename().to_string_lossy().into_owned()
 }
 
+/// In which process numbers mean something here.
+pub(super) fn pid_namespace() -> Option<u64> {
+    table::pid_namespace()
+}
+
 /// The surroundings in which process numbers mean something.
 pub(super) fn current_host() -> Host {
     Host {
         name: host_name(),
         machine_id: table::machine_id(),
         boot_id: table::boot_id(),
-        pid_namespace: table::pid_namespace(),
+        pid_namespace: pid_namespace(),
     }
 }
 

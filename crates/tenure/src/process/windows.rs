@@ -39,6 +39,12 @@ pub(super) fn host_name() -> String {
     raw::computer_name().unwrap_or_default()
 }
 
+/// There is one, and a container has a boot of its own.
+#[allow(clippy::unnecessary_wraps, reason = "other systems may not tell")]
+pub(super) fn pid_namespace() -> Option<u64> {
+    Some(0)
+}
+
 /// The surroundings in which process numbers mean something.
 pub(super) fn current_host() -> Host {
     let boot = all()
@@ -51,8 +57,7 @@ pub(super) fn current_host() -> Host {
         machine_id: raw::registry_text(MACHINE, "MachineGuid")
             .filter(|_| !raw::registry_has(CONTROL, "ContainerType")),
         boot_id: boot.map(|started| format!("windows-{started}")),
-        // There is one, and a container has a boot of its own.
-        pid_namespace: Some(0),
+        pid_namespace: pid_namespace(),
     }
 }
 

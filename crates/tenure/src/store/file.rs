@@ -1113,7 +1113,7 @@ impl FileStore {
             return Ok(());
         };
         let failed = |errno| fault(&self.path, "listing the lock folder", errno);
-        os::each_name(folder.fd(), &mut |file| {
+        os::each_file(folder.fd(), &mut |file| {
             let record = file.strip_suffix(SUFFIX);
             let alone = record.filter(|record| !publication::stands(records, record));
             if let Some(name) = alone.and_then(|record| self.profile.name_of(record)) {
@@ -1739,7 +1739,8 @@ impl Store for FileStore {
             return Ok(());
         };
         let failed = |errno| fault(&self.path, "listing the lock folder", errno);
-        os::each_name(folder.fd(), &mut |file| {
+        // A folder is nobody's lock, whatever it is called. A link may be one to programs that follow it.
+        os::each_file(folder.fd(), &mut |file| {
             if let Some(name) = self.profile.name_of(file) {
                 each(name);
             }

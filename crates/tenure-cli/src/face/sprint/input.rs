@@ -123,9 +123,6 @@ pub(super) fn release(args: &ReleaseArgs, fields: Fields) -> Result<ReleaseArgs,
     let mut args = args.clone();
     place(&mut args.common, &fields)?;
     args.request_id = given(args.request_id.take(), fields.session_id);
-    if let Some(id) = &args.request_id {
-        session(id)?;
-    }
     lock(args.name.as_deref())?;
     // Where there is nothing to remove, nothing has to be writable.
     root(&args.common, Access::READ_OK | Access::EXEC_OK)?;
@@ -138,9 +135,6 @@ pub(super) fn check(args: &CheckArgs, fields: Fields) -> Result<CheckArgs, Failu
     place(&mut args.common, &fields)?;
     args.request_id = given(args.request_id.take(), fields.session_id);
     args.health |= fields.health.unwrap_or(false);
-    if let Some(id) = &args.request_id {
-        session(id)?;
-    }
     lock(args.name.as_deref())?;
     root(&args.common, Access::READ_OK | Access::EXEC_OK)?;
     Ok(args)
@@ -168,7 +162,7 @@ fn place(common: &mut Common, fields: &Fields) -> Result<(), Failure> {
     Ok(())
 }
 
-fn session(id: &str) -> Result<(), Failure> {
+pub(super) fn session(id: &str) -> Result<(), Failure> {
     tenure::core::RequestId::new(id)
         .map(|_| ())
         .map_err(|why| Failure::bad_arguments(format!("session_id {id:?}: {why}")))
