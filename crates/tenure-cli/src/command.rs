@@ -40,8 +40,8 @@ use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
 use tenure::core::{
-    Claim, Entry, Event, Force, Host, Life, LockName, Process, Reason, Refusal, Request, RequestId,
-    Standing, UnreadableRule,
+    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Policy, Process, Reason,
+    Refusal, Request, RequestId, Standing, UnreadableRule,
 };
 use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
@@ -354,6 +354,9 @@ impl Session {
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);
+            if failure.code == "LOCK_HELD" {
+                self.say_unheeded(surface, request.force);
+            }
             self.after_force(failure, name, request.force)
         })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
@@ -524,6 +527,42 @@ impl Session {
         view
     }
 
+    /// How much the caller insists. Refused where that would change nothing: the call would wait, or be
+    /// refused, as if it had not been forced.
+    pub(crate) fn force(&self, claiming: &Claiming, name: &LockName) -> Result<Force, Failure> {
+        let (force, policy) = (request::force(claiming), self.store.policy());
+        if force == Force::No || policy.heeds_force() || self.is_for_force_to_replace(name) {
+            return Ok(force);
+        }
+        Err(Failure::bad_arguments(format!(
+            "--force has no effect in the profile {}: it never ends a live hold (force = \"never\"), \
+             and a stale one is taken over without it",
+            policy.name
+        )))
+    }
+
+    /// Whether what stands there cannot be read, which is no hold, and blocks until somebody forces it.
+    #[cold]
+    fn is_for_force_to_replace(&self, name: &LockName) -> bool {
+        let blocks = match self.store.policy().unreadable {
+            UnreadableRule::Stale => false,
+            UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl => true,
+        };
+        blocks
+            && match self.reading(name) {
+                Ok(reading) => matches!(reading.content, Content::Unreadable { .. }),
+                Err(error) => matches!(error, StoreError::Unreadable { .. }),
+            }
+    }
+
+    /// Says why force did not end the live hold in the way, where the profile never lets it.
+    pub(crate) fn say_unheeded(&self, surface: &mut Surface, force: Force) {
+        let policy = self.store.policy();
+        if force != Force::No && policy.force_on_held == ForceOnHeld::Never {
+            surface.warn(unheeded(policy));
+        }
+    }
+
     /// A refusal to somebody who forced does not advise force, but says why that did not help.
     pub(crate) fn after_force(
         &self,
@@ -666,6 +705,14 @@ fn already_held(name: &LockName, claim: &Claim) -> Failure {
     .with_context(object(
         json!({ "name": name.as_str(), "token": claim.token }),
     ))
+}
+
+/// Why force did nothing to a live hold.
+pub(crate) fn unheeded(policy: &Policy) -> String {
+    format!(
+        "force never ends a live hold in the profile {} (force = \"never\")",
+        policy.name
+    )
 }
 
 /// What to do about a hold that may be the caller's own.

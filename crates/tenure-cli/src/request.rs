@@ -589,7 +589,6 @@ pub(crate) fn surface(
         .output
         .or_else(Output::from_environment)
         .unwrap_or(Output::Text);
-    let native = Policy::NATIVE.name;
     Surface::new(
         output,
         common.quiet,
@@ -597,7 +596,18 @@ pub(crate) fn surface(
         command.to_owned(),
         conflict_exit_code,
     )
-    .plain(common.profile.as_deref().is_some_and(|name| name != native))
+    .plain(speaks_plainly(common))
+}
+
+/// Whether the messages of a call are sentences that the users of another system know, and stand without
+/// our name. An own profile speaks as the one whose format it has.
+fn speaks_plainly(common: &Common) -> bool {
+    let native = Policy::NATIVE.name;
+    match common.profile.as_deref() {
+        None => false,
+        Some(name) if Policy::ALL.iter().any(|policy| policy.name == name) => name != native,
+        Some(_) => profile(common).is_ok_and(|profile| profile.format() != native),
+    }
 }
 
 #[cfg(test)]

@@ -245,6 +245,12 @@ impl Policy {
         detached_ttl_ms: 15 * MINUTE_MS,
     };
 
+    /// Whether force changes anything about a lock that can be read: it ends a live hold, or it is what a
+    /// stale one wants.
+    pub fn heeds_force(&self) -> bool {
+        self.force_on_held != ForceOnHeld::Never || self.stale_unforced == StaleUnforced::Refuse
+    }
+
     /// All rows that come with the product, in the order in which they are shown.
     pub const ALL: [Self; 5] = [
         Self::NATIVE,

@@ -73,7 +73,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             },
             kind: Kind::Detached,
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
-            force: request::force(claiming),
+            force: session.force(claiming, &name)?,
             patience: Patience::Default,
             terms: Terms {
                 mode,

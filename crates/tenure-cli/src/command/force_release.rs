@@ -1,10 +1,11 @@
 //! `force-release`: removes somebody else's hold, where the profile lets force do that. For an
 //! operator who wants a lock gone and not for himself.
 
-use super::{Session, finish};
+use super::{Session, finish, unheeded};
 use crate::args::ForceReleaseArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render::Surface;
 use crate::render::lock::{age, failure_of, orphan_hint};
 use crate::request;
 use crate::trail::occasion;
@@ -111,13 +112,18 @@ pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
                 let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
                 Ok((session.face.absent_text(&name), data))
             }
-            Forced::Refused(refusal) => Err(refused(&session, &name, &refusal)?),
+            Forced::Refused(refusal) => Err(refused(surface, &session, &name, &refusal)?),
         }
     })
 }
 
 /// The answer where the profile does not let force do that, or wants a second yes.
-fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Failure, Failure> {
+fn refused(
+    surface: &mut Surface,
+    session: &Session,
+    name: &LockName,
+    refusal: &Refusal,
+) -> Result<Failure, Failure> {
     let entry = match session.reading(name)?.content {
         tenure::store::Content::Whole { entry, .. } => entry,
         tenure::store::Content::Unreadable { .. } => Entry::default(),
@@ -127,7 +133,9 @@ fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Fail
     let failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
     let failure = session.face.refused(failure, &view, refusal.reason);
     let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
-    let asks = session.store.policy().force_on_held == ForceOnHeld::AskToStop;
+    let policy = session.store.policy();
+    let asks = policy.force_on_held == ForceOnHeld::AskToStop;
+    let never = policy.force_on_held == ForceOnHeld::Never;
     Ok(match refusal.reason {
         Reason::NeedsConfirmation => {
             failure.with_text(format!("{}; confirm with --yes", view.headline()))
@@ -139,6 +147,13 @@ fn refused(session: &Session, name: &LockName, refusal: &Refusal) -> Result<Fail
             "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",
             view.headline()
         )),
+        Reason::Held if never && !session.store.publishes() => {
+            failure.with_text(format!("{}; {}", view.headline(), unheeded(policy)))
+        }
+        Reason::Held if never => {
+            session.say_unheeded(surface, Force::Asked);
+            failure
+        }
         Reason::Unreadable => session.after_force(failure, name, Force::Asked),
         Reason::Held | Reason::StaleNeedsForce | Reason::QueueFull | Reason::Unknown => failure,
     })

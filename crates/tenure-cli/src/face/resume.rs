@@ -41,9 +41,14 @@ impl Face for Resume {
             None => holder.pid,
         };
         let pid = at_work.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+        let or_force = if view.yields_to_force() {
+            ", or use --force to override"
+        } else {
+            ""
+        };
         failure.text = Some(format!(
             "Resume already in progress for job {}\nLock held by: PID {pid} on {} (acquired {})\n\
-             Please wait for the other process to complete, or use --force to override.",
+             Please wait for the other process to complete{or_force}.",
             view.name,
             clean(&holder.host),
             utc(holder.since_ms),
@@ -79,6 +84,9 @@ impl Face for Resume {
 /// nothing here.
 fn out_of_sight(view: &LockView, holder: &HolderView) -> Option<String> {
     let here = tenure::process::host_name();
+    if !view.yields_to_force() {
+        return None;
+    }
     if holder.host == here && here != "unknown" && !holder.other_pid_namespace {
         return None;
     }

@@ -242,3 +242,151 @@ fn a_row_that_means_nothing_stops_every_call_that_reads_it() {
     }
     assert!(!scene.locks().exists(), "nothing was created");
 }
+
+/// An own profile in which force ends nothing that lives.
+fn strict() -> Scene {
+    let scene = Scene::new();
+    scene.write(
+        "tenure.toml",
+        "[profile.strict]\nforce = \"never\"\n\
+         [profile.job]\nlike = \"resume\"\nforce = \"never\"\n\
+         [profile.mutex]\nlike = \"sprint\"\nforce = \"never\"\n",
+    );
+    scene
+}
+
+/// Force that changes nothing is refused at once: nobody is to wait for what never comes, nor to believe
+/// that it was heeded.
+#[test]
+fn force_that_has_no_effect_is_refused_before_anything_is_touched() {
+    let scene = strict();
+    for (profile, words) in [
+        ("strict", &["run", "7", "--force", "--", "touch", "ran"][..]),
+        (
+            "strict",
+            &["run", "7", "--force", "--yes", "--", "touch", "ran"],
+        ),
+        (
+            "strict",
+            &["run", "--group", "7", "--force", "--", "touch", "ran"],
+        ),
+        (
+            "strict",
+            &["run", "6", "-l", "7", "--force", "--", "touch", "ran"],
+        ),
+        ("strict", &["acquire", "7", "--force"]),
+        ("job", &["acquire", "7", "--force"]),
+        ("job", &["run", "7", "--force", "--", "touch", "ran"]),
+        ("session", &["acquire", "7", "--force"]),
+    ] {
+        let words: Vec<_> = ["--profile", profile]
+            .iter()
+            .chain(words)
+            .copied()
+            .collect();
+        let refused = here(&scene, &words).expect(2, "force without an effect");
+        let said = refused.stderr();
+        assert!(
+            said.contains(&format!("--force has no effect in the profile {profile}:")),
+            "{words:?}: {said}"
+        );
+        assert_eq!(said.starts_with("tenure: "), profile == "strict", "{said}");
+    }
+    assert!(!scene.path("ran").exists());
+    assert!(!scene.locks().exists(), "nothing was made");
+}
+
+#[test]
+fn what_cannot_be_read_may_be_forced_in_every_own_profile() {
+    let scene = strict();
+    let _ = here(&scene, &["run", "x", "--", "true"]).expect(0, "a lock");
+    let file = scene.write(
+        "locks/x.tenure",
+        "no lock at all, and long enough to be none\n",
+    );
+    let file = fs::File::options().write(true).open(file).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let words = ["--profile", "strict", "run", "x"];
+    let refused = here(&scene, &[&words[..], &["--", "true"]].concat());
+    let said = refused.expect(4, "unreadable").stderr();
+    assert!(said.contains("`run --force` replaces it"), "{said}");
+    let forced = here(
+        &scene,
+        &[&words[..], &["--force", "--", "echo", "mine"]].concat(),
+    );
+    assert_eq!(forced.expect(0, "replaced").stdout(), "mine\n");
+}
+
+/// Where force has another use, a live hold in its way is said to be one that it does not end.
+#[test]
+fn a_live_hold_that_force_does_not_end_is_told_with_the_profile() {
+    let scene = strict();
+    let held = scene.hold("x", [""; 0]);
+    for (words, prefix) in [
+        (
+            &["run", "x", "-n", "--", "true"][..],
+            "tenure: x is held by PID ",
+        ),
+        (
+            &["force-release", "x", "--yes"],
+            "tenure: x is held by PID ",
+        ),
+    ] {
+        let words: Vec<_> = ["--profile", "strict"]
+            .iter()
+            .chain(words)
+            .copied()
+            .collect();
+        let said = here(&scene, &words).expect(4, "held").stderr();
+        assert!(
+            said.starts_with(prefix),
+            "an own profile speaks as native: {said}"
+        );
+        assert_eq!(
+            said.contains("force never ends a live hold in the profile strict (force = \"never\")"),
+            words.contains(&"force-release"),
+            "{said}"
+        );
+    }
+    let _ = held.open().expect(0, "it went on");
+
+    let own = std::process::id().to_string();
+    let taken = here(
+        &scene,
+        &["--profile", "job", "acquire", "7", "--owner", &own],
+    );
+    let _ = taken.expect(0, "free");
+    let said = here(
+        &scene,
+        &["--profile", "job", "acquire", "7", "--owner", &own],
+    );
+    let said = said.expect(4, "held").stderr();
+    assert!(!said.contains("--force"), "no advice that is none: {said}");
+
+    let root = scene.root().display().to_string();
+    let sprint = |session: &str, force: &[&str]| {
+        let words = [
+            "--profile",
+            "mutex",
+            "acquire",
+            "--project-root",
+            &root,
+            "--session-id",
+            session,
+            "--epic-spec",
+            "e",
+            "--owner",
+            &own,
+        ];
+        here(&scene, &[&words[..], force].concat())
+    };
+    let _ = sprint("s", &[]).expect(0, "free");
+    let said = sprint("t", &["--force", "--yes"])
+        .expect(4, "blocked")
+        .stderr();
+    assert!(
+        said.contains("force never ends a live hold in the profile mutex"),
+        "{said}"
+    );
+}

@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
-    Asker, Claim, Death, Decision, Entry, Force, Kind, Life, LockName, Mode, Now, PENDING_MAX,
-    Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing, Standstill,
-    UnreadableRule, decide, retry_after_ms,
+    Asker, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode, Now,
+    PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
+    Standstill, UnreadableRule, decide, retry_after_ms,
 };
 
 /// A lock.
@@ -52,6 +52,9 @@ pub struct LockView {
     /// What force does about a record that cannot be read, as the end of a sentence.
     #[serde(skip)]
     replaced: String,
+    /// Whether force may end a live hold of it.
+    #[serde(skip)]
+    yields_to_force: bool,
 }
 
 /// Who does not take its turn, because its process is stopped.
@@ -284,6 +287,7 @@ impl LockView {
             standstill: None,
             queue: Vec::new(),
             retry_after_ms: None,
+            yields_to_force: policy.force_on_held != ForceOnHeld::Never,
             replaced: match policy.unreadable {
                 UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
                     "--force replaces it".to_owned()
@@ -442,6 +446,11 @@ impl LockView {
             );
         }
         text
+    }
+
+    /// Whether the profile lets force end a live hold, by whatever it takes.
+    pub fn yields_to_force(&self) -> bool {
+        self.yields_to_force
     }
 
     /// The object.

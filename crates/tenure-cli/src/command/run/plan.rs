@@ -214,7 +214,7 @@ impl<'a> Planning<'a> {
             },
             kind: Kind::Kernel,
             ttl_ms: ttl_ms.unwrap_or(session.store.policy().supervised_ttl_ms),
-            force: request::force(claiming),
+            force: session.force(claiming, name)?,
             patience: Patience::Default,
             terms,
         };

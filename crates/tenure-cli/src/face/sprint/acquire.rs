@@ -93,7 +93,7 @@ pub(super) fn acquire(
             holder,
             kind: Kind::Detached,
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
-            force: request::force(claiming),
+            force: session.force(claiming, &name)?,
             patience: Patience::Default,
             terms: tenure::core::Terms::default(),
         },
@@ -270,7 +270,10 @@ impl Taking<'_> {
         match refusal.reason {
             Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(surface, &seen),
             Reason::NeedsConfirmation => self.active(&seen, retry_after_ms),
-            Reason::Held | Reason::QueueFull => Ok(self.blocked(&seen, retry_after_ms, None)),
+            Reason::Held | Reason::QueueFull => {
+                self.session.say_unheeded(surface, self.request.force);
+                Ok(self.blocked(&seen, retry_after_ms, None))
+            }
             Reason::Unknown => Err(Failure::new(
                 Exit::StoreUnavailable,
                 "STORE_UNAVAILABLE",
