@@ -8,10 +8,13 @@
 //! - A failed renewal is tried again at the next interval, or sooner where the holder has no other
 //!   sign of life than its lease. A third one in a row is worth an event.
 //! - Where a silent lease counts as left behind even though its holder lives, the holder is told
-//!   **before** anybody else may take it: one interval, at least a second (records keep whole
-//!   seconds), and so long that its work has its grace to end, as far as half of the lease allows,
-//!   before the last success is as old as that. One more renewal is tried first. How much of the
-//!   lease is left then is all the time that the work has.
+//!   **before** anybody else may take it, and not sooner than it has to be. One more renewal is tried
+//!   first. How much of the lease is left then is all the time that the work has: its grace, at least
+//!   half an interval, at most a quarter of the lease. So a third renewal has failed by then, and the
+//!   event of that comes before the end of the work, however short the lease is. (Records keep whole
+//!   seconds; that is no reason to be told sooner, for their ages are compared in whole seconds too.)
+//! - Over a network the answer to a renewal may be late, and renewals are tried again soon. There the
+//!   work keeps its grace as far as half of the lease allows, and at least an interval.
 //! - Being told so is no end: a later renewal that succeeds proves that nobody has taken it.
 
 use std::time::Duration;
@@ -22,8 +25,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// The shortest, so that no ttl keeps the machine busy.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// What a record may cut off an instant.
-const CUT: Duration = Duration::from_secs(1);
+/// The least that is left of a lease over a network when its holder is told.
+const REMOTE_REST_MIN: Duration = Duration::from_secs(1);
 
 /// How many renewals have to fail in a row to be worth an event.
 const FAILURES_TOLD: u32 = 3;
@@ -46,6 +49,8 @@ pub(crate) struct Heartbeats {
     interval: Duration,
     /// After how long a failed renewal is tried again.
     retry: Duration,
+    /// The lease is at the far end of a network.
+    is_remote: bool,
     /// How long the work may take to end once it is told to.
     grace: Duration,
     /// The silence at which the lease counts as left behind; `None` where it never does while its
@@ -66,6 +71,7 @@ impl Heartbeats {
         Self {
             interval,
             retry: interval,
+            is_remote: false,
             grace: Duration::ZERO,
             limit,
             renewed,
@@ -88,6 +94,7 @@ impl Heartbeats {
     #[must_use]
     pub(crate) fn over_a_network(mut self) -> Self {
         self.retry = (self.interval / 5).max(INTERVAL_MIN);
+        self.is_remote = true;
         self
     }
 
@@ -140,10 +147,18 @@ impl Heartbeats {
 
     /// When the holder has to be told, if nothing succeeds before.
     fn end(&self) -> Option<Duration> {
-        self.limit.map(|limit| {
-            let margin = self.interval.max(CUT).max(self.grace).min(limit / 2);
-            self.renewed + limit.saturating_sub(margin)
-        })
+        let limit = self.limit?;
+        Some(self.renewed + limit.saturating_sub(self.rest(limit)))
+    }
+
+    /// How much of the lease is kept for the work to end in.
+    fn rest(&self, limit: Duration) -> Duration {
+        if self.is_remote {
+            let least = self.interval.max(REMOTE_REST_MIN);
+            return least.max(self.grace).min(limit / 2);
+        }
+        // Two intervals are two thirds of the lease, so with a quarter kept a third renewal is tried.
+        (self.interval / 2).max(self.grace).min(limit / 4)
     }
 }
 
@@ -195,16 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_is_told_one_interval_before_the_lease_runs_out() {
+    fn the_holder_is_told_half_an_interval_before_the_lease_runs_out() {
         let mut heartbeats = lease();
-        for beat in 1..29 {
+        for beat in 1..=29 {
             let failed = heartbeats.failed(seconds(1_000 + 30 * beat));
             assert!(failed.runs_out.is_none(), "beat {beat}");
         }
-        assert!(heartbeats.is_due(seconds(1_870)), "a last try");
+        assert!(!heartbeats.is_due(seconds(1_884)));
+        assert!(heartbeats.is_due(seconds(1_885)), "a last try");
         assert_eq!(
-            heartbeats.failed(seconds(1_870)).runs_out,
-            Some(seconds(30)),
+            heartbeats.failed(seconds(1_885)).runs_out,
+            Some(seconds(15)),
             "what is left of it"
         );
         assert!(
@@ -228,32 +244,69 @@ mod tests {
         assert!(!heartbeats.is_due(seconds(9_029)));
     }
 
+    /// Lets every renewal fail until the holder is told; when that is, and what has failed by then.
+    fn told_of(heartbeats: &mut Heartbeats) -> (Duration, Failed, bool) {
+        let mut has_event = false;
+        loop {
+            let now = heartbeats.next_time().expect("it goes on");
+            let failed = heartbeats.failed(now);
+            has_event |= failed.is_event;
+            if failed.runs_out.is_some() {
+                return (now, failed, has_event);
+            }
+        }
+    }
+
     #[test]
-    fn short_leases_leave_room_for_what_a_record_cuts_off() {
-        for (limit, end) in [(3, 2_000), (2, 1_000), (1, 500)] {
-            let lease = seconds(limit);
-            let mut heartbeats = Heartbeats::new(lease, Some(lease), Duration::ZERO);
-            let just_before = Duration::from_millis(end - 1);
-            assert!(
-                heartbeats.failed(just_before).runs_out.is_none(),
-                "limit {limit}"
-            );
-            let failed = heartbeats.failed(Duration::from_millis(end));
-            assert!(failed.runs_out.is_some(), "limit {limit}");
+    fn however_short_a_lease_is_three_renewals_have_failed_before_its_holder_is_told() {
+        for grace in [0, 1, 10, 600] {
+            for ttl in (1..=120).chain([300, 900, 86_400]) {
+                let lease = seconds(ttl);
+                let mut heartbeats =
+                    Heartbeats::new(lease, Some(lease), Duration::ZERO).leaving(seconds(grace));
+                let (told, failed, has_event) = told_of(&mut heartbeats);
+                let what = format!("a ttl of {ttl} s, a grace of {grace} s");
+                assert!(failed.consecutive >= 3, "{what}: {failed:?}");
+                assert!(has_event, "{what}");
+                assert!(told >= lease.mul_f64(0.75), "{what}: {told:?} is too soon");
+                assert!(told < lease, "{what}: {told:?} is too late");
+                assert_eq!(failed.runs_out, lease.checked_sub(told), "{what}");
+            }
         }
     }
 
     #[test]
     fn the_work_has_its_grace_before_others_may_take_the_lock() {
-        for (ttl, grace, told) in [(30, 10, 20), (30, 12, 18), (30, 60, 15), (30, 1, 20)] {
+        for (ttl, grace, told) in [
+            (900, 10, 885),
+            (900, 60, 840),
+            (900, 3_600, 675),
+            (90, 10, 75),
+            (60, 12, 48),
+            (40, 10, 30),
+            (12, 10, 9),
+            (12, 0, 10),
+        ] {
             let lease = seconds(ttl);
             let mut heartbeats =
                 Heartbeats::new(lease, Some(lease), Duration::ZERO).leaving(seconds(grace));
             let end = heartbeats.end_time();
-            assert_eq!(end, Some(seconds(told)), "a grace of {grace} s");
+            assert_eq!(end, Some(seconds(told)), "{ttl} s, a grace of {grace} s");
             let failed = heartbeats.failed(seconds(told));
             assert_eq!(failed.runs_out, Some(seconds(ttl - told)), "what is left");
             assert_eq!(heartbeats.end_time(), None, "told once");
+        }
+    }
+
+    #[test]
+    fn over_a_network_the_work_has_its_grace_as_far_as_half_of_the_lease_allows() {
+        for (ttl, grace, told) in [(30, 10, 20), (30, 12, 18), (30, 60, 15), (30, 1, 20)] {
+            let lease = seconds(ttl);
+            let heartbeats = Heartbeats::new(lease, Some(lease), Duration::ZERO)
+                .leaving(seconds(grace))
+                .over_a_network();
+            let end = heartbeats.end_time();
+            assert_eq!(end, Some(seconds(told)), "a grace of {grace} s");
         }
     }
 
