@@ -521,6 +521,27 @@ fn fleet_a_steal_is_audited_with_whose_it_was() {
     }
 }
 
+/// Of a lock of our own more is known than its record says, and the audit tells what the record says.
+#[test]
+fn fleet_a_stolen_lock_of_ours_is_audited_in_the_words_of_its_file() {
+    let scene = Scene::new();
+    let words = ["--owner", "none", "--request-id", "old", "--ttl", "1"];
+    let _ = fleet(&scene, "acquire", &words).expect(0, "acquired");
+    let path = scene.locks().join("x.lock");
+    let record: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let words = ["--force-lock", "--owner", "none", "--request-id", "new"];
+    crate::support::eventually("its ttl to be over", || {
+        fleet(&scene, "acquire", &words).code() == 0
+    });
+    let events = lines_of(&scene, "new");
+    let previous = events[0]["previous_lock"].as_object().unwrap();
+    assert_eq!(previous.len(), 7);
+    for (key, told) in previous {
+        assert_eq!(*told, record[key], "{key}: {events:?}");
+    }
+    assert_eq!(previous["pid"], 0, "as nobody's process is written");
+}
+
 #[test]
 fn fleet_a_corrupt_record_is_audited_with_its_hash_and_bytes() {
     let scene = Scene::new();

@@ -147,7 +147,8 @@ impl Record {
     }
 
     /// `lock_stolen`: `previous_lock` (`request_id`, `actor`, `intent`, `created_at`,
-    /// `last_heartbeat_at`, `host_id`, `pid`; null where it could not be read),
+    /// `last_heartbeat_at`, `host_id`, `pid`; null where it could not be read; as the replaced record has
+    /// them, where its format has such fields),
     /// `previous_lock_hash` (`sha256:` and hex digits over the bytes that were replaced; null if
     /// there were none), `reason`. Of a record that could not be read also
     /// `previous_lock_raw_base64` (its first [`RAW_BYTES_MAX`] bytes) and `previous_lock_bytes`
@@ -163,7 +164,7 @@ impl Record {
             EventName::LockStolen,
             occasion,
             json!({
-                "previous_lock": previous.map(previous_lock),
+                "previous_lock": previous.map(|claim| as_recorded(claim, record)),
                 "previous_lock_hash": hash,
                 "reason": reason.as_str(),
             }),
@@ -344,6 +345,27 @@ fn cut(text: &mut String, excess: usize) {
     text.push_str(CUT);
 }
 
+/// The holder as the record that was replaced names it: an auditor compares the two. Our own ledger is
+/// finer than a record, and empty where a record has a word for that.
+fn as_recorded(claim: &Claim, record: &[u8]) -> Value {
+    let mut known = previous_lock(claim);
+    let Ok(record) = serde_json::from_slice::<Map<String, Value>>(record) else {
+        return known;
+    };
+    // The fields are those of one format, whose records name their owner by this very key.
+    let is_of_owner = |id: &Value| id.as_str() == Some(claim.holder.request_id.as_str());
+    if !record.get("request_id").is_some_and(is_of_owner) {
+        return known;
+    }
+    for (key, value) in known.as_object_mut().into_iter().flatten() {
+        let written = record.get(key);
+        if let Some(written) = written.filter(|value| value.is_string() || value.is_u64()) {
+            written.clone_into(value);
+        }
+    }
+    known
+}
+
 fn previous_lock(claim: &Claim) -> Value {
     let holder = &claim.holder;
     json!({
@@ -519,6 +541,35 @@ mod tests {
             recorded(|occasion| Record::of_steal(occasion, GONE, Some(&claim("ci")), b"", false));
         assert!(value["previous_lock_hash"].is_null(), "there were no bytes");
         assert!(value.get("previous_lock_raw_base64").is_none());
+    }
+
+    /// Our ledger knows the instants to the millisecond and no process; the record has its own words.
+    #[test]
+    fn a_stolen_lock_is_told_in_the_words_of_the_record_that_was_replaced() {
+        let mut known = claim("ci");
+        known.holder.process = None;
+        let record = r#"{"request_id":"req_0","actor":"ci bot","intent":"deploy-app","created_at":
+            "2026-02-07T09:53:20Z","last_heartbeat_at":"2026-02-07T09:55:00Z","host_id":"fleet-3",
+            "pid":0,"more":[1]}"#;
+        let previous = |record: &str| {
+            let told = recorded(|occasion| {
+                Record::of_steal(occasion, GONE, Some(&known), record.as_bytes(), true)
+            });
+            told.1["previous_lock"].clone()
+        };
+        let mut expected: Value = serde_json::from_str(record).expect("a document");
+        expected.as_object_mut().map(|fields| fields.remove("more"));
+        assert_eq!(previous(record), expected, "field by field, nothing else");
+        let ours = previous("");
+        assert_eq!(ours["pid"], Value::Null);
+        assert_eq!(ours["last_heartbeat_at"], "2026-02-07T09:55:00.500Z");
+        assert_eq!(
+            previous(&record.replace("req_0", "req_1")),
+            ours,
+            "a record of another holder says nothing about this one"
+        );
+        let odd = previous(&record.replace("\"ci bot\"", "{\"a\":1}"));
+        assert_eq!(odd["actor"], "ci", "only texts and numbers are copied");
     }
 
     #[test]
