@@ -91,7 +91,7 @@ pub fn yaml(data: &[u8]) {
     assert_eq!(read.get("key").and_then(Value::as_str), Some(text));
 }
 
-/// An intent: whatever is read has a name and a version, and its lock's name is one or an error.
+/// An intent: a name and a version that are read say something, and its lock's name is one or an error.
 pub fn intent(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -99,7 +99,12 @@ pub fn intent(data: &[u8]) {
     let Ok(intent) = Intent::parse(text) else {
         return;
     };
-    assert!(!intent.name.trim().is_empty() && !intent.version.trim().is_empty());
+    let said = [&intent.name, &intent.version];
+    assert!(
+        said.into_iter()
+            .flatten()
+            .all(|text| !text.trim().is_empty())
+    );
     if let Some(ttl) = intent.lock_ttl {
         assert!(ttl >= Duration::from_secs(1) && ttl.subsec_nanos() == 0);
     }
@@ -118,8 +123,8 @@ pub fn template(data: &[u8]) {
         .map(|_| (draw.text(), draw.text()))
         .collect();
     let intent = Intent {
-        name: "i".to_owned(),
-        version: "1".to_owned(),
+        name: None,
+        version: None,
         mode: Mode::Mutate,
         lock: Some(String::from_utf8_lossy(draw.0).into_owned()),
         lock_ttl: None,

@@ -198,12 +198,18 @@ pub(crate) struct Claiming {
     /// What the sprint works on (sprint)
     #[arg(long, value_name = "SPEC", help_heading = "Profiles")]
     pub(crate) epic_spec: Option<String>,
-    /// The intent's name (fleet)
+    /// The intent's name, where its file says none (fleet)
     #[arg(long, value_name = "NAME", help_heading = "Profiles")]
     pub(crate) intent_name: Option<String>,
-    /// The intent's version (fleet)
+    /// The intent's version, where its file says none (fleet)
     #[arg(long, value_name = "VERSION", help_heading = "Profiles")]
     pub(crate) intent_version: Option<String>,
+    /// The intent to carry out (fleet): says the lock, the mode, the ttl, its name and version
+    #[arg(long, value_name = "FILE", help_heading = "Profiles")]
+    pub(crate) intent: Option<PathBuf>,
+    /// A parameter of the intent (fleet); may be given several times
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
+    pub(crate) param: Vec<String>,
     /// A fact to be kept with the lock (fleet); may be given several times
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
     pub(crate) metadata: Vec<String>,
@@ -303,12 +309,6 @@ pub(crate) struct RunArgs {
         ]
     )]
     pub(crate) exec: bool,
-    /// The intent to carry out (fleet): names the lock, the mode and the ttl
-    #[arg(long, value_name = "FILE", help_heading = "Profiles")]
-    pub(crate) intent: Option<PathBuf>,
-    /// A parameter of the intent (fleet); may be given several times
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
-    pub(crate) param: Vec<String>,
     /// A command that undoes a failed one while the lock is still held; run by `sh -c`
     #[arg(long, value_name = "CMD")]
     pub(crate) rollback: Option<String>,
@@ -368,7 +368,7 @@ pub(crate) struct ReleaseArgs {
     /// How the work ended: success or failure (fleet)
     #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], hide_possible_values = true, help_heading = "Profiles")]
     pub(crate) result: Option<String>,
-    /// The step that failed (fleet) [default: command]
+    /// The step that failed (fleet); says that the work failed [default: command]
     #[arg(long, value_name = "NAME", help_heading = "Profiles")]
     pub(crate) failure_step: Option<String>,
     /// Read the call as one YAML or JSON document from stdin (sprint): `-`

@@ -14,8 +14,8 @@ use crate::args::{
 use crate::command::{self, Session};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Surface;
 use crate::render::lock::LockView;
+use crate::render::{Document, Surface};
 use crate::request;
 use serde_json::Value;
 use tenure::core::{
@@ -43,6 +43,12 @@ pub(crate) trait Face: Sync {
     fn misread(&self, verb: &str, failure: Failure) -> Failure {
         let _ = verb;
         failure
+    }
+
+    /// What makes a document of a failure of this verb, where the profile answers every call with one.
+    fn failures(&self, verb: &str) -> Option<Document> {
+        let _ = verb;
+        None
     }
 
     /// Answers `acquire`.
@@ -206,6 +212,18 @@ pub(crate) trait Face: Sync {
     fn refused(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
         let _ = (view, reason);
         failure
+    }
+
+    /// Gives the words of the profile to what somebody is answered who is not the owner.
+    fn not_owner(&self, failure: Failure, view: &LockView) -> Failure {
+        let _ = view;
+        failure
+    }
+
+    /// What `wait` prints once the lock is free.
+    fn waited_text(&self, name: &LockName, text: String) -> String {
+        let _ = name;
+        text
     }
 
     /// Gives a record that cannot be read, and is in the way, the words of the profile.

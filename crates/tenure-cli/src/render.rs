@@ -97,10 +97,17 @@ pub(crate) struct Surface {
     conflict_exit_code: Option<u8>,
     /// Messages are sentences that a profile's users know, and stand without our name.
     plain: bool,
+    /// Makes the document that answers a failure, where a profile wants one.
+    documents: Option<Document>,
+    /// The lock that the call is about, as far as it is known.
+    lock: Option<String>,
     began: Instant,
     warnings: Vec<String>,
     unless_heard: Option<Undo>,
 }
+
+/// Makes a document of a failure and the lock that the call is about.
+pub(crate) type Document = fn(Option<&str>, &Failure) -> String;
 
 /// Why an answer was not written.
 #[derive(Debug)]
@@ -148,6 +155,8 @@ impl Surface {
             request_id: String::new(),
             conflict_exit_code,
             plain: false,
+            documents: None,
+            lock: None,
             began: tenure::clock::instant(),
             warnings: Vec::new(),
             unless_heard: None,
@@ -177,6 +186,23 @@ impl Surface {
     #[must_use]
     pub(crate) fn plain(mut self, plain: bool) -> Self {
         self.plain = plain;
+        self
+    }
+
+    /// The same, for a profile that answers failures with documents.
+    #[must_use]
+    pub(crate) fn documenting(mut self, documents: Option<Document>) -> Self {
+        self.documents = documents;
+        self
+    }
+
+    /// The same, for a call about this lock.
+    #[must_use]
+    pub(crate) fn about(mut self, lock: Option<&str>) -> Self {
+        // Only a document names it, and a plain run pays for nothing that it does not need.
+        if self.documents.is_some() {
+            self.lock = lock.map(str::to_owned);
+        }
         self
     }
 
@@ -256,10 +282,14 @@ impl Surface {
             Output::Text if failure.is_answer => {
                 print_out(failure.text.as_deref().unwrap_or(&failure.message))
             }
-            // Quiet is about talk; why a call failed is not talk.
             Output::Text => {
-                self.say(failure.text.as_deref().unwrap_or(&failure.message));
-                Ok(())
+                if let Some(document) = self.documents {
+                    print_out(&document(self.lock.as_deref(), failure))
+                } else {
+                    // Quiet is about talk; why a call failed is not talk.
+                    self.say(failure.text.as_deref().unwrap_or(&failure.message));
+                    Ok(())
+                }
             }
             Output::Json | Output::Yaml => self.document(false, None, Some(failure.to_json())),
         };

@@ -3,6 +3,7 @@
 
 use crate::args::{Claiming, Common, Patience};
 use crate::exit::Exit;
+use crate::face;
 use crate::failure::Failure;
 use crate::render::{Output, Surface};
 use std::path::{Path, PathBuf};
@@ -570,6 +571,21 @@ pub(crate) fn duration(source: &str, text: &str) -> Result<Duration, Failure> {
     })
 }
 
+/// Refuses an intent where no profile carries one out.
+#[cold]
+#[inline(never)]
+fn no_intent() -> Failure {
+    Failure::bad_arguments("--intent and --param belong to the fleet profile; name the lock itself")
+}
+
+/// The same for a call that may have one.
+pub(crate) fn refuse_intent(claiming: &Claiming) -> Result<(), Failure> {
+    if claiming.intent.is_some() || !claiming.param.is_empty() {
+        return Err(no_intent());
+    }
+    Ok(())
+}
+
 /// How much the caller insists.
 pub(crate) fn force(claiming: &Claiming) -> Force {
     match (claiming.force, claiming.yes) {
@@ -589,6 +605,11 @@ pub(crate) fn surface(
         .output
         .or_else(Output::from_environment)
         .unwrap_or(Output::Text);
+    let is_plain = speaks_plainly(common);
+    let documents = is_plain
+        .then(|| face::of(common).ok())
+        .flatten()
+        .and_then(|face| face.failures(command));
     Surface::new(
         output,
         common.quiet,
@@ -596,7 +617,8 @@ pub(crate) fn surface(
         command.to_owned(),
         conflict_exit_code,
     )
-    .plain(speaks_plainly(common))
+    .plain(is_plain)
+    .documenting(documents)
 }
 
 /// Whether the messages of a call are sentences that the users of another system know, and stand without

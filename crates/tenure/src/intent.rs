@@ -6,7 +6,11 @@
 //! is a template in which `${params.X}` stands for a parameter. What comes out is a name or an
 //! error: it is never bent into one.
 //!
-//! Where the text comes from, and what the mode means for a run, is for whoever asked.
+//! An intent may leave out its name and its version: whoever carries it out may know them. Only a text
+//! that has none of the keys is no intent, or half a file would count as one that needs no lock.
+//!
+//! Where the text comes from, what is said beside it, and what the mode means for a run, is for whoever
+//! asked.
 
 use crate::duration::{self, DurationError};
 use crate::yaml;
@@ -27,10 +31,10 @@ const PARAMETER: &str = "${params.";
 /// What an intent says about its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Its name.
-    pub name: String,
-    /// Its version, as written.
-    pub version: String,
+    /// Its name, if it says one.
+    pub name: Option<String>,
+    /// Its version as written, if it says one.
+    pub version: Option<String>,
     /// What it may do.
     pub mode: Mode,
     /// The template of its lock's name.
@@ -86,16 +90,9 @@ pub enum IntentError {
         /// What, and where.
         why: String,
     },
-    /// A key that every intent needs is not there, or is empty.
-    #[error("the intent has no {what}; write {metadata} or {top}")]
-    Missing {
-        /// What is missing.
-        what: &'static str,
-        /// The key in the one form.
-        metadata: &'static str,
-        /// The key in the other form.
-        top: &'static str,
-    },
+    /// It has none of the keys by which an intent is known.
+    #[error("the intent says nothing: it has no name, version, mode or lock")]
+    Nothing,
     /// The two places of one key say different things.
     #[error("{first} and {second} say different things")]
     Contradiction {
@@ -131,11 +128,11 @@ pub enum IntentError {
         /// From where on it is not understood.
         text: String,
     },
-    /// A parameter was not given.
-    #[error("parameter {parameter:?} is missing; give it with --param {parameter}=VALUE")]
-    ParameterMissing {
-        /// Which.
-        parameter: String,
+    /// Parameters were not given.
+    #[error("not every parameter of the lock is given; add {}", flags(.parameters))]
+    ParametersMissing {
+        /// Which, in the order of the template.
+        parameters: Vec<String>,
     },
     /// A parameter is empty.
     #[error("parameter {parameter:?} is empty")]
@@ -228,7 +225,7 @@ impl Intent {
     /// - [`IntentError::TooLarge`] before anything is read.
     /// - [`IntentError::Syntax`] for what is no YAML, says a key twice, or makes much of little by
     ///   aliases.
-    /// - [`IntentError::Missing`] without a name or a version.
+    /// - [`IntentError::Nothing`] without a name, a version, a mode and a lock.
     /// - [`IntentError::Contradiction`] if both forms are used and differ.
     /// - [`IntentError::Mode`], [`IntentError::Ttl`] and [`IntentError::TtlSeconds`] for values
     ///   that mean nothing.
@@ -237,7 +234,7 @@ impl Intent {
     /// ```
     /// use tenure::intent::Intent;
     /// let intent = Intent::parse("intent: deploy\nintent_version: 1.10\n")?;
-    /// assert_eq!(intent.version, "1.10");
+    /// assert_eq!(intent.version.as_deref(), Some("1.10"));
     /// # Ok::<(), tenure::intent::IntentError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Self, IntentError> {
@@ -268,15 +265,21 @@ impl Intent {
             "spec.timeouts.lock_ttl",
             "timeouts.lock_ttl",
         )?;
+        let said = |text: &String| !text.trim().is_empty();
+        let name = one(name, intent, "metadata.name", "intent")?.filter(said);
+        let version = one(
+            version,
+            intent_version,
+            "metadata.version",
+            "intent_version",
+        )?
+        .filter(said);
+        if name.is_none() && version.is_none() && mode.is_none() && lock.is_none() {
+            return Err(IntentError::Nothing);
+        }
         Ok(Self {
-            name: needed("name", name, intent, "metadata.name", "intent")?,
-            version: needed(
-                "version",
-                version,
-                intent_version,
-                "metadata.version",
-                "intent_version",
-            )?,
+            name,
+            version,
             mode: mode
                 .as_deref()
                 .map(mode_of)
@@ -293,8 +296,8 @@ impl Intent {
     ///
     /// # Errors
     /// - [`IntentError::Template`] if the template is not understood.
-    /// - [`IntentError::ParameterMissing`], [`IntentError::ParameterEmpty`] and
-    ///   [`IntentError::ParameterOpen`] name the parameter that makes no name.
+    /// - [`IntentError::ParametersMissing`] names all that were not given, [`IntentError::ParameterEmpty`]
+    ///   and [`IntentError::ParameterOpen`] the first that makes no name.
     /// - [`IntentError::NameEmpty`], [`IntentError::NameTooLong`],
     ///   [`IntentError::NameCharacter`] and [`IntentError::NameEdge`] if what comes out is no name
     ///   of a fleet's lock.
@@ -338,23 +341,6 @@ fn one(
     }
 }
 
-/// The same for what has to be there.
-fn needed(
-    what: &'static str,
-    first: Option<String>,
-    second: Option<String>,
-    first_key: &'static str,
-    second_key: &'static str,
-) -> Result<String, IntentError> {
-    one(first, second, first_key, second_key)?
-        .filter(|text| !text.trim().is_empty())
-        .ok_or(IntentError::Missing {
-            what,
-            metadata: first_key,
-            top: second_key,
-        })
-}
-
 fn mode_of(given: &str) -> Result<Mode, IntentError> {
     [Mode::Observe, Mode::Mutate, Mode::Reconcile]
         .into_iter()
@@ -375,8 +361,35 @@ fn seconds(given: &str) -> Result<Duration, IntentError> {
     Ok(ttl)
 }
 
+/// How parameters are given, as a part of a sentence.
+fn flags(parameters: &[String]) -> String {
+    let flags: Vec<_> = parameters
+        .iter()
+        .map(|parameter| format!("--param {parameter}=VALUE"))
+        .collect();
+    flags.join(" ")
+}
+
+/// The parameters of a template that were not given, each once.
+fn missing(template: &str, params: &BTreeMap<String, String>) -> Result<Vec<String>, IntentError> {
+    let mut missing: Vec<String> = Vec::new();
+    let mut rest = template;
+    while let Some(at) = rest.find(OPENING) {
+        let (parameter, after) = placeholder(rest.split_at(at).1)?;
+        if !params.contains_key(parameter) && missing.iter().all(|known| known != parameter) {
+            missing.push(parameter.to_owned());
+        }
+        rest = after;
+    }
+    Ok(missing)
+}
+
 /// Puts parameters into a template, once: what they say is not looked at again.
 fn resolve(template: &str, params: &BTreeMap<String, String>) -> Result<String, IntentError> {
+    let parameters = missing(template, params)?;
+    if !parameters.is_empty() {
+        return Err(IntentError::ParametersMissing { parameters });
+    }
     let mut resolved = String::new();
     let mut rest = template;
     let mut last: Option<&str> = None;
@@ -423,8 +436,8 @@ fn value<'a>(
 ) -> Result<&'a str, IntentError> {
     let parameter = || parameter.to_owned();
     match params.get(&parameter()).map(String::as_str) {
-        None => Err(IntentError::ParameterMissing {
-            parameter: parameter(),
+        None => Err(IntentError::ParametersMissing {
+            parameters: vec![parameter()],
         }),
         Some("") => Err(IntentError::ParameterEmpty {
             parameter: parameter(),
@@ -476,8 +489,8 @@ mod tests {
 
     fn with_lock(lock: &str) -> Intent {
         Intent {
-            name: "i".to_owned(),
-            version: "1".to_owned(),
+            name: Some("i".to_owned()),
+            version: Some("1".to_owned()),
             mode: Mode::Mutate,
             lock: Some(lock.to_owned()),
             lock_ttl: None,
@@ -509,8 +522,8 @@ mod tests {
         assert_eq!(
             nested,
             Intent {
-                name: "deploy".to_owned(),
-                version: "1.10".to_owned(),
+                name: Some("deploy".to_owned()),
+                version: Some("1.10".to_owned()),
                 mode: Mode::Reconcile,
                 lock: Some("${params.app}-${params.environment}".to_owned()),
                 lock_ttl: Some(Duration::from_secs(600)),
@@ -529,28 +542,35 @@ mod tests {
             ("0x1f", "0x1f"),
         ] {
             let intent = parsed(&format!("intent: i\nintent_version: {written}\n"));
-            assert_eq!(intent.version, version, "{written}");
+            assert_eq!(intent.version.as_deref(), Some(version), "{written}");
         }
     }
 
     #[test]
-    fn a_name_and_a_version_are_needed() {
-        for (text, what) in [
-            ("intent: i\n", "version"),
-            ("intent_version: 1\n", "name"),
-            ("metadata: {name: i}\n", "version"),
-            ("metadata: {version: 1}\n", "name"),
-            ("metadata: {name: '', version: 1}\n", "name"),
-            ("metadata: {name: ~, version: 1}\n", "name"),
-            ("intent: i\nintent_version: ' '\n", "version"),
-            ("{}", "name"),
-            ("metadata:\n", "name"),
+    fn a_name_and_a_version_may_be_left_out_but_not_everything() {
+        for (text, name, version) in [
+            ("intent: i\n", Some("i"), None),
+            ("intent_version: 1\n", None, Some("1")),
+            ("metadata: {name: '', version: 1}\n", None, Some("1")),
+            ("metadata: {name: ~, version: 1}\n", None, Some("1")),
+            ("intent: i\nintent_version: ' '\n", Some("i"), None),
+            ("controls: {lock: x}\n", None, None),
+            ("spec: {controls: {lock: x}}\n", None, None),
+            ("mode: observe\n", None, None),
         ] {
-            let error = refused(text);
-            assert!(
-                matches!(error, IntentError::Missing { what: missing, .. } if missing == what),
-                "{text:?}: {error}"
-            );
+            let intent = parsed(text);
+            assert_eq!(intent.name.as_deref(), name, "{text:?}");
+            assert_eq!(intent.version.as_deref(), version, "{text:?}");
+        }
+        for text in [
+            "{}",
+            "metadata:\n",
+            "# all of it was cut off\n",
+            "timeouts: {lock_ttl: 5m}\n",
+            "services: {web: {image: x}}\n",
+            "intent: ' '\n",
+        ] {
+            assert_eq!(refused(text), IntentError::Nothing, "{text:?}");
         }
     }
 
@@ -559,7 +579,7 @@ mod tests {
         let mixed = parsed("metadata: {name: i}\nintent_version: 1\nmode: observe\n");
         assert_eq!(mixed.mode, Mode::Observe);
         let same = parsed("metadata: {name: i, version: 1}\nintent: i\nintent_version: 1\n");
-        assert_eq!(same.name, "i");
+        assert_eq!(same.name.as_deref(), Some("i"));
         for (text, key) in [
             ("metadata: {name: a, version: 1}\nintent: b\n", "intent"),
             ("mode: observe\nspec: {mode: mutate}\n", "spec.mode"),
@@ -661,8 +681,8 @@ mod tests {
         let template = "x-${params.app}";
         assert_eq!(
             error(template, None),
-            IntentError::ParameterMissing {
-                parameter: parameter.clone()
+            IntentError::ParametersMissing {
+                parameters: vec![parameter.clone()]
             }
         );
         assert_eq!(
@@ -683,6 +703,21 @@ mod tests {
             };
             assert_eq!(error(template, Some(value)), open, "{template} and {value}");
         }
+    }
+
+    #[test]
+    fn all_missing_parameters_are_told_at_once() {
+        let template = "${params.app}-${params.env}-${params.zone}-${params.app}";
+        let error = named(template, &[("env", "x")]).expect_err("no name");
+        assert_eq!(
+            error.to_string(),
+            "not every parameter of the lock is given; add --param app=VALUE --param zone=VALUE"
+        );
+        let error = named("${params.app}-${env}", &[]).expect_err("no name");
+        assert!(
+            matches!(error, IntentError::Template { .. }),
+            "what no flag can mend comes first: {error}"
+        );
     }
 
     #[test]
@@ -767,10 +802,7 @@ mod tests {
         ] {
             let error = refused(text);
             assert!(
-                matches!(
-                    error,
-                    IntentError::Syntax { .. } | IntentError::Missing { .. }
-                ),
+                matches!(error, IntentError::Syntax { .. } | IntentError::Nothing),
                 "{text:?}: {error}"
             );
             assert_eq!(error.to_string().lines().count(), 1, "{error}");
@@ -870,7 +902,7 @@ mod tests {
                 .map(|key| (key.clone(), "x".to_owned()))
                 .collect();
             let named = with_lock(&template).lock_name(&values);
-            prop_assert_eq!(named, Err(IntentError::ParameterMissing { parameter: lost.clone() }));
+            prop_assert_eq!(named, Err(IntentError::ParametersMissing { parameters: vec![lost.clone()] }));
         }
     }
 }

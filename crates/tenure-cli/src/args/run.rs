@@ -30,8 +30,6 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
         close: false,
         shell: false,
         exec: false,
-        intent: None,
-        param: Vec::new(),
         rollback: None,
         failure_step: None,
         on_lost: String::new(),

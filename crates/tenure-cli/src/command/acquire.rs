@@ -30,9 +30,10 @@ use tenure::store::Store;
 pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
     let claiming = &args.claiming;
     let conflict = claiming.patience.conflict_exit_code;
-    let surface = request::surface(&args.common, "acquire", conflict);
+    let surface = request::surface(&args.common, "acquire", conflict).about(args.name.as_deref());
     finish(surface, |surface| {
         refuse_input(args.input.as_deref())?;
+        request::refuse_intent(claiming)?;
         request::name(args.name.as_deref())?;
         let mut session = Session::waiting(&args.common, collect_signals()?)?;
         session.trail.everything();

@@ -14,7 +14,7 @@ use tenure::store::Store;
 #[cold]
 #[inline(never)]
 pub(crate) fn check(args: &CheckArgs) -> Exit {
-    let surface = request::surface(&args.common, "check", None);
+    let surface = request::surface(&args.common, "check", None).about(args.name.as_deref());
     finish(surface, |surface| {
         refuse_input(args.input.as_deref())?;
         let Some(name) = &args.name else {

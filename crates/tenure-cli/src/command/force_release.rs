@@ -18,7 +18,7 @@ use tenure::store::Store;
 #[cold]
 #[inline(never)]
 pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
-    let surface = request::surface(&args.common, "force-release", None);
+    let surface = request::surface(&args.common, "force-release", None).about(args.name.as_deref());
     finish(surface, |surface| {
         request::name(args.name.as_deref())?;
         let session = Session::open(&args.common)?;

@@ -16,7 +16,7 @@ use tenure::store::{Content, RenewedOwned, Store};
 #[cold]
 #[inline(never)]
 pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
-    let surface = request::surface(&args.common, "heartbeat", None);
+    let surface = request::surface(&args.common, "heartbeat", None).about(args.name.as_deref());
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
         let session = Session::open(&args.common)?;
@@ -79,13 +79,14 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                 let text = format!("{}; it was not renewed", view.headline());
                 let mut context = view.json();
                 context.insert("lost".into(), true.into());
-                Err(Failure::new(
+                let failure = Failure::new(
                     Exit::Conflict,
                     "NOT_OWNER",
                     format!("{name} is held by somebody else and was not renewed"),
                 )
                 .with_text(text)
-                .with_context(context))
+                .with_context(context);
+                Err(session.face.not_owner(failure, &view))
             }
             RenewedOwned::Lost => Err(lost(&name)),
         }

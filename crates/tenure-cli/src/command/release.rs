@@ -20,10 +20,11 @@ use tenure::store::{Content, Store};
 #[cold]
 #[inline(never)]
 pub(crate) fn release(args: &ReleaseArgs) -> Exit {
-    let surface = request::surface(&args.common, "release", None);
+    let surface = request::surface(&args.common, "release", None).about(args.name.as_deref());
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
         refuse_input(args.input.as_deref())?;
+        let result = RunResult::of_release(args)?;
         let mut session = Session::open(&args.common)?;
         session.trail.everything();
         let name = session.name(Some(name.as_str()))?;
@@ -62,8 +63,9 @@ pub(crate) fn release(args: &ReleaseArgs) -> Exit {
                     held_ms,
                     by_other,
                 };
-                session.record_release(surface, id, &ended, &RunResult::of_release(args))?;
-                Ok(done(surface, &session, &ended, args))
+                session.record_release(surface, id, &ended, &result)?;
+                let is_told = result.failure_step.is_some() || args.result.is_some();
+                Ok(done(surface, &session, &ended, &result, is_told))
             }
             Released::Absent => Ok(absent(surface, &session, &name)),
             Released::Unreadable { record } => {
@@ -109,7 +111,8 @@ fn done(
     surface: &mut Surface,
     session: &Session,
     ended: &Ended<'_>,
-    args: &ReleaseArgs,
+    result: &RunResult,
+    is_told: bool,
 ) -> (String, Value) {
     let (name, request_id) = (ended.name, known_as(&ended.claim.holder));
     if ended.by_other {
@@ -127,10 +130,10 @@ fn done(
         "token": ended.claim.token.filter(|token| *token > 0),
         "held_ms": ended.held_ms,
     });
-    if (args.result.is_some() || session.face.tells_results())
+    if (is_told || session.face.tells_results())
         && let Some(data) = data.as_object_mut()
     {
-        RunResult::of_release(args).add_to(data);
+        result.add_to(data);
     }
     (session.face.released_text(name, text, &data), data)
 }
@@ -181,13 +184,14 @@ fn not_owner(
             format!("{by_id}, or take it with `tenure acquire --force --yes {name}`")
         }
     };
-    Err(Failure::new(
+    let failure = Failure::new(
         Exit::Conflict,
         "NOT_OWNER",
         format!("{name} is held by somebody else and was not released"),
     )
     .with_text(format!("{}; {next}", view.headline()))
-    .with_context(view.json()))
+    .with_context(view.json());
+    Err(session.face.not_owner(failure, &view))
 }
 
 /// What a caller is told that descends from the owner and shows no id.

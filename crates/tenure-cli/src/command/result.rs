@@ -1,6 +1,7 @@
 //! How the work under a lock ended, as an audit tells it.
 
 use crate::args::{ReleaseArgs, RunArgs};
+use crate::failure::Failure;
 use crate::supervise::locks::SpawnError;
 use crate::supervise::{End, Verdict};
 use serde_json::{Map, Value};
@@ -44,10 +45,16 @@ impl RunResult {
         Self::of(false, args.failure_step.as_deref())
     }
 
-    /// As whoever releases says it.
-    pub(crate) fn of_release(args: &ReleaseArgs) -> Self {
-        let succeeded = args.result.as_deref().is_none_or(|word| word == "success");
-        Self::of(succeeded, args.failure_step.as_deref())
+    /// As whoever releases says it: who names a step that failed says that the work failed.
+    pub(crate) fn of_release(args: &ReleaseArgs) -> Result<Self, Failure> {
+        let step = args.failure_step.as_deref();
+        match (args.result.as_deref(), step) {
+            (Some("success"), Some(_)) => Err(Failure::bad_arguments(
+                "--result success and --failure-step contradict each other",
+            )),
+            (Some("success") | None, None) => Ok(Self::of(true, None)),
+            (Some(_), _) | (None, Some(_)) => Ok(Self::of(false, step)),
+        }
     }
 
     /// As an audit has it.

@@ -37,7 +37,7 @@ pub(super) use told::Told;
 
 pub(crate) fn run(args: &RunArgs) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
-    let mut surface = request::surface(&args.common, "run", conflict);
+    let mut surface = request::surface(&args.common, "run", conflict).about(args.name.as_deref());
     let ran = if args.shell {
         terms::by_shell(args).and_then(|args| hold_and_run(&args, &mut surface))
     } else {
@@ -50,11 +50,7 @@ pub(crate) fn run(args: &RunArgs) -> Exit {
 }
 
 fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> {
-    if args.intent.is_some() || !args.param.is_empty() {
-        return Err(Failure::bad_arguments(
-            "--intent and --param belong to the fleet profile; name the lock itself",
-        ));
-    }
+    request::refuse_intent(&args.claiming)?;
     let names = group::names(args)?;
     let signals = collect_signals()?;
     let terms = terms::of(args, signals)?;

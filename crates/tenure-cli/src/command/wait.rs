@@ -19,7 +19,8 @@ const NAP: Duration = Duration::from_secs(10);
 #[cold]
 #[inline(never)]
 pub(super) fn wait(args: &WaitArgs) -> Exit {
-    let surface = request::surface(&args.common, "wait", args.patience.conflict_exit_code);
+    let surface = request::surface(&args.common, "wait", args.patience.conflict_exit_code)
+        .about(args.name.as_deref());
     finish(surface, |surface| {
         let name = request::name(args.name.as_deref())?;
         let session = Session::waiting(&args.common, collect_signals()?)?;
@@ -43,8 +44,9 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             let waited = began.elapsed();
             if view.available {
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                let text = session.face.waited_text(&name, format!("{name} is free"));
                 return Ok((
-                    format!("{name} is free"),
+                    text,
                     json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
                 ));
             }

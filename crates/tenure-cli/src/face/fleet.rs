@@ -1,23 +1,25 @@
 //! How the fleet profile speaks: the JSON documents of lock/v1, what its record wants to know, and
 //! what an intent means for a run.
 //!
-//! Every answer is one document on stdout. With `--output json` the product's envelope is printed
-//! instead, and a refusal carries the same document's fields in its `context`.
+//! Every answer of the contract's verbs is one document on stdout, a failure too. With `--output json`
+//! the product's envelope is printed instead, and a refusal carries the same document's fields in its
+//! `context`.
+
+mod intended;
 
 use super::{Face, TakenOver, seconds};
-use crate::args::{Claiming, Common, RunArgs};
+use crate::args::{AcquireArgs, Claiming, Common, RunArgs};
 use crate::command;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
+use crate::render::Document;
 use crate::render::lock::{HolderView, LockView, timestamp};
 use crate::request;
+use intended::{Meaning, Typed, meaning, metadata, says};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
 use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
 use tenure::envelope::json_line;
-use tenure::intent::{self, Intent, Mode};
+use tenure::intent::Mode;
 
 pub(super) struct Fleet;
 
@@ -25,21 +27,89 @@ const WAIT: &str = "Wait for completion or use --force-lock if stale";
 
 const FORCE: &str = "Use --force-lock to acquire (stale lock will be logged)";
 
+const OWNER: &str = "Show the request_id of the lock with --request-id";
+
 /// The key in `metadata` that is the product's own.
 const OWN: &str = "tenure";
 
 const SECOND_MS: u64 = 1_000;
 
+/// The verbs of the contract. What the others answer is the product's own.
+const VERBS: [&str; 8] = [
+    "run",
+    "acquire",
+    "release",
+    "force-release",
+    "heartbeat",
+    "check",
+    "list",
+    "wait",
+];
+
 impl Face for Fleet {
-    fn run(&self, args: &RunArgs) -> Exit {
-        if args.intent.is_none() && args.param.is_empty() {
-            return command::run::run(args);
+    fn misread(&self, verb: &str, mut failure: Failure) -> Failure {
+        if let Some(document) = self.failures(verb) {
+            failure.text = Some(document(None, &failure));
+            failure.is_answer = true;
         }
+        failure
+    }
+
+    fn failures(&self, verb: &str) -> Option<Document> {
+        VERBS.contains(&verb).then_some(failed)
+    }
+
+    fn run(&self, args: &RunArgs) -> Exit {
+        let typed = Typed {
+            name: args.name.as_deref(),
+            locks: !args.lock.is_empty(),
+            group: args.group.is_some(),
+            claiming: &args.claiming,
+        };
+        match meaning(&typed) {
+            Ok(Meaning::Locked { name, claiming }) => command::run::run(&RunArgs {
+                name,
+                claiming: *claiming,
+                ..args.clone()
+            }),
+            Ok(Meaning::Unlocked { id, warning, .. }) => {
+                command::run::run_unlocked(args, &id, warning)
+            }
+            Err(failure) => {
+                let conflict = args.claiming.patience.conflict_exit_code;
+                let surface = request::surface(&args.common, "run", conflict);
+                surface.about(args.name.as_deref()).fail(&failure)
+            }
+        }
+    }
+
+    fn acquire(&self, args: &AcquireArgs) -> Exit {
+        let typed = Typed {
+            name: args.name.as_deref(),
+            locks: false,
+            group: false,
+            claiming: &args.claiming,
+        };
         let conflict = args.claiming.patience.conflict_exit_code;
-        match planned(args) {
-            Ok(Plan::Locked(args)) => command::run::run(&args),
-            Ok(Plan::Unlocked { id, warning }) => command::run::run_unlocked(args, &id, warning),
-            Err(failure) => request::surface(&args.common, "run", conflict).fail(&failure),
+        let surface = || {
+            let surface = request::surface(&args.common, "acquire", conflict);
+            surface.about(args.name.as_deref())
+        };
+        match meaning(&typed) {
+            Ok(Meaning::Locked { name, claiming }) => command::acquire::acquire(&AcquireArgs {
+                name,
+                claiming: *claiming,
+                ..args.clone()
+            }),
+            Ok(Meaning::Unlocked { id, mode, warning }) => command::finish(surface(), |surface| {
+                command::refuse_input(args.input.as_deref())?;
+                surface.set_request_id(id.as_str());
+                if let Some(warning) = warning {
+                    surface.warn(warning);
+                }
+                Ok(unlocked(&id, mode))
+            }),
+            Err(failure) => surface().fail(&failure),
         }
     }
 
@@ -68,19 +138,13 @@ impl Face for Fleet {
         claiming: &Claiming,
         holder: &mut Holder,
     ) -> Result<(), Failure> {
-        for (key, flag, value) in [
-            ("intent", "--intent-name", &claiming.intent_name),
-            (
-                "intent_version",
-                "--intent-version",
-                &claiming.intent_version,
-            ),
+        // That they are there was seen to before anything was touched.
+        for (key, value) in [
+            ("intent", &claiming.intent_name),
+            ("intent_version", &claiming.intent_version),
         ] {
-            let value = value.as_ref().filter(|value| !value.trim().is_empty());
-            let value = value.ok_or_else(|| {
-                Failure::bad_arguments(format!("a fleet lock names its intent: {flag} is missing"))
-            })?;
-            holder.facts.push((key.to_owned(), value.clone()));
+            let said = value.clone().filter(|text| says(Some(text)));
+            holder.facts.extend(said.map(|text| (key.to_owned(), text)));
         }
         for (key, value) in metadata(claiming)? {
             holder.facts.push((format!("metadata.{key}"), value));
@@ -188,6 +252,22 @@ impl Face for Fleet {
         answered(failure, document)
     }
 
+    fn not_owner(&self, mut failure: Failure, view: &LockView) -> Failure {
+        failure.text = Some(json_line(&json!({
+            "error": error_of(&failure),
+            "lock_name": view.name,
+            "held_by": holder(view),
+            "message": failure.message,
+            "suggestion": OWNER,
+        })));
+        failure.is_answer = true;
+        failure
+    }
+
+    fn waited_text(&self, name: &LockName, _: String) -> String {
+        json_line(&json!({ "lock_name": name.as_str(), "status": "free" }))
+    }
+
     fn unreadable(&self, failure: Failure, name: &LockName, why: &str) -> Failure {
         answered(failure, corrupt(name.as_str(), why))
     }
@@ -207,134 +287,52 @@ impl Face for Fleet {
     }
 }
 
-/// What `run` does about an intent.
-enum Plan {
-    /// It runs under this lock.
-    Locked(Box<RunArgs>),
-    /// It runs without one.
-    Unlocked {
-        id: RequestId,
-        warning: Option<&'static str>,
-    },
-}
-
-/// Reads the intent of a call, which says what the flags would say otherwise.
-fn planned(args: &RunArgs) -> Result<Plan, Failure> {
-    let Some(file) = &args.intent else {
-        return Err(Failure::bad_arguments(
-            "--param is a parameter of an intent, and --intent is missing",
-        ));
-    };
-    if args.name.is_some() {
-        return Err(Failure::bad_arguments(
-            "the intent names the lock; leave NAME out beside --intent",
-        ));
-    }
-    if args.claiming.intent_name.is_some() || args.claiming.intent_version.is_some() {
-        return Err(Failure::bad_arguments(
-            "the intent has its name and version; leave --intent-name and --intent-version out \
-             beside --intent",
-        ));
-    }
-    let params = params(&args.param)?;
-    let wrong = |error: &dyn std::fmt::Display| {
-        Failure::bad_arguments(format!("{}: {error}", file.display()))
-    };
-    let intent = Intent::parse(&text_of(file)?).map_err(|error| wrong(&error))?;
-    // An intent that only looks is not held up by a template that it has no use for.
-    let lock = if intent.mode.may_lock() {
-        intent.lock_name(&params).map_err(|error| wrong(&error))?
-    } else {
-        None
-    };
-    let Some(lock) = lock else {
-        metadata(&args.claiming)?;
-        if args.group.is_some() || !args.lock.is_empty() {
-            return Err(Failure::bad_arguments(
-                "this intent takes no lock, so --group and --lock have no place beside it",
-            ));
-        }
-        return Ok(Plan::Unlocked {
-            id: Fleet.request_id(args.claiming.request_id.as_deref())?,
-            warning: match intent.mode {
-                Mode::Observe => None,
-                Mode::Mutate => Some("Mutate intent without lock - concurrent execution possible"),
-                Mode::Reconcile => {
-                    Some("Reconcile intent without lock - concurrent execution possible")
-                }
-            },
-        });
-    };
-    let mut args = args.clone();
-    args.name = Some(lock.to_string());
-    args.intent = None;
-    args.param.clear();
-    args.claiming.intent_name = Some(intent.name);
-    args.claiming.intent_version = Some(intent.version);
-    if let (None, Some(ttl)) = (&args.claiming.ttl, intent.lock_ttl) {
-        args.claiming.ttl = Some(ttl.as_secs().to_string());
-    }
-    Ok(Plan::Locked(Box::new(args)))
-}
-
-fn params(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let mut params = BTreeMap::new();
-    for text in given {
-        let (key, value) = request::pair("--param", text)?;
-        if params.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::bad_arguments(format!(
-                "--param {key} is given twice"
-            )));
-        }
-    }
-    Ok(params)
-}
-
-/// The caller's own facts.
-fn metadata(claiming: &Claiming) -> Result<BTreeMap<String, String>, Failure> {
-    let mut metadata = BTreeMap::new();
-    for text in &claiming.metadata {
-        let (key, value) = request::pair("--metadata", text)?;
-        if key == OWN {
-            return Err(Failure::bad_arguments(format!(
-                "--metadata {key}: this key is tenure's own"
-            )));
-        }
-        if metadata.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::bad_arguments(format!(
-                "--metadata {key} is given twice"
-            )));
-        }
-    }
-    Ok(metadata)
-}
-
-/// The text of an intent's file, as far as one is read.
-fn text_of(file: &Path) -> Result<String, Failure> {
-    let read = || -> std::io::Result<String> {
-        let mut text = String::new();
-        let most = u64::try_from(intent::BYTES_MAX).unwrap_or(u64::MAX);
-        std::fs::File::open(file)?
-            .take(most.saturating_add(1))
-            .read_to_string(&mut text)?;
-        Ok(text)
-    };
-    read().map_err(|error| {
-        let (exit, code) = match error.kind() {
-            std::io::ErrorKind::NotFound => (Exit::NotFound, "NOT_FOUND"),
-            std::io::ErrorKind::PermissionDenied => (Exit::Permission, "PERMISSION_DENIED"),
-            _ => (Exit::BadArguments, "BAD_ARGUMENTS"),
-        };
-        Failure::new(exit, code, format!("--intent {}: {error}", file.display()))
-    })
-}
-
 /// The failure with a document as its answer.
 fn answered(mut failure: Failure, document: Value) -> Failure {
     failure.text = Some(json_line(&document));
     failure.is_answer = true;
     failure.context.extend(object(document));
     failure
+}
+
+/// The document of a failure that the contract has no words for.
+fn failed(lock: Option<&str>, failure: &Failure) -> String {
+    json_line(&json!({
+        "error": error_of(failure),
+        "lock_name": lock,
+        "message": failure.message,
+    }))
+}
+
+/// What the document calls the failure: the envelope's code, as the contract spells its words.
+fn error_of(failure: &Failure) -> String {
+    failure.code.to_ascii_lowercase()
+}
+
+/// The answer to `acquire` for an intent that takes no lock.
+fn unlocked(id: &RequestId, mode: Mode) -> (String, Value) {
+    let text = json_line(&json!({
+        "status": "unlocked",
+        "mode": mode.word(),
+        "lock_name": null,
+        "request_id": id.as_str(),
+        "lock_path": null,
+        "ttl_seconds": null,
+        "token": null,
+    }));
+    let data = json!({
+        "name": null,
+        "status": "unlocked",
+        "mode": mode.word(),
+        "already_held": false,
+        "request_id": id.as_str(),
+        "token": null,
+        "owner_pid": null,
+        "owner_name": null,
+        "ttl_ms": null,
+        "lock_file": null,
+    });
+    (text, data)
 }
 
 fn blocked(name: &str, held_by: &Value, suggestion: &str) -> Value {

@@ -345,6 +345,7 @@ fn release(
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
     let args = input::release(args, fields)?;
+    let result = RunResult::of_release(&args)?;
     let session = Session::open(&args.common)?;
     let name = session.name(Some(input::NAME))?;
     let id = shown(&session, &name, args.request_id.as_deref())?;
@@ -385,7 +386,7 @@ fn release(
                 held_ms,
                 by_other,
             };
-            session.record_release(surface, id, &ended, &RunResult::of_release(&args))?;
+            session.record_release(surface, id, &ended, &result)?;
             if by_other {
                 errors.push(mismatch(&claim));
             }

@@ -40,6 +40,7 @@ pub(super) fn acquire(
 ) -> Result<Answer, Failure> {
     let args = input::acquire(args, fields)?;
     let claiming = &args.claiming;
+    request::refuse_intent(claiming)?;
     let signals = command::collect_signals()?;
     let session = Session::waiting(&args.common, signals)?;
     let name = session.name(Some(input::NAME))?;
