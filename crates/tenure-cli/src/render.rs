@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod lock;
 pub(crate) mod profile;
 pub(crate) mod waiting;
+pub(crate) mod width;
 
 use crate::exit::Exit;
 use crate::failure::Failure;

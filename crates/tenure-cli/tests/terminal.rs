@@ -20,6 +20,9 @@ use tenure::clock::instant;
 /// The shell's prompt; nothing else on the screen looks like it.
 const PROMPT: &str = "ready>";
 
+/// What stands between the parts of the line of a wait, and nowhere else.
+const WAITING: &str = " · ";
+
 /// One terminal with an interactive shell.
 struct Terminal {
     scene: Scene,
@@ -89,10 +92,16 @@ impl Terminal {
 
     /// What stands on the screen and above it, without blank lines at the end.
     fn screen(&self) -> String {
-        let output = self
-            .tmux(["capture-pane", "-p", "-J", "-S", "-200"])
-            .output()
-            .expect("tmux");
+        self.captured(["capture-pane", "-p", "-J", "-S", "-200"])
+    }
+
+    /// What stands on the screen: a row of the terminal is a line.
+    fn visible(&self) -> String {
+        self.captured(["capture-pane", "-p"])
+    }
+
+    fn captured<const N: usize>(&self, words: [&str; N]) -> String {
+        let output = self.tmux(words).output().expect("tmux");
         String::from_utf8_lossy(&output.stdout)
             .trim_end()
             .to_owned()
@@ -163,9 +172,12 @@ impl Terminal {
         u32::try_from(pid.expect("a holder")).expect("a PID")
     }
 
-    /// Makes it as wide as terminals are by tradition.
-    fn narrow(&self) {
-        let resized = self.tmux(["resize-window", "-x", "80"]).status();
+    /// Makes it so many columns wide.
+    fn width(&self, columns: usize) {
+        let columns = columns.to_string();
+        let resized = self
+            .tmux(["resize-window", "-x", columns.as_str()])
+            .status();
         assert!(resized.is_ok_and(|status| status.success()), "tmux resizes");
     }
 
@@ -260,9 +272,7 @@ fn terminal_that_was_stopped_does_not_keep_a_waiter_from_its_turn() {
         "tenure run x --wait forever -- touch '{}'",
         done.display()
     ));
-    terminal.until("the line of the wait", |screen| {
-        screen.contains("next in line")
-    });
+    terminal.until("the line of the wait", |screen| screen.contains(WAITING));
     terminal.key("C-s");
     // Several frames meet the stopped terminal.
     std::thread::sleep(Duration::from_millis(500));
@@ -656,47 +666,92 @@ fn terminal_a_full_screen_program_gets_its_keys_and_leaves_the_terminal_as_it_wa
 fn terminal_a_wait_shows_holder_age_and_place_and_is_erased_when_it_is_over() {
     let terminal = Terminal::new();
     let holder = terminal.held_elsewhere("x");
-    terminal.line("clear; tenure run x -- echo mine");
-    let who = format!("PID {}", holder.pid());
-    let shown = terminal.until("the waiting line", |screen| screen.contains("is held by"));
-    for fact in [who.as_str(), "ago", "next in line"] {
+    terminal.line("clear; tenure run x --wait 2m -- echo mine");
+    let process = format!("(PID {}) since ", holder.pid());
+    let shown = terminal.until("the waiting line", |screen| screen.contains(WAITING));
+    for fact in [process.as_str(), ", the other one · next · ", " left"] {
         assert!(shown.contains(fact), "`{fact}` is shown: {shown}");
     }
-    // The age grows: the line is kept up to date.
+    // Both clocks run: the line is kept up to date.
     terminal.until("a second more", |screen| {
-        screen.contains("is held by") && screen.contains("(2s ago)")
+        screen.contains(" since 2s, ") && screen.contains(" · 1m5")
     });
     let _ = holder.open().expect(0, "the other run ends well");
     terminal.until("the command", |screen| screen.contains("mine"));
     let screen = terminal.until_prompt("the prompt");
     assert!(
-        !screen.contains("is held by"),
+        !screen.contains(WAITING),
         "the waiting line is gone: {screen}"
     );
 }
 
 #[test]
-fn terminal_a_narrow_one_shows_the_place_in_line_too() {
+fn terminal_a_narrow_one_shows_what_matters_and_follows_its_width() {
     let terminal = Terminal::new();
-    terminal.narrow();
-    let _holder = terminal.held_elsewhere("x");
-    terminal.line("clear; tenure run x -- echo mine");
-    let shown = terminal.until("the waiting line", |screen| screen.contains("is held by"));
-    assert!(
-        shown.contains("next in line"),
-        "80 columns are enough to say who holds it and which place is ours: {shown}"
-    );
+    terminal.width(80);
+    let why = "./backup.sh --all --to=/srv/backups --keep=12 --verify";
+    let _holder = terminal
+        .scene
+        .hold("backup", ["--actor", "ada", "--why", why]);
+    terminal.line("clear; tenure run backup --wait 10m -- echo mine");
+    // Nobody knows how long it takes: it was never held before.
+    for (columns, shown) in [
+        (80, "s, ./backup.sh --all --to=/srv/"),
+        (40, " · next · 9m"),
+        (60, "s, ./backup.sh "),
+        (30, "ada · next · 9m"),
+        (
+            150,
+            "s, ./backup.sh --all --to=/srv/backups --keep=12 --verify · next · 9m",
+        ),
+    ] {
+        terminal.width(columns);
+        let mut screen = String::new();
+        eventually(&format!("`{shown}` alone in {columns} columns"), || {
+            screen = terminal.visible();
+            screen.contains(shown) && screen.lines().count() == 1
+        });
+        let line = screen.trim();
+        assert!(line.contains(" · next · "), "the place: {screen}");
+        assert!(line.ends_with(" left"), "the countdown is whole: {screen}");
+        assert!(line.chars().count() <= columns, "no line wraps: {screen}");
+    }
     terminal.key("C-c");
     terminal.status("the prompt");
 }
 
 #[test]
+fn terminal_a_wait_says_how_long_it_may_take_where_the_lock_has_a_past() {
+    let terminal = Terminal::new();
+    terminal.width(80);
+    let scene = &terminal.scene;
+    let _ = scene
+        .run(["run", "x", "--", "sleep", "1.2"])
+        .expect(0, "a hold of about a second");
+    let holder = scene.hold("x", ["--why", "w", "--actor", "ada"]);
+    terminal.line("clear; tenure run x -- echo mine");
+    terminal.until("what is usual", |screen| {
+        screen.contains(", w · next · usually 2s · ")
+    });
+    terminal.key("C-c");
+    terminal.status("the prompt");
+    terminal.line("clear; tenure wait x --wait 2m");
+    terminal.until("the same of who only looks", |screen| {
+        screen.contains("x: ada (PID ") && screen.contains(", w · usually 2s · 1m5")
+    });
+    let _ = holder.open().expect(0, "the other run ends well");
+    let screen = terminal.until("the answer", |screen| screen.contains("x is free"));
+    assert!(!screen.contains(WAITING), "the line is gone: {screen}");
+    assert_eq!(terminal.status("the prompt"), 0);
+}
+
+#[test]
 fn terminal_ctrl_c_while_waiting_leaves_the_queue_and_no_trace() {
     let terminal = Terminal::new();
-    terminal.narrow();
+    terminal.width(80);
     let holder = terminal.held_elsewhere("x");
     terminal.line("clear; tenure run x -- echo mine");
-    terminal.until("the waiting line", |screen| screen.contains("is held by"));
+    terminal.until("the waiting line", |screen| screen.contains(WAITING));
     terminal.scene.until_queued("x", 1);
     terminal.key("C-c");
     let code = terminal.status("the prompt after Ctrl-C");
@@ -704,7 +759,7 @@ fn terminal_ctrl_c_while_waiting_leaves_the_queue_and_no_trace() {
     terminal.scene.until_queued("x", 0);
     let screen = terminal.screen();
     assert!(
-        !screen.contains("is held by"),
+        !screen.contains(WAITING),
         "the waiting line is gone: {screen}"
     );
     let _ = holder.open().expect(0, "the other run was not disturbed");
@@ -715,7 +770,7 @@ fn terminal_ctrl_z_while_waiting_keeps_the_place() {
     let terminal = Terminal::new();
     let holder = terminal.held_elsewhere("x");
     terminal.line("tenure run x --wait 10m -- echo mine");
-    terminal.until("the waiting line", |screen| screen.contains("is held by"));
+    terminal.until("the waiting line", |screen| screen.contains(WAITING));
     terminal.scene.until_queued("x", 1);
     terminal.key("C-z");
     terminal.until("the shell to report the stop", |screen| {
@@ -919,7 +974,7 @@ fn terminal_quiet_waits_in_silence() {
     let screen = terminal.until("the command", |screen| {
         screen.lines().any(|line| line == "mine")
     });
-    assert!(!screen.contains("held by"), "nothing was shown: {screen}");
+    assert!(!screen.contains(WAITING), "nothing was shown: {screen}");
 }
 
 #[test]

@@ -117,6 +117,18 @@ impl History {
         self.mean_ms = u64::try_from(mean / u128::from(weight)).unwrap_or(u64::MAX);
         self.holds = self.holds.saturating_add(1);
     }
+
+    /// How long holds of this lock last, in milliseconds; `None` without a past.
+    pub fn usual_ms(&self) -> Option<u64> {
+        (self.holds > 0).then_some(self.mean_ms)
+    }
+
+    /// How much longer a hold of this age lasts if it goes like those before, in milliseconds; `None`
+    /// without a past, and for a hold that has outlived what is usual.
+    pub fn rest_ms(&self, age_ms: u64) -> Option<u64> {
+        let rest = self.usual_ms()?.checked_sub(age_ms)?;
+        (rest > 0).then_some(rest)
+    }
 }
 
 /// Everything that is kept about one lock.

@@ -17,17 +17,14 @@ pub const RETRY_CEILING_MS: u64 = 300_000;
 /// longer, at least a second. A detached hold cannot outlast its remaining ttl where nobody can
 /// watch its owner, or where the profile never asks for it. Each claim in the queue adds one mean hold (without a past: one second).
 pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
-    let mean = (entry.history.holds > 0).then_some(entry.history.mean_ms);
-    let each = mean.unwrap_or(1_000);
+    let each = entry.history.usual_ms().unwrap_or(1_000);
     let in_line = entry.claims.iter().filter(|claim| claim.is_in_line());
     let queued = in_line.count().saturating_sub(1) as u64;
     let rest = entry.front().map_or(0, |claim| {
         let boot = claim.holder.host.boot_id.as_deref();
         let age = claim.since.unwrap_or(claim.entered).age_ms(boot, now);
-        let guess = match mean {
-            Some(mean) if mean > age => mean - age,
-            _ => (age / 4).max(1_000),
-        };
+        let rest = entry.history.rest_ms(age);
+        let guess = rest.unwrap_or_else(|| (age / 4).max(1_000));
         let lives_by_ttl = claim.holder.process.is_none()
             || (policy.unknown_life == UnknownLife::NotAsked && claim.lease.ttl_ms > 0);
         if claim.kind.is_detached() && lives_by_ttl {

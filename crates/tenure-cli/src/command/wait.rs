@@ -4,12 +4,12 @@ use super::{Session, cancelled, collect_signals, finish};
 use crate::args::WaitArgs;
 use crate::exit::Exit;
 use crate::render::lock::{LockView, failure_of};
-use crate::render::say;
+use crate::render::waiting::{Progress, Sight};
 use crate::request;
 use serde_json::json;
 use std::time::Duration;
 use tenure::clock::{Clock, instant};
-use tenure::core::{Reason, Standing};
+use tenure::core::{Entry, Reason, Standing};
 use tenure::engine::Wait;
 use tenure::store::{Content, Store, Wake};
 
@@ -35,7 +35,8 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             Wait::For(duration) => began.checked_add(duration),
             Wait::Forever => None,
         };
-        let mut told = false;
+        let nobody = Entry::default();
+        let mut progress = Progress::new(surface, &name, &session.identity.host, limit);
         loop {
             let reading = session.store.read(&name)?;
             let now = session.clock.now();
@@ -66,20 +67,17 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
                 let failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
                 return Err(session.face.refused(failure, &view, Reason::Held));
             }
-            if !told && !surface.is_quiet() {
-                told = true;
-                if view.standstill.is_some() {
-                    say(&format!("{}; waiting", view.headline()));
-                } else if let Some(holder) = &view.holder {
-                    say(&format!("{name} is held by {}; waiting", holder.sentence()));
-                }
-            }
+            let frame = progress.show(|here| {
+                let entry = reading.entry().unwrap_or(&nobody);
+                let front = reading.standing(&policy, &now).1;
+                Sight::from_outside(&view, entry, front, &now, here)
+            });
             let nap = match &view.standstill {
                 // Those who are stopped stand aside then.
                 Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
                 None => NAP,
             };
-            let until = [deadline, instant().checked_add(nap)]
+            let until = [deadline, frame, instant().checked_add(nap)]
                 .into_iter()
                 .flatten()
                 .min();

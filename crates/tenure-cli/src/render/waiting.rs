@@ -1,17 +1,25 @@
 //! What a person sees while waiting: a line that is kept up to date on a terminal, otherwise one
 //! line at once and then at growing intervals.
 //!
+//! The line on a terminal is as short as the terminal is narrow. Who holds the lock and for how long,
+//! which place is the caller's and how much of its time is left come before everything else
+//! ([`short`]). How long it may take is said where this lock has a past, and nowhere else.
+//!
 //! A terminal or a pipe that takes nothing is no reason to wait any longer: what cannot be shown is left
 //! out.
 
+mod short;
+
+use super::lock::{HolderView, LockView, age};
+use super::width::width;
 use super::Surface;
-use super::lock::{LockView, age};
 use crate::failure::human;
 use crate::speech;
+use short::Short;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Claim, Host, Kind, Liveness, LockName};
+use tenure::core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
 use tenure::engine::{Observer, Wait, Waiting};
 use tenure::process::liveness;
 
@@ -20,6 +28,10 @@ const FRAME: Duration = Duration::from_millis(120);
 /// The first and the longest pause between lines off a terminal.
 const LINE_FIRST: Duration = Duration::from_secs(10);
 const LINE_MAX: Duration = Duration::from_secs(300);
+/// How many columns a terminal has that does not say so.
+const COLUMNS: usize = 80;
+/// The spinner and its gap, and the last column, behind which some terminals begin a new line.
+const AROUND: usize = 3;
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// Shows a wait.
@@ -33,7 +45,8 @@ pub(crate) struct Progress<'a> {
     pause: Duration,
     next: Option<Instant>,
     frame: usize,
-    drawn: bool,
+    /// How many columns the line takes that stands on the terminal.
+    drawn: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,125 +79,232 @@ impl<'a> Progress<'a> {
             pause: LINE_FIRST,
             next: None,
             frame: 0,
-            drawn: false,
+            drawn: None,
         }
     }
 
     /// Takes the line away again.
     pub(crate) fn finish(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            speech::erase("\r\x1b[K");
+        if let Some(drawn) = self.drawn.take() {
+            speech::erase(&format!("\r{}", clearing(drawn, terminal_width())));
         }
     }
 
-    /// Who is waited for, and where the caller stands.
-    fn sentence(&self, waiting: &Waiting<'_>) -> (String, String) {
-        let front = waiting
-            .front()
-            .filter(|front| front.ticket != waiting.ticket);
-        let holder = match front {
-            Some(front) => {
-                let mut holder = LockView::holder_of(front, waiting.now);
-                let held = if front.token.is_some() {
-                    "is held by"
-                } else {
-                    "passes to"
-                };
-                let mut dead = "";
-                if holder.command_pid.is_some() && self.is_orphan(front) {
-                    (holder.pid, dead) = (holder.command_pid, ", whose supervisor is dead,");
-                }
-                let (who, age) = (holder.who(), age(holder.age_ms));
-                if let Some(rest) = waiting.stopped_for {
-                    let rest = human(Duration::from_secs(rest.as_secs().max(1)));
-                    let sentence = format!(
-                        "{} is held by nobody: {who} is next in line and stopped; it stands aside in \
-                         {rest}",
-                        self.name,
-                    );
-                    return (sentence, self.place(waiting));
-                }
-                // One line of a terminal is short, and the day is known to whoever reads it.
-                let full = holder.since.as_str();
-                let time = full.split_once('T').map_or(full, |(_, time)| time);
-                let since = if self.mode == Mode::Terminal {
-                    time
-                } else {
-                    full
-                };
-                format!(
-                    "{} {held} {who}{dead} since {since} ({age} ago){}",
-                    self.name,
-                    holder.purpose(),
-                )
-            }
-            None => format!("{} is about to be free", self.name),
+    /// Shows how the wait stands, if it is time to. Answers when to be called again.
+    pub(crate) fn show(&mut self, sight: impl FnOnce(&Host) -> Sight) -> Option<Instant> {
+        let now = instant();
+        if self.mode == Mode::Unknown {
+            self.mode = if std::io::stderr().is_terminal() && in_foreground() {
+                Mode::Terminal
+            } else {
+                Mode::Lines
+            };
+        }
+        if self.mode == Mode::Nothing {
+            return None;
+        }
+        if self.next.is_some_and(|next| now < next) {
+            return self.next;
+        }
+        let sight = sight(self.here);
+        let left = self.limit.map(|limit| {
+            let elapsed = Duration::from_secs(self.began.elapsed().as_secs());
+            limit.saturating_sub(elapsed)
+        });
+        let pause = if self.mode == Mode::Terminal {
+            self.draw(&sight, left);
+            FRAME
+        } else {
+            speech::say(&sight.sentence(self.name, left));
+            let pause = self.pause;
+            self.pause = (pause * 2).min(LINE_MAX);
+            pause
         };
-        (holder, self.place(waiting))
+        self.next = now.checked_add(pause);
+        self.next
     }
 
-    /// Where the caller stands in line, and for how long.
-    fn place(&self, waiting: &Waiting<'_>) -> String {
-        let place = match waiting.before() {
-            0 => "next in line".to_owned(),
-            before => format!("place {} in line", before + 1),
-        };
-        let limit = match self.limit {
-            Some(limit) => {
-                let elapsed = Duration::from_secs(self.began.elapsed().as_secs());
-                format!("waiting up to {}", human(limit.saturating_sub(elapsed)))
-            }
-            None => "waiting".to_owned(),
-        };
-        format!("; {place}, {limit}")
-    }
-
-    /// Whether the supervisor of whoever is waited for is proven to be dead. What is left of it is its
-    /// command, or it would not be waited for.
-    fn is_orphan(&self, front: &Claim) -> bool {
-        let is_run = front.kind == Kind::Kernel && front.token.is_some();
-        let supervisor = front.holder.process.filter(|_| is_run);
-        supervisor.is_some_and(|supervisor| {
-            let seen = liveness(&supervisor, &front.holder.host, self.here, false);
-            matches!(seen, Liveness::Dead(_))
-        })
-    }
-
-    fn draw(&mut self, holder: &str, place: &str) {
+    fn draw(&mut self, sight: &Sight, left: Option<Duration>) {
         let spinner = SPINNER
             .get(self.frame % SPINNER.len())
             .copied()
             .unwrap_or(' ');
         self.frame += 1;
-        self.drawn = true;
-        // A line that wraps could not be taken away again. The place is what changes, so it stays
-        // whole and the holder's command line gives way.
-        let width = terminal_width().max(20);
-        let room = width
-            .saturating_sub(6 + place.chars().count())
-            .max(width / 3);
-        let mut line: String = holder.chars().take(room).collect();
-        if line.len() < holder.len() {
-            line.pop();
-            line.push('…');
-        }
-        line.push_str(place);
-        // Room for the two characters that Ctrl-C leaves.
-        let line: String = line.chars().take(width - 6).collect();
-        speech::draw(&format!("\r\x1b[K{spinner} {line}"));
+        let columns = terminal_width();
+        let room = columns.saturating_sub(AROUND);
+        let line = Short::of(self.name, sight, &self.here.name, left).fit(room);
+        let line = format!("{spinner} {line}");
+        let clear = clearing(self.drawn.unwrap_or_default(), columns);
+        self.drawn = Some(width(&line));
+        // A line that wraps could not be taken away again, and how wide a picture is, terminals do not agree
+        // about: so none wraps. The cursor rests at its beginning, where it stays when the terminal becomes
+        // so narrow that it breaks the line by itself.
+        speech::draw(&format!("\r{clear}\x1b[?7l{line}\x1b[?7h\r"));
     }
+}
+
+/// Takes away a line of so many columns in whose beginning the cursor is.
+fn clearing(drawn: usize, columns: usize) -> &'static str {
+    if drawn > columns {
+        // What the terminal has broken off stands below.
+        "\x1b[J"
+    } else {
+        "\x1b[K"
+    }
+}
+
+/// What is seen of a wait at one instant.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    /// Who holds the lock, or is the next to. Nobody where it is about to be free.
+    front: Option<HolderView>,
+    /// It holds.
+    holds: bool,
+    /// After how long those who are next stand aside, where their processes are stopped.
+    stopped_for: Option<Duration>,
+    /// How many wait before the caller; `None` for one that stands in no line.
+    before: Option<usize>,
+    estimate: Option<Estimate>,
+}
+
+/// How long it may take, by what is remembered of past holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Estimate {
+    /// So many milliseconds more.
+    Rest(u64),
+    /// The holder has outlived what is usual, which is so many milliseconds.
+    Usual(u64),
+}
+
+impl Sight {
+    /// What somebody sees who stands in line.
+    fn in_line(waiting: &Waiting<'_>, here: &Host) -> Self {
+        let front = waiting.front();
+        let front = front.filter(|front| front.ticket != waiting.ticket);
+        let before = waiting.before();
+        Self {
+            stopped_for: waiting.stopped_for,
+            before: Some(before),
+            ..Self::of(waiting.entry, front, before, waiting.now, here)
+        }
+    }
+
+    /// What somebody sees who only looks, and is done once nobody holds or waits.
+    pub(crate) fn from_outside(
+        view: &LockView,
+        entry: &Entry,
+        front: Option<&Claim>,
+        now: &Now,
+        here: &Host,
+    ) -> Self {
+        let still = view.standstill.as_ref();
+        Self {
+            stopped_for: still.map(|still| Duration::from_millis(still.stands_aside_in_ms)),
+            ..Self::of(entry, front, view.queue.len(), now, here)
+        }
+    }
+
+    /// `turns` have to come and go after the one in front.
+    fn of(entry: &Entry, front: Option<&Claim>, turns: usize, now: &Now, here: &Host) -> Self {
+        let mut seen = front.map(|front| LockView::holder_of(front, now));
+        if let (Some(front), Some(seen)) = (front, &mut seen) {
+            seen.orphaned = is_orphan(front, here);
+        }
+        Self {
+            estimate: match (&seen, front) {
+                (Some(seen), Some(front)) if !seen.orphaned => estimate(entry, front, turns, seen),
+                _ => None,
+            },
+            holds: front.is_some_and(|front| front.token.is_some()),
+            front: seen,
+            stopped_for: None,
+            before: None,
+        }
+    }
+
+    /// All of it, for a line in a log.
+    fn sentence(&self, name: &LockName, left: Option<Duration>) -> String {
+        let waiting = match left {
+            Some(left) => format!("waiting up to {}", human(left)),
+            None => "waiting".to_owned(),
+        };
+        let holder = self.holder(name);
+        match self.before {
+            None => format!("{holder}; {waiting}"),
+            Some(0) => format!("{holder}; next in line, {waiting}"),
+            Some(before) => format!("{holder}; place {} in line, {waiting}", before + 1),
+        }
+    }
+
+    /// Who is waited for.
+    fn holder(&self, name: &LockName) -> String {
+        let Some(front) = &self.front else {
+            return format!("{name} is about to be free");
+        };
+        if let Some(rest) = self.stopped_for {
+            return format!(
+                "{name} is held by nobody: {} is next in line and stopped; it stands aside in {}",
+                front.who(),
+                human(Duration::from_secs(rest.as_secs().max(1))),
+            );
+        }
+        let held = if self.holds {
+            "is held by"
+        } else {
+            "passes to"
+        };
+        let who = match front.command_pid {
+            Some(pid) if front.orphaned => {
+                let command = HolderView {
+                    pid: Some(pid),
+                    ..front.clone()
+                };
+                format!("{}, whose supervisor is dead,", command.who())
+            }
+            _ => front.who(),
+        };
+        let (since, age, why) = (&front.since, age(front.age_ms), front.purpose());
+        format!("{name} {held} {who} since {since} ({age} ago){why}")
+    }
+}
+
+/// How long it may take until so many turns after the one in front are over. Only exclusive holds come one
+/// after the other, and one that was asked to stop does not go the usual way.
+fn estimate(entry: &Entry, front: &Claim, turns: usize, seen: &HolderView) -> Option<Estimate> {
+    let usual = entry.history.usual_ms()?;
+    let is_ours = matches!(front.kind, Kind::Kernel | Kind::Detached);
+    let one_by_one = (entry.claims.iter()).all(|claim| claim.mode == Hold::Exclusive);
+    if !is_ours || !one_by_one || front.token.is_none() || front.cancel.is_some() {
+        return None;
+    }
+    let turns = u64::try_from(turns).unwrap_or(u64::MAX);
+    Some(match entry.history.rest_ms(seen.age_ms) {
+        Some(rest) => Estimate::Rest(rest.saturating_add(usual.saturating_mul(turns))),
+        None => Estimate::Usual(usual),
+    })
+}
+
+/// Whether the supervisor of whoever is waited for is proven to be dead. What is left of it is its
+/// command, or it would not be waited for.
+fn is_orphan(front: &Claim, here: &Host) -> bool {
+    let is_run = front.kind == Kind::Kernel && front.token.is_some();
+    let supervisor = front.holder.process.filter(|_| is_run);
+    supervisor.is_some_and(|supervisor| {
+        let seen = liveness(&supervisor, &front.holder.host, here, false);
+        matches!(seen, Liveness::Dead(_))
+    })
 }
 
 /// How many columns the terminal has.
 #[cfg(unix)]
 fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col))
+    super::width::columns(std::io::stderr()).unwrap_or(COLUMNS)
 }
 
 /// How many columns every terminal has.
 #[cfg(windows)]
 fn terminal_width() -> usize {
-    80
+    COLUMNS
 }
 
 /// There are no jobs in the background here.
@@ -202,32 +322,7 @@ fn in_foreground() -> bool {
 
 impl Observer for Progress<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
-        let now = instant();
-        if self.mode == Mode::Unknown {
-            self.mode = if std::io::stderr().is_terminal() && in_foreground() {
-                Mode::Terminal
-            } else {
-                Mode::Lines
-            };
-        }
-        if self.mode == Mode::Nothing {
-            return None;
-        }
-        if self.next.is_some_and(|next| now < next) {
-            return self.next;
-        }
-        let (holder, place) = self.sentence(waiting);
-        let pause = if self.mode == Mode::Terminal {
-            self.draw(&holder, &place);
-            FRAME
-        } else {
-            speech::say(&format!("{holder}{place}"));
-            let pause = self.pause;
-            self.pause = (pause * 2).min(LINE_MAX);
-            pause
-        };
-        self.next = now.checked_add(pause);
-        self.next
+        self.show(|here| Sight::in_line(waiting, here))
     }
 }
 

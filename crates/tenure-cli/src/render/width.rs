@@ -1,0 +1,89 @@
+//! How much room a text takes on a screen, and what is left of it where there is less.
+//!
+//! Characters are counted one by one, so a sequence that a terminal joins into one picture counts as too
+//! wide rather than too narrow. What is safe to print is decided before ([`super::clean`]).
+
+#[cfg(unix)]
+use std::os::fd::AsFd;
+use unicode_width::UnicodeWidthChar;
+
+/// What stands for the part that was left out.
+const LEFT_OUT: char = '…';
+
+/// Asks that a narrow character be drawn as a wide picture.
+const AS_A_PICTURE: char = '\u{fe0f}';
+
+/// How many columns a terminal has; `None` where it does not know.
+#[cfg(unix)]
+pub(crate) fn columns(terminal: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(of_char).sum()
+}
+
+fn of_char(c: char) -> usize {
+    match c {
+        AS_A_PICTURE => 1,
+        c => c.width().unwrap_or(1),
+    }
+}
+
+/// As much of the text as fits into so many columns. A sign at its end says that something is missing.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut room = columns.saturating_sub(1);
+    let mut kept: String = text
+        .chars()
+        .take_while(|c| {
+            let rest = room.checked_sub(of_char(*c));
+            room = rest.unwrap_or(0);
+            rest.is_some()
+        })
+        .collect();
+    kept.truncate(kept.trim_end().len());
+    if columns > 0 {
+        kept.push(LEFT_OUT);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_characters_take_two_columns_and_marks_none() {
+        for (text, columns) in [
+            ("backup", 6),
+            ("備份", 4),
+            ("e\u{301}", 1),
+            ("🔒", 2),
+            ("❤\u{fe0f}", 2),
+            ("", 0),
+        ] {
+            assert_eq!(width(text), columns, "{text}");
+            assert_eq!(cut(text, columns), text, "it fits");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_fits_whatever_the_room() {
+        let text = "a備份 🔒e\u{301}❤\u{fe0f} end";
+        for room in 0..=width(text) {
+            let kept = cut(text, room);
+            assert!(width(&kept) <= room, "{kept:?} in {room} columns");
+            assert_eq!(kept == text, room == width(text), "{kept:?} in {room}");
+            assert_eq!(kept.ends_with('…'), room > 0 && room < width(text));
+        }
+        assert_eq!(cut("./backup.sh", 8), "./backu…");
+        assert_eq!(cut("./b --all", 5), "./b…", "no space before the sign");
+        assert_eq!(cut("備份", 3), "備…");
+        assert_eq!(cut("備份", 2), "…", "half a character is none");
+    }
+}
