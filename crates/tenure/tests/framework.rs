@@ -464,6 +464,27 @@ fn help_is_for_people_and_shows_the_wait() {
     assert!(answer.out.contains("--wait <DURATION>"), "{}", answer.out);
 }
 
+#[test]
+fn help_describes_the_tool_in_its_own_words() {
+    let scene = Scene::new();
+    for (words, description) in [
+        (&["--help"][..], "Brings environments up to date"),
+        (&["-h"], "Brings environments up to date"),
+        (&["help"], "Brings environments up to date"),
+        (&["deploy", "--help"], "Brings one environment up to date"),
+    ] {
+        let answer = scene.run(words);
+        assert_eq!(answer.status.code(), Some(0), "{words:?}");
+        let first = answer.out.lines().next().unwrap_or_default();
+        assert!(first.starts_with(description), "{words:?}: {}", answer.out);
+        assert!(
+            !answer.out.contains("framework") && !answer.out.contains("flatten"),
+            "{words:?}: nothing that is meant for its author: {}",
+            answer.out
+        );
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {

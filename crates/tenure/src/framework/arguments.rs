@@ -7,24 +7,74 @@ use super::{Exit, Failure, Tool};
 use crate::duration::{self, DurationError};
 use crate::engine::Wait;
 use clap::error::ErrorKind;
-use clap::{Args, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 
 /// The variable that says how long to wait where no flag does.
 const VARIABLE: &str = "TENURE_WAIT";
 
+/// The id of the flag among a command's arguments.
+const FLAG: &str = "tenure-wait";
+
 /// The flag `--wait`. [`super::main`] adds it to every tool; a program that parses for itself can
-/// flatten it into its own arguments.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+/// flatten it into its own arguments. What the program says about itself stays as it is.
+///
+/// # Examples
+/// ```
+/// use clap::{CommandFactory, Parser};
+/// use tenure::framework::WaitArgs;
+///
+/// /// Brings an environment up to date
+/// #[derive(Parser)]
+/// struct Deploy {
+///     #[command(flatten)]
+///     wait: WaitArgs,
+/// }
+///
+/// let help = Deploy::command().render_help().to_string();
+/// assert!(help.starts_with("Brings an environment up to date"));
+/// assert!(help.contains("--wait <DURATION>"));
+/// let deploy = Deploy::try_parse_from(["deploy", "--wait", "0"])?;
+/// assert_eq!(deploy.wait.wait()?, Some(tenure::engine::Wait::No));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WaitArgs {
-    /// How long to wait for a lock: 90s, 15m, 1h30m, a number of seconds, 0, or forever
-    #[arg(
-        long = "wait",
-        value_name = "DURATION",
-        global = true,
-        allow_hyphen_values = true
-    )]
     given: Option<String>,
+}
+
+// By hand: what clap derives would make the text above the description of the program that the flag is
+// added to.
+impl Args for WaitArgs {
+    fn augment_args(command: Command) -> Command {
+        command.arg(
+            Arg::new(FLAG)
+                .long("wait")
+                .value_name("DURATION")
+                .help("How long to wait for a lock: 90s, 15m, 1h30m, a number of seconds, 0, or forever")
+                .global(true)
+                .allow_hyphen_values(true),
+        )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for WaitArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        if let Some(given) = matches.get_one::<String>(FLAG) {
+            self.given = Some(given.clone());
+        }
+        Ok(())
+    }
 }
 
 impl WaitArgs {
@@ -75,10 +125,7 @@ pub(super) fn parse<T: Tool>(
     // Looked for by hand: a call that cannot be read has its command, too.
     let mut typed = words.iter().skip(1).filter_map(|word| word.to_str());
     let known = typed.find_map(|word| command.find_subcommand(word));
-    surface.called(
-        command.get_name(),
-        known.map_or("", clap::Command::get_name),
-    );
+    surface.called(command.get_name(), known.map_or("", Command::get_name));
     let matches = match command.try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) => return refuse(&error, surface),
