@@ -23,6 +23,7 @@ mod sprint;
 pub use fleet::Fleet;
 pub use native::Native;
 pub(crate) use native::SUFFIX;
+pub(crate) use resume::OneMachine;
 pub use resume::Resume;
 pub use row::{Custom, RowConfig, RowError};
 pub use session::Session;
@@ -55,7 +56,7 @@ pub enum ProfileError {
         /// The profile.
         name: String,
         /// Why not.
-        source: RowError,
+        r#source: RowError,
     },
 }
 

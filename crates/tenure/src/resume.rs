@@ -39,10 +39,11 @@
 //!   promised then is **recovery, not release**: the record stays, and the next acquire finds its
 //!   process dead and succeeds at once.
 //! - A number says nothing about a process of another machine or container. Such a lock is held
-//!   until somebody overrides it, and the error names the host and the command that does. A
-//!   record with the host name `unknown` is such a one too, unless its boot id is ours.
-//! - [`Override::Yes`] takes the lock from a process that may be at work. That process is told
-//!   when it asks ([`ResumeLock::verify`]), not before. Like every takeover, it leaves a line in
+//!   until somebody overrides it, and the error names the host and the command that does
+//!   ([`ResumeLockManager::judge_other_hosts`] is for programs that cannot do with that). A record with the host name `unknown` is such a one too, unless its boot id is ours.
+//! - [`Override::Yes`] takes the lock from a process that may be at work, this one included: a guard of
+//!   another task or of a layer above then holds nothing. Who had it is told when it asks
+//!   ([`ResumeLock::verify`]), not before. Like every takeover, it leaves a line in
 //!   the [`audit`](crate::audit), `<storage_dir>/audit/audit.jsonl`.
 //! - A process that forks without starting another program hands no lock down: a guard releases
 //!   only in the process that made it. While such a copy runs, its parent's lock counts as held.
@@ -90,11 +91,13 @@
 
 mod data;
 mod error;
+mod instant;
 mod lock;
 mod report;
 
 pub use data::ResumeLockData;
 pub use error::{ResumeLockError, override_command};
+pub use instant::AcquiredAt;
 pub use lock::ResumeLock;
 pub use report::takeover_text;
 
@@ -102,7 +105,7 @@ use crate::clock::SystemClock;
 use crate::engine::{self, AcquireError, Silent, Wait};
 use crate::offload;
 use crate::process::{self, Identity};
-use crate::profile::{Profile, Resume, why};
+use crate::profile::{OneMachine, Profile, Resume, why};
 use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Store, StoreError};
 use error::Refused;
@@ -144,13 +147,28 @@ fn may_run(seen: Liveness) -> bool {
 }
 
 /// Whether an acquire takes the lock from a holder that is alive.
+///
+/// # Examples
+/// What is overridden may be a hold **of this very process**, of another task or thread, or of a layer above: it is
+/// not asked, and learns it when it asks. So only the outermost layer passes a `--force` on, and hands
+/// [`ResumeLock::again`] down.
+/// ```
+/// use tenure::resume::{Override, ResumeLockManager};
+/// # let scratch = tempfile::tempdir().expect("a folder");
+/// # let locks = ResumeLockManager::new(scratch.path().into())?;
+/// let session = locks.acquire_lock_blocking("job-7")?;
+/// let job = locks.acquire_lock_blocking_with("job-7", Override::Yes)?;
+/// assert!(job.is_held());
+/// assert!(!session.is_held(), "both are at work, and only one may be");
+/// # Ok::<(), tenure::resume::ResumeLockError>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Override {
     /// It is refused.
     #[default]
     No,
-    /// It takes it: from a process that runs, from one that cannot be judged, and in place of a
-    /// record that cannot be read. For a program's `--force`.
+    /// It takes it: from a process that runs, be it another one or **this one**, from one that cannot be
+    /// judged, and in place of a record that cannot be read. For a program's `--force`.
     Yes,
 }
 
@@ -175,6 +193,16 @@ pub struct ResumeLockManager {
 struct Place {
     storage: PathBuf,
     identity: Identity,
+    others: OtherHosts,
+}
+
+/// What is made of a record that names another host and shows no more of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OtherHosts {
+    /// Nobody here can tell whether its process lives.
+    Unknown,
+    /// It is this machine by another name.
+    Here,
 }
 
 impl ResumeLockManager {
@@ -197,11 +225,58 @@ impl ResumeLockManager {
                 place: Arc::new(Place {
                     storage,
                     identity: Identity::current(),
+                    others: OtherHosts::Unknown,
                 }),
             }),
             Err(source) => Err(ResumeLockError::CreateFolder {
                 path: Resume.folder(&storage_dir),
                 source,
+            }),
+        }
+    }
+
+    /// Judges a record of the original program by its process number alone, whatever host it names, as that
+    /// program does: if no process has this number **here**, its lock is removed. Not the default. For a program,
+    /// and its tests, that were written against the original and have to go on as they are.
+    ///
+    /// # Danger
+    /// A number says nothing about a process of another machine or container. Where the storage folder is used from
+    /// there as well, a resume that is **at work** there is taken for dead as soon as no process here has its
+    /// number, and the job is resumed a second time beside it. The other way round, a process here that happens to
+    /// have the number keeps the lock of a dead one. So this is only for a folder that nobody but the processes of
+    /// this machine, in one container or none, ever uses.
+    ///
+    /// It makes no difference to a record that says more of its process than the original's do, as ours do: a boot
+    /// and a PID namespace that are not those here are believed.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::resume::ResumeLockManager;
+    /// # let scratch = tempfile::tempdir().expect("a folder");
+    /// # let storage = scratch.path();
+    /// let locks = ResumeLockManager::new(storage.into())?;
+    /// // A process that is gone, of a machine that was called otherwise then.
+    /// std::fs::write(
+    ///     storage.join("resume_locks/job-7.lock"),
+    ///     r#"{ "job_id": "job-7", "process_id": 4294967295, "hostname": "before-the-move",
+    ///          "acquired_at": "2026-02-07T10:00:00Z" }"#,
+    /// )
+    /// .expect("a record");
+    /// assert!(locks.acquire_lock_blocking("job-7").is_err(), "it may run there");
+    /// let lock = locks.judge_other_hosts().acquire_lock_blocking("job-7")?;
+    /// # lock.release()?;
+    /// # Ok::<(), tenure::resume::ResumeLockError>(())
+    /// ```
+    ///
+    /// # Crash safety
+    /// As every takeover of a stale lock: exactly one of all who try gets it.
+    #[must_use = "it is the manager that is returned which judges them"]
+    pub fn judge_other_hosts(self) -> Self {
+        Self {
+            place: Arc::new(Place {
+                storage: self.place.storage.clone(),
+                identity: self.place.identity.clone(),
+                others: OtherHosts::Here,
             }),
         }
     }
@@ -313,17 +388,17 @@ impl Place {
         Cow::Owned(Arc::new(Self {
             storage: self.storage.clone(),
             identity: Identity::current(),
+            others: self.others,
         }))
     }
 
     fn store(&self) -> FileStore {
         let here = self.identity.host.clone();
-        FileStore::with_profile(
-            Box::new(Resume),
-            &self.storage,
-            here,
-            Box::new(ThreadSleeper),
-        )
+        let profile: Box<dyn Profile> = match self.others {
+            OtherHosts::Unknown => Box::new(Resume),
+            OtherHosts::Here => Box::new(OneMachine),
+        };
+        FileStore::with_profile(profile, &self.storage, here, Box::new(ThreadSleeper))
     }
 
     fn clock(&self) -> SystemClock {
@@ -443,6 +518,7 @@ mod tests {
             place: Arc::new(Place {
                 storage: scratch.path().into(),
                 identity: parent,
+                others: OtherHosts::Unknown,
             }),
         };
         let lock = locks.acquire_lock_blocking("a").expect("a free lock");

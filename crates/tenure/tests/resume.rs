@@ -27,7 +27,8 @@ use std::time::{Duration, SystemTime};
 use tenure::clock::instant;
 use tenure::process::Identity;
 use tenure::resume::{
-    Override, ResumeLock, ResumeLockData, ResumeLockError, ResumeLockManager, is_process_running,
+    AcquiredAt, Override, ResumeLock, ResumeLockData, ResumeLockError, ResumeLockManager,
+    is_process_running,
 };
 
 /// How long anything may take on a busy machine.
@@ -81,6 +82,14 @@ impl Storage {
 
 fn host() -> String {
     Identity::current().host.name
+}
+
+#[allow(
+    clippy::useless_conversion,
+    reason = "with the feature chrono it is another type"
+)]
+fn instant_of(at: AcquiredAt) -> SystemTime {
+    at.into()
 }
 
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
@@ -261,7 +270,7 @@ fn resume_a_free_lock_is_acquired_and_its_file_says_who_has_it() {
     assert_eq!(*lock.data(), storage.on_disk("job-1"));
     assert_eq!(lock.data().process_id, std::process::id());
     assert_eq!(lock.data().hostname, host());
-    assert!(lock.data().acquired_at > before, "acquired now");
+    assert!(instant_of(lock.data().acquired_at) > before, "acquired now");
     lock.verify().expect("it is held");
 
     let text = fs::read_to_string(storage.file("job-1")).expect("a record");
@@ -527,6 +536,86 @@ fn resume_the_originals_fixture_is_refused_and_its_host_named() {
     );
     assert!(text.ends_with(&command), "{text}");
     assert!(storage.file("job-1").exists(), "it stands as it stood");
+}
+
+#[test]
+fn resume_the_originals_fixture_is_cleaned_where_other_hosts_are_judged() {
+    let storage = Storage::new();
+    let pid = dead_pid();
+    storage.four_fields("job-1", pid, "test-host");
+    storage.refused("job-1");
+    let locks = storage.locks.clone().judge_other_hosts();
+    let lines = logged(|| {
+        let lock = locks.acquire_lock_blocking("job-1");
+        let lock = lock.expect("no process has that number");
+        assert_eq!(storage.on_disk("job-1").process_id, std::process::id());
+        lock.release().expect("a release");
+    });
+    let stale = format!("WARN Removing stale lock for job-1 (PID {pid} no longer running)");
+    assert_eq!(lines[0], stale, "{lines:?}");
+}
+
+#[test]
+fn resume_where_other_hosts_are_judged_a_number_that_lives_here_holds_and_keeps_its_hosts_name() {
+    let storage = Storage::new();
+    let locks = storage.locks.clone().judge_other_hosts();
+    let other = Other::start(&storage);
+    storage.four_fields("job-1", other.pid(), "test-host");
+    match locks.acquire_lock_blocking("job-1") {
+        Err(ResumeLockError::InProgress {
+            hostname,
+            override_command,
+            ..
+        }) => {
+            assert_eq!(hostname, "test-host", "as the record says");
+            assert_eq!(override_command, None, "its process is looked at here");
+        }
+        answer => panic!("it is held: {answer:?}"),
+    }
+    other.kill();
+    drop(
+        locks
+            .acquire_lock_blocking("job-1")
+            .expect("its number is gone"),
+    );
+}
+
+#[test]
+fn resume_where_other_hosts_are_judged_a_record_that_shows_another_machine_is_believed() {
+    let storage = Storage::new();
+    let locks = storage.locks.clone().judge_other_hosts();
+    let host = Identity::current().host;
+    let (boot, namespace) = (host.boot_id.expect("a boot id"), host.pid_namespace);
+    let container = namespace.expect("a PID namespace") + 1;
+    for (boot, namespace) in [(boot.as_str(), container), ("another-boot", container)] {
+        let pid = dead_pid();
+        storage.write(
+            "job-1",
+            &format!(
+                r#"{{"job_id":"job-1","process_id":{pid},"hostname":"test-host","acquired_at":
+               "2026-02-07T10:00:00Z","tenure":{{"boot_id":"{boot}","pid_namespace":{namespace}}}}}"#
+            ),
+        );
+        let refused = locks.acquire_lock_blocking("job-1");
+        assert!(
+            matches!(refused, Err(ResumeLockError::InProgress { .. })),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn resume_an_override_takes_the_lock_from_this_process_too_and_the_guard_learns_it() {
+    let storage = Storage::new();
+    let session = storage.take("job-1");
+    let job = storage
+        .locks
+        .acquire_lock_blocking_with("job-1", Override::Yes)
+        .expect("an override");
+    assert!(job.is_held() && !session.is_held(), "one of them holds");
+    let error = session.release().expect_err("it had been taken");
+    assert!(matches!(error, ResumeLockError::Lost { .. }), "{error}");
+    assert!(job.is_held(), "and the loser's end leaves it alone");
 }
 
 #[test]

@@ -89,6 +89,63 @@ impl Record for Resume {
     }
 }
 
+/// The same where all records are of this machine, whatever it was called as they were written: a record that
+/// shows nothing of its machine but a name is judged by its process number, as the original program does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneMachine;
+
+impl Profile for OneMachine {
+    fn policy(&self) -> Policy {
+        Resume.policy()
+    }
+
+    fn folder(&self, place: &Path) -> PathBuf {
+        Resume.folder(place)
+    }
+
+    fn file_name(&self, name: &LockName) -> String {
+        Resume.file_name(name)
+    }
+
+    fn name_of(&self, file: &str) -> Option<LockName> {
+        Resume.name_of(file)
+    }
+
+    fn record(&self) -> Option<&dyn Record> {
+        Some(self)
+    }
+}
+
+impl Record for OneMachine {
+    fn encode(
+        &self,
+        name: &LockName,
+        claim: &Claim,
+        previous: Option<&[u8]>,
+    ) -> Result<Vec<u8>, String> {
+        Resume.encode(name, claim, previous)
+    }
+
+    fn decode(
+        &self,
+        name: &LockName,
+        bytes: &[u8],
+        now: &Now,
+        here: &Host,
+    ) -> Result<Claim, String> {
+        let mut claim = Resume.decode(name, bytes, now, here)?;
+        let host = &mut claim.holder.host;
+        if host.boot_id.is_none() {
+            // People are told the name that stands in the record.
+            *host = Host {
+                name: std::mem::take(&mut host.name),
+                ..here.clone()
+            };
+        }
+        Ok(claim)
+    }
+}
+
 /// This host if the record names it, else one of which nothing but the name is known.
 fn host(name: &str, here: &Host) -> Host {
     if name == here.name && !name.is_empty() && name != UNKNOWN_HOST {
@@ -150,6 +207,29 @@ mod tests {
                 "a process of another host cannot be asked"
             );
         }
+    }
+
+    #[test]
+    fn on_one_machine_every_host_that_shows_no_more_than_a_name_is_this_one() {
+        for other in ["build-7", "test-host", "unknown", ""] {
+            let text = FOREIGN.replace("build-7", other);
+            let read = OneMachine.decode(&name("job-1"), text.as_bytes(), &now(), &here());
+            let host = read.expect("a record").holder.host;
+            let (boot_id, pid_namespace) = (here().boot_id, here().pid_namespace);
+            assert_eq!(
+                (host.name.as_str(), host.boot_id, host.pid_namespace),
+                (other, boot_id, pid_namespace)
+            );
+        }
+        let mut elsewhere = claim(&[]);
+        elsewhere.holder.host.boot_id = Some("another boot".to_owned());
+        let bytes = Resume.encode(&name("job-1"), &elsewhere, None);
+        let read = OneMachine.decode(&name("job-1"), &bytes.expect("a record"), &now(), &here());
+        assert_eq!(
+            read.expect("a record of ours").holder.host,
+            elsewhere.holder.host,
+            "what a record shows of its machine is believed"
+        );
     }
 
     #[test]

@@ -3,11 +3,10 @@
 //! What else stands in the file (the identity of the process, under a key of its own) is the
 //! profile's affair.
 
+use super::instant::{self, AcquiredAt};
 use super::lock::hostname;
 use crate::clock::{Clock, SystemClock};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tenure_core::{Claim, LockName};
 
 /// Who holds a lock, and since when. Its JSON is the file's: `acquired_at` is RFC 3339 in UTC.
@@ -31,8 +30,8 @@ pub struct ResumeLockData {
     /// The machine on which that number means something; `unknown` if it has no name.
     pub hostname: String,
     /// When it was acquired.
-    #[serde(with = "rfc3339")]
-    pub acquired_at: SystemTime,
+    #[serde(with = "instant")]
+    pub acquired_at: AcquiredAt,
 }
 
 impl ResumeLockData {
@@ -42,7 +41,7 @@ impl ResumeLockData {
             job_id,
             process_id: std::process::id(),
             hostname: hostname(&crate::process::Identity::current().host.name),
-            acquired_at: at(SystemClock::new(None).now().stamp().wall_ms),
+            acquired_at: instant::of_millis(SystemClock::new(None).now().stamp().wall_ms),
         }
     }
 
@@ -52,45 +51,8 @@ impl ResumeLockData {
             job_id: name.as_str().to_owned(),
             process_id: claim.holder.process.map_or(0, |process| process.pid),
             hostname: hostname(&claim.holder.host.name),
-            acquired_at: at(claim.since.unwrap_or(claim.entered).wall_ms),
+            acquired_at: instant::of_millis(claim.since.unwrap_or(claim.entered).wall_ms),
         }
-    }
-}
-
-/// An instant of a record.
-fn at(wall_ms: u64) -> SystemTime {
-    // Records hold no instant that a SystemTime cannot; the epoch stands for one that did.
-    UNIX_EPOCH
-        .checked_add(Duration::from_millis(wall_ms))
-        .unwrap_or(UNIX_EPOCH)
-}
-
-/// `YYYY-MM-DD HH:MM:SS UTC`.
-pub(super) fn utc(at: SystemTime) -> String {
-    Timestamp::try_from(at).map_or_else(
-        |_| "at an unknown time".to_owned(),
-        |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-    )
-}
-
-/// The form of instants in the file.
-mod rfc3339 {
-    use super::{SystemTime, Timestamp};
-    use serde::{Deserialize, Deserializer, Serializer, de, ser};
-
-    #[allow(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde wants a reference; how large an instant is differs between platforms"
-    )]
-    pub(super) fn serialize<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
-        let at = Timestamp::try_from(*at).map_err(ser::Error::custom)?;
-        to.collect_str(&at)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SystemTime, D::Error> {
-        let text = String::deserialize(from)?;
-        let at: Timestamp = text.parse().map_err(de::Error::custom)?;
-        Ok(at.into())
     }
 }
 
@@ -123,7 +85,7 @@ mod tests {
         let ours = include_str!("../../tests/golden/resume/ours.lock");
         let data: ResumeLockData = serde_json::from_str(ours).expect("a record of ours");
         assert_eq!(data.process_id, 4242);
-        assert_eq!(utc(data.acquired_at), "2026-02-07 10:00:00 UTC");
+        assert_eq!(instant::utc(&data.acquired_at), "2026-02-07 10:00:00 UTC");
     }
 
     #[test]
@@ -143,19 +105,5 @@ mod tests {
         let text = serde_json::to_string(&data).expect("a record");
         let read: ResumeLockData = serde_json::from_str(&text).expect("the same record");
         assert_eq!(read, data);
-    }
-
-    #[test]
-    fn an_instant_that_no_calendar_has_is_said_and_not_panicked_about() {
-        // As far as the system's own instants go: some 29,000 years on Windows.
-        let far = UNIX_EPOCH
-            .checked_add(Duration::from_secs(1 << 60))
-            .unwrap_or(UNIX_EPOCH + Duration::from_secs(1 << 39));
-        assert_eq!(utc(far), "at an unknown time");
-        let data = ResumeLockData {
-            acquired_at: far,
-            ..ResumeLockData::new("a".to_owned())
-        };
-        assert!(serde_json::to_string(&data).is_err(), "not written either");
     }
 }

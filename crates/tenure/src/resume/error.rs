@@ -2,13 +2,13 @@
 //!
 //! Which of these it is, the core and the store have decided.
 
-use super::data::{ResumeLockData, utc};
+use super::data::ResumeLockData;
+use super::instant::{AcquiredAt, utc};
 use crate::process::{Identity, liveness};
 use crate::profile::why as shown;
 use crate::store::StoreError;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 use tenure_core::{Claim, Liveness, LockName, NameError};
 
 /// What went wrong with a resume lock.
@@ -21,7 +21,7 @@ pub enum ResumeLockError {
          Lock held by: PID {process_id} on {host} (acquired {since})\n\
          Please wait for the other process to complete, or use --force to override.{far}",
         host = shown(hostname),
-        since = utc(*acquired_at),
+        since = utc(acquired_at),
         far = OutOfSight(override_command.as_deref()),
     )]
     InProgress {
@@ -32,7 +32,7 @@ pub enum ResumeLockError {
         /// The machine on which that process runs.
         hostname: String,
         /// Since when.
-        acquired_at: SystemTime,
+        acquired_at: AcquiredAt,
         /// The command that removes the lock, if its process cannot be seen from here (it is of
         /// another machine or container): then nobody notices its death.
         override_command: Option<String>,
@@ -44,7 +44,7 @@ pub enum ResumeLockError {
          Lock held by: PID {process_id} on {host} (acquired {since}), held by this process\n\
          Call `again` on the lock that this process has to enter it once more.",
         host = shown(hostname),
-        since = utc(*acquired_at),
+        since = utc(acquired_at),
     )]
     HeldByThisProcess {
         /// The session or job.
@@ -54,7 +54,7 @@ pub enum ResumeLockError {
         /// This machine.
         hostname: String,
         /// Since when.
-        acquired_at: SystemTime,
+        acquired_at: AcquiredAt,
     },
     /// A record stands there that cannot be understood, and went on standing there for as long
     /// as anybody could take to write one. Overriding replaces it.
@@ -81,7 +81,7 @@ pub enum ResumeLockError {
         /// What was given.
         job_id: String,
         /// Which rule it breaks.
-        source: NameError,
+        r#source: NameError,
     },
     /// The folder of the locks cannot be made.
     #[error("Failed to create locks directory {}: {source}", path.display())]
@@ -89,7 +89,7 @@ pub enum ResumeLockError {
         /// The folder.
         path: PathBuf,
         /// Why not.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// The system gives no thread for an async call.
     #[error("Failed to start a thread that acquires the lock for {job_id}: {source}")]
@@ -97,7 +97,7 @@ pub enum ResumeLockError {
         /// The session or job.
         job_id: String,
         /// Why not.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// The place where locks are kept failed: permissions, a full disk, a network file system.
     #[error("Failed to reach the lock for {job_id}: {source}")]
@@ -105,7 +105,7 @@ pub enum ResumeLockError {
         /// The session or job.
         job_id: String,
         /// How.
-        source: StoreError,
+        r#source: StoreError,
     },
 }
 
@@ -228,15 +228,15 @@ fn quoted_for_windows(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::instant::of_millis;
     use super::*;
-    use std::time::{Duration, UNIX_EPOCH};
 
     fn in_progress(hostname: &str, override_command: Option<&str>) -> String {
         ResumeLockError::InProgress {
             job_id: "job-7".to_owned(),
             process_id: 4242,
             hostname: hostname.to_owned(),
-            acquired_at: UNIX_EPOCH + Duration::from_millis(1_770_458_400_999),
+            acquired_at: of_millis(1_770_458_400_999),
             override_command: override_command.map(str::to_owned),
         }
         .to_string()

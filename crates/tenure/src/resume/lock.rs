@@ -228,6 +228,7 @@ mod tests {
             hold.place = Arc::new(Place {
                 storage: scratch.path().into(),
                 identity: maker,
+                others: super::super::OtherHosts::Unknown,
             });
             assert!(!copy.is_held(), "the copy must not work under it");
             if ends_by_release {
