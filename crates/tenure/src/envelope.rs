@@ -8,6 +8,8 @@
 
 mod lock;
 
+pub(crate) use lock::is_retryable;
+
 pub use lock::{
     HolderView, LockView, QueueView, StandstillView, age, stale_reason, timestamp, utc,
 };
@@ -269,7 +271,9 @@ impl From<AcquireError> for Failure {
                 )
             }
             AcquireError::Store { source, .. } => source.into(),
-            AcquireError::Name { .. } => Self::bad_arguments(error.to_string()),
+            AcquireError::Name { .. } | AcquireError::NoSlots { .. } => {
+                Self::bad_arguments(error.to_string())
+            }
             AcquireError::HeldByThisProcess { ref name, token } => {
                 let mut failure =
                     Self::new(Exit::Deadlock, "ALREADY_HELD", error.to_string()).about(name);

@@ -104,25 +104,25 @@ mod arguments;
 mod arrivals;
 mod monitor;
 
+pub use crate::engine::Wait;
 pub use crate::envelope::{Exit, Failure};
 pub use arguments::WaitArgs;
 
 use crate::clock::instant;
-use crate::engine::{Wait, Waiting};
+use crate::engine::Waiting;
 use crate::envelope::LockView;
-use crate::guard::{Cancel, Guard, Guards, LockManager, OpenError, Options};
+use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Options};
 use answer::Surface;
 use clap::Parser;
 use monitor::{Course, Monitor};
 use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tenure_core::{LockName, Mode, RequestId};
+use tenure_core::{LockName, RequestId};
 
 /// How long a command may take to end once it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
@@ -159,7 +159,7 @@ pub trait Tool: Parser {
 #[must_use]
 pub struct Lock {
     names: Vec<String>,
-    mode: Mode,
+    holding: Holding,
     wait: Option<Wait>,
     grace: Option<Duration>,
     why: Option<String>,
@@ -185,13 +185,13 @@ impl Lock {
 
     /// Holds beside other shared holds.
     pub fn shared(mut self) -> Self {
-        self.mode = Mode::Shared;
+        self.holding = Holding::SHARED;
         self
     }
 
-    /// Holds one of so many slots.
-    pub fn slots(mut self, slots: NonZeroU32) -> Self {
-        self.mode = Mode::Slots(slots);
+    /// Holds one of so many slots, at least one. With none, the call ends with exit 2.
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.holding = Holding::slots(slots);
         self
     }
 
@@ -217,7 +217,7 @@ impl Lock {
         let options = Options::new()
             .cancel(cancel)
             .why(self.why.as_deref().unwrap_or(why))
-            .mode(self.mode);
+            .holding(self.holding);
         match wait.or(self.wait) {
             Some(wait) => options.wait(wait),
             None => options,

@@ -36,8 +36,8 @@
 //! # Limitations
 //! - It excludes processes on **one machine** that see the same folder, as every file store.
 //! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for
-//!   a lock that it holds, in whatever thread: waiting could never end if it asked under the lock.
-//!   [`Again`] has the other answers: threads that take turns, and layers that share a hold.
+//!   a lock that it holds, in whatever thread or async task: waiting could never end if it asked under the
+//!   lock. [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
 //! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it (they show
 //!   [`GuardState::Lost`]) and their drop leaves the parent's lock alone. The copy does inherit the
 //!   open file that carries the beacon, until it becomes another program: should the parent be
@@ -75,17 +75,19 @@ mod newcomers;
 mod term;
 
 pub use crate::cancel::Cancel;
+pub use crate::engine::{Wait, Waiting};
 pub use backing::SharedStore;
 pub use error::{
     AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
 };
 pub use hold::{Guard, Guards};
+pub use tenure_core::{Holder, LockName, NameError};
 pub use term::GuardState;
 
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant};
 use crate::config::{self, Config};
-use crate::engine::{self, Observer, Wait, Waiting};
+use crate::engine::{self, Observer};
 use crate::herald::Herald;
 use crate::offload;
 use crate::os::Ringer;
@@ -105,8 +107,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entry, Force, HeldUnforced, Holder, Kind, LockName, Mode, Patience, Policy, Reason,
-    Request, RequestId, Terms,
+    Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
+    Terms,
 };
 
 /// How often a cancelled wait is noticed in a store that knows nothing of [`Cancel`].
@@ -115,7 +117,32 @@ const CANCEL_LOOK: Duration = Duration::from_millis(10);
 /// How often a hold is looked at in a store whose files cannot be watched.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What becomes of an acquire of a lock that this process holds already.
+/// What becomes of an acquire of a lock that this process holds already, in whatever thread or task.
+///
+/// # Examples
+/// Two tasks that take turns, and a layer that is called under the lock:
+/// ```
+/// use tenure::guard::{AcquireError, Again, Options};
+/// # let locks = tenure::testing::locks();
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let taking_turns = Options::new().again(Again::Wait);
+/// let work = async || {
+///     let guard = locks.acquire_async("figures", &taking_turns).await?;
+///     tokio::task::yield_now().await; // the other task runs here, and waits
+///     guard.release_async().await.map_err(|error| panic!("{error}"))
+/// };
+/// let (one, other) = tokio::join!(work(), work());
+/// one.and(other)?;
+///
+/// let outer = locks.acquire_async("figures", &Options::new()).await?;
+/// let layer = Options::new().again(Again::Reenter);
+/// let inner = locks.acquire_async("figures", &layer).await?;
+/// assert_eq!(outer.token(), inner.token());
+/// # Ok::<(), AcquireError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Again {
     /// It is refused at once, with [`AcquireError::HeldByThisProcess`].
@@ -125,7 +152,7 @@ pub enum Again {
     /// the same lock with the same token. The lock ends with the last of them.
     Reenter,
     /// It waits like everybody else: for programs whose threads take turns. A thread that holds the
-    /// lock itself waits in vain.
+    /// lock itself waits in vain, and so does a task that awaits the lock while it has it.
     Wait,
 }
 
@@ -134,8 +161,7 @@ pub enum Again {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tenure::engine::Wait;
-/// use tenure::guard::Options;
+/// use tenure::guard::{Options, Wait};
 /// # let locks = tenure::testing::locks();
 /// let reading = Options::new().shared().why("nightly report");
 /// let patient = reading.clone().wait(Wait::For(Duration::from_secs(60)));
@@ -147,7 +173,7 @@ pub enum Again {
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Options {
-    mode: Mode,
+    holding: Holding,
     wait: Option<Wait>,
     ttl: Option<Duration>,
     why: Option<String>,
@@ -155,6 +181,24 @@ pub struct Options {
     cancel: Option<Cancel>,
     again: Again,
     on_wait: OnWait,
+}
+
+/// How a caller wants to hold: in a mode, or in one of no slots, which nobody can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holding(Option<Mode>);
+
+impl Holding {
+    pub(crate) const SHARED: Self = Self(Some(Mode::Shared));
+
+    pub(crate) fn slots(slots: u32) -> Self {
+        Self(NonZeroU32::new(slots).map(Mode::Slots))
+    }
+}
+
+impl Default for Holding {
+    fn default() -> Self {
+        Self(Some(Mode::default()))
+    }
 }
 
 /// Who is told that a wait begins.
@@ -177,17 +221,28 @@ impl Options {
 
     /// Holds beside other shared holds.
     pub fn shared(self) -> Self {
-        self.mode(Mode::Shared)
+        self.holding(Holding::SHARED)
     }
 
-    /// Holds one of so many slots.
-    pub fn slots(self, slots: NonZeroU32) -> Self {
-        self.mode(Mode::Slots(slots))
+    /// Holds one of so many slots, which all callers of this lock should agree on: at least one. With none
+    /// the acquire is refused ([`AcquireError::NoSlots`]).
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::{AcquireError, Options, Wait};
+    /// # let locks = tenure::testing::locks();
+    /// let slot = Options::new().slots(2).wait(Wait::No);
+    /// let (_one, _other) = (locks.acquire_with("gpu", &slot)?, locks.acquire_with("gpu", &slot)?);
+    /// assert!(locks.acquire_with("gpu", &slot).is_err_and(|error| error.is_held()));
+    /// # Ok::<(), AcquireError>(())
+    /// ```
+    pub fn slots(self, slots: u32) -> Self {
+        self.holding(Holding::slots(slots))
     }
 
     /// How it holds, as one value, for a caller that was told elsewhere.
-    pub(crate) fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
+    pub(crate) fn holding(mut self, holding: Holding) -> Self {
+        self.holding = holding;
         self
     }
 
@@ -294,14 +349,42 @@ impl LockManager {
         }))
     }
 
-    /// The locks where `tenure run` has them without being told: `$TENURE_DIR`, else the folder that
-    /// the nearest `tenure.toml` names, else the user's own (`~/.local/state/tenure/locks`). A folder
-    /// that no variable names is used as [`FileStore::found`] says.
+    /// The locks where `tenure run` has them without being told. The first of these that says where counts:
+    /// - `$TENURE_STORE`, a URL: `file:DIR` is a folder;
+    /// - `$TENURE_DIR`, a folder;
+    /// - `dir`, else `store`, of the nearest `tenure.toml`, from the working folder up;
+    /// - the user's own folder, `~/.local/state/tenure/locks`.
+    ///
+    /// A folder that no variable names is used as [`FileStore::found`] says.
+    ///
+    /// **A URL of servers** (`etcd://…`, `etcds://…`) is never passed over for a folder, which would let two
+    /// callers in: it is [`OpenError::Elsewhere`], with the URL. `LockManager::etcd` opens it (feature
+    /// `etcd`), and is told whom to trust and whose password to send, which no file that is merely found
+    /// may decide.
     ///
     /// # Errors
     /// - [`OpenError::Config`] if a `tenure.toml` cannot be used or belongs to another user, or no
     ///   place is known.
+    /// - [`OpenError::Elsewhere`] if the locks are kept on servers, or the URL is of no kind that is known.
     /// - [`OpenError::Folder`] if the working folder cannot be named.
+    ///
+    /// # Examples
+    /// A program that also works where `TENURE_STORE` names servers:
+    /// ```no_run
+    /// use tenure::guard::{LockManager, OpenError};
+    ///
+    /// fn locks() -> Result<LockManager, Box<dyn std::error::Error>> {
+    ///     match LockManager::open() {
+    ///         # #[cfg(feature = "etcd")]
+    ///         Err(OpenError::Elsewhere { url }) => {
+    ///             use tenure::store::etcd::{Address, Credentials};
+    ///             Ok(LockManager::etcd(&Address::parse(&url)?, &Credentials::from_environment()?)?)
+    ///         }
+    ///         other => Ok(other?),
+    ///     }
+    /// }
+    /// # locks().expect("a place");
+    /// ```
     pub fn open() -> Result<Self, OpenError> {
         let (folder, named) = default_place()?;
         Self::in_folder(&folder, named)
@@ -411,12 +494,14 @@ impl LockManager {
     ///
     /// # Errors
     /// - [`AcquireError::Held`] if somebody has it and the wait was over or not wanted.
-    /// - [`AcquireError::HeldByThisProcess`] if this process has it ([`Again`]).
+    /// - [`AcquireError::HeldByThisProcess`] if this process has it, in whatever thread or task: [`Again`]
+    ///   says what to ask with then.
     /// - [`AcquireError::HeldByOuterRun`] if the `tenure run` around this process has it.
     /// - [`AcquireError::Cancelled`] if the wait was cancelled.
     /// - [`AcquireError::Superseded`] if another claim asked this one to stop.
     /// - [`AcquireError::Refused`] if a record stands there that this policy does not replace.
     /// - [`AcquireError::Name`] if the name cannot be the name of a lock.
+    /// - [`AcquireError::NoSlots`] if one of no slots is wanted.
     /// - [`AcquireError::Forked`] in a copy of the process that made this manager.
     /// - [`AcquireError::Thread`] if the system gives no thread.
     /// - [`AcquireError::Store`] if the store failed.
@@ -495,6 +580,10 @@ impl LockManager {
     /// Nothing happens before the future is polled. A thread waits in its place, so the executor is
     /// never blocked. A future that is dropped early leaves the queue, and whatever it would have
     /// acquired is released.
+    ///
+    /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
+    /// not wait. Tasks that are to take turns ask with [`Again::Wait`], and a layer under the lock with
+    /// [`Again::Reenter`].
     ///
     /// # Errors
     /// - As [`LockManager::acquire_with`].
@@ -585,15 +674,18 @@ impl LockManager {
         if shared.pid != std::process::id() {
             return Err(AcquireError::Forked { name });
         }
+        let Holding(Some(mode)) = options.holding else {
+            return Err(AcquireError::NoSlots { name });
+        };
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(AcquireError::Cancelled { name });
         }
         if options.again == Again::Reenter
-            && let Some(guard) = shared.again(&name, options.mode)
+            && let Some(guard) = shared.again(&name, mode)
         {
             return Ok(guard);
         }
-        let request = match shared.request(options) {
+        let request = match shared.request(options, mode) {
             Ok(request) => request,
             Err(source) => return Err(AcquireError::Store { name, source }),
         };
@@ -601,6 +693,7 @@ impl LockManager {
             shared,
             name: &name,
             options,
+            mode,
             told: false,
             gave_way: None,
         };
@@ -618,7 +711,9 @@ impl LockManager {
         let acquired = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
-                return Err(gave_way.unwrap_or_else(|| shared.explain(name, options, error)));
+                return Err(
+                    gave_way.unwrap_or_else(|| shared.explain(name, options.again, mode, error))
+                );
             }
         };
         log::acquired(&name, &acquired.claim, &acquired.events, acquired.waited);
@@ -698,7 +793,7 @@ fn named(name: &str) -> Result<LockName, AcquireError> {
 }
 
 impl Shared {
-    fn request(&self, options: &Options) -> Result<Request, StoreError> {
+    fn request(&self, options: &Options, mode: Mode) -> Result<Request, StoreError> {
         let request_id = process::new_request_id().map_err(|source| StoreError::Io {
             place: "the system".to_owned(),
             doing: "drawing random bytes for an owner token",
@@ -714,7 +809,7 @@ impl Shared {
             force: Force::No,
             patience: Patience::Default,
             terms: Terms {
-                mode: options.mode,
+                mode,
                 ..Terms::default()
             },
         })
@@ -785,7 +880,8 @@ impl Shared {
     fn explain(
         &self,
         name: LockName,
-        options: &Options,
+        again: Again,
+        mode: Mode,
         error: engine::AcquireError,
     ) -> AcquireError {
         match error {
@@ -796,8 +892,8 @@ impl Shared {
                 retry_after_ms,
                 kept: _,
             } => {
-                if options.again != Again::Wait
-                    && let Some(own) = self.own_in_the_way(&entry, options.mode)
+                if again != Again::Wait
+                    && let Some(own) = self.own_in_the_way(&entry, mode)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -846,6 +942,7 @@ struct Attendance<'a> {
     shared: &'a Shared,
     name: &'a LockName,
     options: &'a Options,
+    mode: Mode,
     told: bool,
     gave_way: Option<AcquireError>,
 }
@@ -862,7 +959,7 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) = self.shared.own_in_the_way(waiting.entry, options.mode)
+            && let Some(own) = self.shared.own_in_the_way(waiting.entry, self.mode)
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),

@@ -3,20 +3,18 @@
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
-use tenure::core::{LockName, Policy};
-use tenure::engine::Wait;
+use tenure::core::Policy;
 #[cfg(target_os = "linux")]
 use tenure::guard::Guards;
 use tenure::guard::{
-    AcquireError, Again, Cancel, Guard, GuardState, LockManager, Options, ReleaseError,
-    ReleaseFailure,
+    AcquireError, Again, Cancel, Guard, GuardState, LockManager, LockName, Options, ReleaseError,
+    ReleaseFailure, Wait,
 };
 use tenure::process::Identity;
 use tenure::store::file::{FileStore, ThreadSleeper};
@@ -292,6 +290,36 @@ fn the_same_process_is_answered_at_once() {
 }
 
 #[test]
+fn a_task_that_is_answered_at_once_is_told_how_to_ask_otherwise() {
+    let place = Place::new();
+    let locks = place.locks();
+    let options = Options::new();
+    let held = block_on(locks.acquire_async("a", &options)).expect("a free lock");
+    let error = block_on(locks.acquire_async("a", &options)).expect_err("not by a second task");
+    assert!(error.is_held() && error.holder().is_none(), "{error:?}");
+    assert_eq!(error.retry_after(), None, "no time is known that helps");
+    let text = error.to_string();
+    for word in ["a is held by this process", "Again::Wait", "Again::Reenter"] {
+        assert!(text.contains(word), "{text}");
+    }
+    drop(held);
+}
+
+#[test]
+fn one_of_no_slots_is_refused_before_anything_is_touched() {
+    let place = Place::new();
+    let folder = place.0.path().join("locks");
+    let locks = LockManager::new(&folder).expect("a folder with a name");
+    let error = locks.acquire_with("a", &Options::new().slots(0));
+    let error = error.expect_err("nobody could have it");
+    assert!(matches!(error, AcquireError::NoSlots { .. }), "{error}");
+    assert!(!error.is_held() && error.retry_after().is_none());
+    let error = locks.acquire_all(["a", "b"], &Options::new().slots(0));
+    assert!(matches!(error, Err(AcquireError::NoSlots { .. })));
+    assert!(!folder.exists(), "nothing was made");
+}
+
+#[test]
 fn a_layer_that_re_enters_shares_the_hold_and_the_last_one_releases() {
     let place = Place::new();
     let locks = place.locks();
@@ -388,6 +416,13 @@ fn a_refusal_says_who_has_it_and_when_to_come_back() {
         assert_eq!(process.map(|process| process.pid), Some(pid));
         assert!(refused.retry_after > Duration::ZERO);
         assert!(error.to_string().contains(&format!("PID {pid}")), "{error}");
+        assert!(
+            error.is_held(),
+            "whoever only wants to know that need not match"
+        );
+        let process = error.holder().and_then(|holder| holder.process);
+        assert_eq!(process.map(|process| process.pid), Some(pid));
+        assert_eq!(error.retry_after(), Some(refused.retry_after));
     }
     assert_eq!(place.claims("a"), 1, "who gave up has left the queue");
     let waiter = thread::spawn(move || locks.acquire_with("a", &forever()));
@@ -588,7 +623,7 @@ fn a_wait_is_cancelled_from_another_thread_and_leaves_the_queue() {
 #[test]
 fn a_wait_for_a_slot_is_cancelled_too() {
     let place = Place::new();
-    let one = Options::new().slots(NonZeroU32::MIN);
+    let one = Options::new().slots(1);
     let locks = place.locks();
     let held = locks.acquire_with("a", &one).expect("a free slot");
     let cancel = Cancel::new();
@@ -641,8 +676,7 @@ fn shared_holds_and_slots_stand_beside_each_other() {
     assert_eq!(place.claims("a"), 3);
     assert!(locks.try_acquire("a").is_err(), "nobody alone meanwhile");
     drop(readers);
-    let two = NonZeroU32::new(2).expect("two");
-    let slot = Options::new().slots(two).wait(Wait::No);
+    let slot = Options::new().slots(2).wait(Wait::No);
     let first = locks.acquire_with("b", &slot).expect("the first slot");
     let second = locks.acquire_with("b", &slot).expect("the second slot");
     locks.acquire_with("b", &slot).expect_err("no third");
@@ -835,6 +869,45 @@ fn a_loss_can_be_awaited_on_any_executor() {
     });
 }
 
+#[test]
+fn a_loss_of_one_of_several_is_told_and_the_others_are_released() {
+    let scene = Scene::new();
+    let names = ["a", "b", "c"];
+    block_on(async {
+        let locks = scene.locks();
+        let options = Options::new();
+        let guards = locks.acquire_all_async(names, &options).await;
+        let guards = guards.expect("free locks");
+        let early = tokio::time::timeout(Duration::from_millis(30), guards.stop_requested());
+        assert!(early.await.is_err(), "nothing has happened yet");
+        assert!(!guards.should_stop() && guards.verify().is_ok());
+        scene.ask_to_stop("c").expect("a name");
+        let asked = tokio::time::timeout(PATIENCE, guards.stop_requested()).await;
+        assert_eq!(asked.expect("it is told").name().as_str(), "c");
+        assert!(guards.should_stop() && !guards.is_lost());
+        let early = tokio::time::timeout(Duration::from_millis(30), guards.lost());
+        assert!(early.await.is_err(), "asked is not lost");
+        scene.take_away("b").expect("a name");
+        let lost = tokio::time::timeout(PATIENCE, guards.lost()).await;
+        assert_eq!(lost.expect("it is told").name().as_str(), "b");
+        assert!(guards.is_lost() && guards.verify().is_err());
+        let error = guards.release_async().await.expect_err("one is lost");
+        assert!(
+            matches!(&error.first, ReleaseFailure::Lost { name } if name.as_str() == "b"),
+            "{error}"
+        );
+        assert_eq!(error.guards.len(), 1);
+        let other = scene.another_process();
+        for name in names {
+            drop(other.try_acquire(name).expect("all of them are free"));
+        }
+        let none = locks.acquire_all([], &options).expect("no locks");
+        let never = tokio::time::timeout(Duration::from_millis(30), none.lost());
+        assert!(never.await.is_err(), "of none, none is lost");
+        none.release_async().await.expect("nothing to release");
+    });
+}
+
 /// What `docs/library.md` shows: the work is a branch of a `select!`, on a runtime with threads.
 #[test]
 fn tasks_of_tokio_take_turns_and_a_loss_ends_the_work_of_one() {
@@ -914,7 +987,10 @@ fn guards_and_their_futures_may_be_sent() {
     block_on(is_send(guard.release_async())).expect("a release");
     assert_eq!(place.claims("a"), 0);
     let both = block_on(is_send(locks.acquire_all_async(["b", "a"], &options)));
-    assert_eq!(both.expect("free locks").len(), 2);
+    let both = both.expect("free locks");
+    assert_eq!(both.len(), 2);
+    drop((is_send(both.lost()), is_send(both.stop_requested())));
+    block_on(is_send(both.release_async())).expect("a release");
 }
 
 #[test]

@@ -17,6 +17,17 @@ use tenure_core::{
     Standstill, UnreadableRule, decide, retry_after_ms,
 };
 
+/// Whether a refusal for this reason may end without anybody changing anything.
+pub(crate) fn is_retryable(reason: Reason) -> bool {
+    match reason {
+        Reason::Held | Reason::QueueFull => true,
+        Reason::StaleNeedsForce
+        | Reason::NeedsConfirmation
+        | Reason::Unreadable
+        | Reason::Unknown => false,
+    }
+}
+
 /// A lock.
 #[derive(Debug, Clone, Serialize)]
 pub struct LockView {
@@ -528,7 +539,7 @@ impl LockView {
                 "It could not be found out who holds the lock".to_owned(),
             ),
         };
-        if matches!(reason, Reason::Held | Reason::QueueFull) {
+        if is_retryable(reason) {
             failure.retry = Some(Retry {
                 after_ms: retry_after_ms,
                 strategy: "linear_backoff",

@@ -20,7 +20,7 @@ pub enum OpenError {
     #[error("the lock folder cannot be named: {source}")]
     Folder {
         /// Why not.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// The locks are kept on servers, which are opened by name: a program that does so says what it
     /// trusts them by.
@@ -47,7 +47,13 @@ pub enum AcquireError {
         /// What was given.
         name: String,
         /// Which rule it breaks.
-        source: NameError,
+        r#source: NameError,
+    },
+    /// One of no slots was wanted.
+    #[error("{name}: nobody can have one of 0 slots")]
+    NoSlots {
+        /// The lock.
+        name: LockName,
     },
     /// Somebody has it, and the wait is over or was not wanted.
     #[error("{0}")]
@@ -56,8 +62,12 @@ pub enum AcquireError {
     /// leaves alone.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// This process has it, so that waiting for it might never end. See [`super::Again`].
-    #[error("{name} is held by this process")]
+    /// This process has it, in some thread or task, so that waiting for it might never end. See
+    /// [`Again`](super::Again).
+    #[error(
+        "{name} is held by this process; threads and tasks that take turns ask with Again::Wait, a layer \
+         under the lock with Again::Reenter"
+    )]
     HeldByThisProcess {
         /// The lock.
         name: LockName,
@@ -98,7 +108,7 @@ pub enum AcquireError {
         /// The lock.
         name: LockName,
         /// Why not.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// The store failed: permissions, a full disk, a network file system.
     #[error("{name}: {source}")]
@@ -106,8 +116,91 @@ pub enum AcquireError {
         /// The lock.
         name: LockName,
         /// How.
-        source: StoreError,
+        r#source: StoreError,
     },
+}
+
+impl AcquireError {
+    /// Whether it is because somebody has the lock: another one ([`AcquireError::Held`]), this process, or the
+    /// run around it. For a program that does something else then.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::testing::Scene;
+    /// let scene = Scene::new();
+    /// let _theirs = scene.another_process().acquire("deploy")?;
+    /// match scene.locks().try_acquire("deploy") {
+    ///     Ok(_guard) => println!("mine"),
+    ///     Err(error) if error.is_held() => println!("not now: {error}"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), tenure::guard::AcquireError>(())
+    /// ```
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Held(_) | Self::HeldByThisProcess { .. } | Self::HeldByOuterRun { .. } => true,
+            Self::Name { .. }
+            | Self::NoSlots { .. }
+            | Self::Refused(_)
+            | Self::Cancelled { .. }
+            | Self::Superseded { .. }
+            | Self::Forked { .. }
+            | Self::Thread { .. }
+            | Self::Store { .. } => false,
+        }
+    }
+
+    /// Who stood in the way, where that is another one and could be read: its process, its host, on whose
+    /// behalf and what for.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::Options;
+    /// use tenure::testing::Scene;
+    /// let scene = Scene::new();
+    /// let other = scene.another_process();
+    /// let _theirs = other.acquire_with("deploy", &Options::new().why("nightly"))?;
+    /// let refused = scene.locks().try_acquire("deploy").expect_err("it is held");
+    /// assert_eq!(refused.holder().map(|holder| holder.why.as_str()), Some("nightly"));
+    /// # Ok::<(), tenure::guard::AcquireError>(())
+    /// ```
+    pub fn holder(&self) -> Option<&Holder> {
+        self.refused()?.holder()
+    }
+
+    /// When another try is likely to succeed, a hint; `None` where none will until somebody changes
+    /// something.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::testing::Scene;
+    /// let scene = Scene::new();
+    /// let _theirs = scene.another_process().acquire("deploy")?;
+    /// let refused = scene.locks().try_acquire("deploy").expect_err("it is held");
+    /// assert!(refused.retry_after().is_some());
+    /// let bad = scene.locks().try_acquire("../etc").expect_err("no name");
+    /// assert_eq!(bad.retry_after(), None);
+    /// # Ok::<(), tenure::guard::AcquireError>(())
+    /// ```
+    pub fn retry_after(&self) -> Option<Duration> {
+        let refused = self.refused()?;
+        crate::envelope::is_retryable(refused.refusal.reason).then_some(refused.retry_after)
+    }
+
+    fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::Held(refused) | Self::Refused(refused) => Some(refused),
+            Self::Name { .. }
+            | Self::NoSlots { .. }
+            | Self::HeldByThisProcess { .. }
+            | Self::HeldByOuterRun { .. }
+            | Self::Cancelled { .. }
+            | Self::Superseded { .. }
+            | Self::Forked { .. }
+            | Self::Thread { .. }
+            | Self::Store { .. } => None,
+        }
+    }
 }
 
 /// What stood in the way of an acquire.
@@ -177,7 +270,7 @@ pub enum ReleaseError {
         /// The guard.
         guard: Guard,
         /// How it failed.
-        source: StoreError,
+        r#source: StoreError,
     },
     /// The guard was made by the process that this one is a copy of, and stays that one's.
     #[error("{} belongs to the process that this one is a copy of", guard.name())]
@@ -222,7 +315,7 @@ pub enum ReleaseFailure {
         /// The lock.
         name: LockName,
         /// How it failed.
-        source: StoreError,
+        r#source: StoreError,
     },
     /// See [`ReleaseError::Forked`].
     #[error("{name} belongs to the process that this one is a copy of")]
@@ -262,6 +355,6 @@ pub enum VerifyError {
         /// The lock.
         name: LockName,
         /// How.
-        source: StoreError,
+        r#source: StoreError,
     },
 }

@@ -11,10 +11,11 @@ use super::{Shared, log};
 use crate::offload;
 use crate::store::{Notices, Reading, StoreError};
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use tenure_core::{Claim, Holder, Left, LockName, Mode, Renewal};
 
@@ -228,6 +229,83 @@ impl Guards {
         self.guards
             .iter()
             .find(|guard| guard.name().as_str() == name)
+    }
+
+    /// Whether any of them is known not to be held any more.
+    pub fn is_lost(&self) -> bool {
+        self.guards.iter().any(Guard::is_lost)
+    }
+
+    /// Whether the work should end: one of them is lost, or somebody asked for it.
+    pub fn should_stop(&self) -> bool {
+        self.guards.iter().any(Guard::should_stop)
+    }
+
+    /// Asks the store whether all of them stand: before a step that must not be done twice.
+    ///
+    /// # Errors
+    /// - As [`Guard::verify`], of the first that cannot be shown to stand.
+    pub fn verify(&self) -> Result<(), VerifyError> {
+        self.guards.iter().try_for_each(Guard::verify)
+    }
+
+    /// Is ready once one of the locks is lost, and says which. Runs on any executor, and may be selected on.
+    /// Of no locks none is ever lost.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::Options;
+    /// # let locks = tenure::testing::locks();
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// # runtime.block_on(async {
+    /// let both = locks.acquire_all_async(["schema", "data"], &Options::new()).await?;
+    /// # let work = async {};
+    /// tokio::select! {
+    ///     () = work => {} // with both to the end
+    ///     lost = both.lost() => panic!("somebody else may have {}", lost.name()),
+    /// }
+    /// both.release_async().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn lost(&self) -> &Guard {
+        self.until(|state| state == GuardState::Lost).await
+    }
+
+    /// Is ready once the work should end, because one of the locks is lost or somebody asked for it, and says
+    /// which. Of no locks none is ever asked for.
+    pub async fn stop_requested(&self) -> &Guard {
+        self.until(|state| state != GuardState::Held).await
+    }
+
+    async fn until(&self, is_so: fn(GuardState) -> bool) -> &Guard {
+        let waits = self.guards.iter();
+        let mut waits: Vec<_> = waits
+            .map(|guard| (guard, Box::pin(guard.until(is_so))))
+            .collect();
+        poll_fn(|context| {
+            let ready = waits
+                .iter_mut()
+                .find_map(|(guard, wait)| wait.as_mut().poll(context).is_ready().then_some(*guard));
+            ready.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    /// [`Guards::release`] for async code, on any executor, which it never blocks. Once polled, the release
+    /// goes on even if the future is dropped; before that, it is the drop's.
+    ///
+    /// # Errors
+    /// - As [`Guards::release`].
+    ///
+    /// # Crash safety
+    /// As [`Guard::release`], one after the other.
+    pub async fn release_async(self) -> Result<(), ReleaseAllError> {
+        // Should the system give no thread, the guards go with the work, and release.
+        offload::on_thread("tenure-release", move || self.release())
+            .await
+            .unwrap_or(Ok(()))
     }
 
     /// Releases all, the last one first, and goes on after a failure.
