@@ -109,7 +109,7 @@ pub enum AuditError {
         /// What was being done.
         doing: &'static str,
         /// How it failed.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The folder or a file in it cannot be trusted.
     #[error("{place}: {why}")]

@@ -82,7 +82,7 @@ pub enum ConfigError {
         /// The file.
         path: String,
         /// How it failed.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// It says something that is not understood.
     #[error("{path}: {why}")]
@@ -98,7 +98,7 @@ pub enum ConfigError {
         /// The file.
         path: String,
         /// Which, and why.
-        source: ProfileError,
+        r#source: ProfileError,
     },
     /// It was found, and its owner, or its mode, lets somebody else say what stands in it.
     #[error(

@@ -134,7 +134,7 @@ pub enum GuardError {
         /// What was tried.
         doing: &'static str,
         /// How it failed.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
 }
 

@@ -111,7 +111,7 @@ pub enum IntentError {
     #[error("lock_ttl: {source}")]
     Ttl {
         /// Why not.
-        source: DurationError,
+        r#source: DurationError,
     },
     /// The ttl cannot be recorded.
     #[error("lock_ttl {given:?}: a lock is leased for whole seconds, at least one")]

@@ -295,7 +295,7 @@ pub enum StoreError {
         /// What was tried.
         doing: &'static str,
         /// How it failed.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
 }
 

@@ -82,7 +82,7 @@ pub enum RowError {
         /// The key.
         key: &'static str,
         /// Why not.
-        source: DurationError,
+        r#source: DurationError,
     },
     /// A key has a duration of nothing.
     #[error("{key} = {given:?}: it has to last longer than nothing")]

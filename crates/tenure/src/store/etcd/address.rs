@@ -188,7 +188,7 @@ pub enum CredentialsError {
         /// The file.
         path: PathBuf,
         /// How it failed.
-        source: std::io::Error,
+        r#source: std::io::Error,
     },
     /// The user has no password, or the certificate no key.
     #[error("{0}")]

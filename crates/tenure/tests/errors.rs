@@ -1,0 +1,234 @@
+//! What errors say: all of it in one sentence, and nothing of it again in what they name as their source.
+//!
+//! A program that prints `{error}` is told the whole reason, and one that prints the chain of sources (as anyhow's
+//! `{:#}` does) is told it once.
+
+#![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+use tenure::audit::AuditError;
+use tenure::config::ConfigError;
+use tenure::duration::{self, DurationError};
+use tenure::fence::GuardError;
+use tenure::guard::{
+    AcquireError, Guard, Guards, LockName, NameError, OpenError, ReleaseAllError, ReleaseError,
+    ReleaseFailure, VerifyError,
+};
+use tenure::intent::IntentError;
+use tenure::profile::{ProfileError, RowError};
+use tenure::resume::ResumeLockError;
+use tenure::store::StoreError;
+
+/// What every error here comes from.
+const CAUSE: &str = "the cause of it all";
+
+fn cause() -> io::Error {
+    io::Error::other(CAUSE)
+}
+
+fn store() -> StoreError {
+    StoreError::Io {
+        place: "/locks/a".to_owned(),
+        doing: "reading the lock",
+        source: cause(),
+    }
+}
+
+fn name() -> LockName {
+    LockName::new("a").expect("a name")
+}
+
+fn bad_name() -> NameError {
+    LockName::new("../a").expect_err("no name")
+}
+
+fn bad_duration() -> DurationError {
+    duration::parse("soon").expect_err("no duration")
+}
+
+fn guard() -> Guard {
+    tenure::testing::locks().acquire("a").expect("a free lock")
+}
+
+fn read() -> ConfigError {
+    ConfigError::Read {
+        path: "tenure.toml".to_owned(),
+        source: cause(),
+    }
+}
+
+fn row() -> RowError {
+    RowError::Duration {
+        key: "ttl",
+        source: bad_duration(),
+    }
+}
+
+fn profile() -> ProfileError {
+    ProfileError::Row {
+        name: "nightly".to_owned(),
+        source: row(),
+    }
+}
+
+type Case = (Box<dyn Error>, String);
+
+/// Every error of ours that has another one in it, and what the innermost of them says.
+fn cases() -> Vec<Case> {
+    let io: Vec<Box<dyn Error>> = vec![
+        Box::new(store()),
+        Box::new(tenure::engine::AcquireError::from(store())),
+        Box::new(OpenError::Folder { source: cause() }),
+        Box::new(OpenError::Servers { source: store() }),
+        Box::new(OpenError::from(read())),
+        Box::new(AcquireError::Thread {
+            name: name(),
+            source: cause(),
+        }),
+        Box::new(AcquireError::Store {
+            name: name(),
+            source: store(),
+        }),
+        Box::new(ReleaseError::Store {
+            guard: guard(),
+            source: store(),
+        }),
+        Box::new(ReleaseFailure::Store {
+            name: name(),
+            source: store(),
+        }),
+        Box::new(ReleaseAllError {
+            first: ReleaseFailure::Store {
+                name: name(),
+                source: store(),
+            },
+            guards: Guards::default(),
+        }),
+        Box::new(VerifyError::Store {
+            name: name(),
+            source: store(),
+        }),
+        Box::new(read()),
+        Box::new(AuditError::Io {
+            place: "/audit".to_owned(),
+            doing: "writing",
+            source: cause(),
+        }),
+        Box::new(GuardError::Io {
+            place: "/mark".to_owned(),
+            doing: "reading",
+            source: cause(),
+        }),
+        Box::new(ResumeLockError::CreateFolder {
+            path: PathBuf::from("/locks"),
+            source: cause(),
+        }),
+        Box::new(ResumeLockError::Thread {
+            job_id: "a".to_owned(),
+            source: cause(),
+        }),
+        Box::new(ResumeLockError::Store {
+            job_id: "a".to_owned(),
+            source: store(),
+        }),
+        #[cfg(feature = "etcd")]
+        Box::new(tenure::store::etcd::CredentialsError::File {
+            variable: "TENURE_ETCD_KEY",
+            path: PathBuf::from("/key"),
+            source: cause(),
+        }),
+    ];
+    let durations: Vec<Box<dyn Error>> = vec![
+        Box::new(row()),
+        Box::new(profile()),
+        Box::new(ConfigError::Profile {
+            path: "tenure.toml".to_owned(),
+            source: profile(),
+        }),
+        Box::new(IntentError::Ttl {
+            source: bad_duration(),
+        }),
+    ];
+    let names: Vec<Box<dyn Error>> = vec![
+        Box::new(AcquireError::Name {
+            name: "../a".to_owned(),
+            source: bad_name(),
+        }),
+        Box::new(ResumeLockError::BadId {
+            job_id: "../a".to_owned(),
+            source: bad_name(),
+        }),
+    ];
+    let of = |errors: Vec<Box<dyn Error>>, cause: String| {
+        errors.into_iter().map(move |error| (error, cause.clone()))
+    };
+    of(io, CAUSE.to_owned())
+        .chain(of(durations, bad_duration().to_string()))
+        .chain(of(names, bad_name().to_string()))
+        .collect()
+}
+
+#[test]
+fn an_error_says_its_whole_reason_once() {
+    for (error, cause) in cases() {
+        let said = error.to_string();
+        assert!(said.contains(&cause), "{said:?} leaves out {cause:?}");
+        // As anyhow's `{:#}` prints it.
+        let mut chain = said.clone();
+        let mut source = error.source();
+        while let Some(error) = source {
+            chain = format!("{chain}: {error}");
+            source = error.source();
+        }
+        assert_eq!(chain.matches(&cause).count(), 1, "{chain}");
+    }
+}
+
+/// The errors above are all that there are: whoever writes the next one is told here.
+#[test]
+fn no_error_both_says_its_source_and_names_it() {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in [ours.join("src"), ours.join("../tenure-core/src")] {
+        rust_files(&folder, &mut files);
+    }
+    assert!(files.len() > 50, "the sources are where they were");
+    let mut found = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, variant) in text.split("#[error(").skip(1).enumerate() {
+            let (message, rest) = variant.split_once(")]").unwrap_or((variant, ""));
+            let fields = rest.split("\n}").next().unwrap_or_default();
+            found += 1;
+            if message.trim() == "transparent" {
+                continue;
+            }
+            let named = fields.lines().map(str::trim).find(|line| {
+                line.starts_with("source: ")
+                    || line.contains("#[source]")
+                    || line.contains("#[from]")
+            });
+            assert_eq!(
+                named,
+                None,
+                "{}, message {number} ({message}): write r#source, see docs/decisions/0031",
+                file.display()
+            );
+        }
+    }
+    assert!(found > 50, "{found} messages");
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
