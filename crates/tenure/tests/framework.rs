@@ -485,6 +485,31 @@ fn help_describes_the_tool_in_its_own_words() {
     }
 }
 
+/// `LockManager::open`, as a tool calls it.
+#[test]
+fn the_place_that_tenure_store_names_is_used_and_servers_are_never_passed_over() {
+    let scene = Scene::new();
+    let folder = scene.0.path().join("named by a URL");
+    let with_store = |url: &str| {
+        let mut tool = scene.tool(&["deploy", "--env", "prod", "--step-ms", "0"]);
+        answer(tool.env("TENURE_STORE", url))
+    };
+    let answer = with_store(&format!("file:{}", folder.display()));
+    answer.document(0);
+    assert!(
+        folder.join("deploy-prod.tenure").exists(),
+        "it was kept there"
+    );
+    let in_dir = scene.0.path().join("deploy-prod.tenure");
+    assert!(!in_dir.exists(), "and not in TENURE_DIR");
+    for url in ["etcd://127.0.0.1:1/ci", "redis://x"] {
+        let error = with_store(url).error(2, "BAD_CONFIGURATION");
+        let message = error["message"].as_str().expect("a sentence");
+        assert!(message.contains(url), "{message}");
+        assert!(!in_dir.exists(), "no folder in the place of {url}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {

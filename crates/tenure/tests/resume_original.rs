@@ -142,7 +142,7 @@ async fn a_free_lock_is_taken_and_says_when() {
 async fn a_held_lock_is_refused() {
     let (_scratch, resumer) = scene();
     let (_lock, _) = resumer.resume("test-job").await.expect("a free lock");
-    let error = resumer.resume("test-job").await.err().expect("it is held");
+    let error = resumer.resume("test-job").await.expect_err("it is held");
     assert!(error.to_string().contains("already in progress"), "{error}");
 }
 
@@ -159,7 +159,7 @@ async fn a_process_of_another_hosts_name_that_runs_here_is_respected() {
         ..ResumeLockData::new("test-job".to_string())
     };
     resumer.write(&live).expect("a record");
-    let error = resumer.resume("test-job").await.err().expect("it is held");
+    let error = resumer.resume("test-job").await.expect_err("it is held");
     let said = format!(
         "Lock held by: PID {} on test-host (acquired 2026-02-07 10:00:00 UTC)",
         std::process::id()
