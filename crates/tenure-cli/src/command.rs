@@ -342,10 +342,10 @@ impl Session {
             limits,
             &mut attendance,
         );
-        let (wanted_back, own) = (attendance.wanted_back.take(), attendance.own.take());
+        let (interruption, own) = (attendance.interruption.take(), attendance.own.take());
         drop(attendance);
-        match (&acquired, wanted_back, own) {
-            (Err(_), Some(wanted), _) => return Err(superseded(&wanted.name, &wanted.by)),
+        match (&acquired, interruption, own) {
+            (Err(_), Some(interruption), _) => return Err(interruption.failure()),
             (Err(_), None, Some(own)) => return Err(waits_for_itself(name, &own)),
             (Err(_), None, None) | (Ok(_), _, _) => {}
         }
@@ -757,6 +757,16 @@ pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
     .with_context(object(
         json!({ "name": name.as_str(), "superseded_by": by }),
     ))
+}
+
+/// A lock that a run had was lost while it waited for the next one, so its command does not start.
+pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
+    Failure::new(
+        Exit::LockLost,
+        "LOCK_LOST",
+        format!("{name} was lost before the command started, so it has not run"),
+    )
+    .with_context(object(json!({ "name": name.as_str() })))
 }
 
 /// Runs the body of a verb and shows whichever way it ended.

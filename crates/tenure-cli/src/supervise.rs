@@ -28,7 +28,6 @@ mod around;
 mod cell;
 #[cfg_attr(windows, path = "supervise/job.rs")]
 mod driver;
-pub(crate) mod heartbeats;
 pub(crate) mod locks;
 #[cfg(target_os = "linux")]
 pub(crate) mod orphan;

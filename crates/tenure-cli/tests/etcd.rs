@@ -375,6 +375,26 @@ fn a_run_that_nobody_reads_ends_its_work_in_time() {
 }
 
 /// A whole run is stopped for longer than its lease, as a suspended machine is, and goes on.
+/// The first lock is granted long before the second, and renewed all the while: what counts is its last
+/// renewal, not its grant.
+#[test]
+fn what_was_renewed_while_the_next_lock_was_waited_for_counts() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let gate = Gate::new(&site.scene, "b");
+    let holder = site.hold("b", &gate, &["--ttl", "30s"], "");
+    let both = [
+        "run", "-l", "a", "-l", "b", "--ttl", "4s", "--wait", "60s", "--", "sleep", "1",
+    ];
+    let both = site.start(&both);
+    site.until_one_waits("b");
+    std::thread::sleep(Duration::from_secs(7));
+    assert_eq!(site.standing("a"), "held");
+    gate.open();
+    holder.finish().expect(0, "the holder of the second lock");
+    both.finish().expect(0, "nothing was lost");
+}
+
 #[test]
 fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
     let server = Server::start();

@@ -31,6 +31,7 @@ mod queue;
 mod release;
 mod renewal;
 mod retry_hint;
+mod schedule;
 mod standing;
 mod time;
 mod turn;
@@ -56,6 +57,7 @@ pub use queue::{Away, Kept, STOPPED_GRACE_MS, Standstill, WaitingFor};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
+pub use schedule::{Due, Failed, LeaseTerms, Moment, Schedule, interval_ms};
 pub use standing::{
     Beacon, Death, Evidence, Life, Liveness, StaleReason, Standing, judge, unreadable,
 };

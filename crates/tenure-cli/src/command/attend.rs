@@ -1,7 +1,8 @@
 //! What a caller does while it waits for a lock: shows the wait, looks after the locks that it has
 //! already, and gives way where the wait would never end.
 
-use super::Session;
+use super::{Session, lost_before_the_start, superseded};
+use crate::failure::Failure;
 use crate::holds::{self, Hold};
 use crate::nesting::Nesting;
 use crate::render::Surface;
@@ -15,17 +16,29 @@ use tenure::process::choose_owner;
 /// How often locks that are held already, and circles of waits, are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A lock that the caller is asked for, and the request that asks.
+/// Why a caller that has locks already waits no longer for the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WantedBack {
-    pub(crate) name: LockName,
-    pub(crate) by: String,
+pub(crate) enum Interruption {
+    /// It is asked for one of them, by this request.
+    WantedBack { name: LockName, by: String },
+    /// It cannot rely on one of them any longer.
+    Lost { name: LockName },
+}
+
+impl Interruption {
+    /// What the caller is told: its command has not started, and will not.
+    pub(crate) fn failure(&self) -> Failure {
+        match self {
+            Self::WantedBack { name, by } => superseded(name, by),
+            Self::Lost { name } => lost_before_the_start(name),
+        }
+    }
 }
 
 /// The locks that a caller has already while it waits for the next one.
 pub(crate) trait Tend {
-    /// Renews them, and says which of them is wanted back, and by whom.
-    fn tend(&mut self) -> Option<WantedBack>;
+    /// Renews those that are due, and says what ends the wait.
+    fn tend(&mut self) -> Option<Interruption>;
 
     /// What they are.
     fn holds(&self) -> Vec<Hold>;
@@ -35,7 +48,7 @@ pub(crate) trait Tend {
 pub(crate) struct NoLocks;
 
 impl Tend for NoLocks {
-    fn tend(&mut self) -> Option<WantedBack> {
+    fn tend(&mut self) -> Option<Interruption> {
         None
     }
 
@@ -51,8 +64,8 @@ pub(crate) struct Attendance<'a> {
     tend: &'a mut dyn Tend,
     /// There are locks to look after.
     tends: bool,
-    /// A lock that the caller has already and is asked for.
-    pub(crate) wanted_back: Option<WantedBack>,
+    /// What happened to a lock that the caller has already.
+    pub(crate) interruption: Option<Interruption>,
     /// Who would wait for its own owner, if this wait has no end.
     endless: Option<Endless<'a>>,
     /// The hold of the caller's own owner that is in the way of an endless wait.
@@ -130,7 +143,7 @@ impl<'a> Attendance<'a> {
             nesting: Nesting::of(session, name, all),
             tend,
             tends,
-            wanted_back: None,
+            interruption: None,
             endless: endless.then_some(Endless { session, request }),
             own: None,
         }
@@ -161,9 +174,9 @@ impl Observer for Attendance<'_> {
             return true;
         }
         if self.tends {
-            self.wanted_back = self.tend.tend();
+            self.interruption = self.tend.tend();
         }
         let nesting = self.nesting.as_mut();
-        self.wanted_back.is_some() || nesting.is_some_and(|nesting| nesting.gives_way(waiting))
+        self.interruption.is_some() || nesting.is_some_and(|nesting| nesting.gives_way(waiting))
     }
 }

@@ -128,7 +128,7 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
             let mut hold = Hold {
                 lock,
                 told: Told::of_push(lock),
-                heartbeats: lock.heartbeats(),
+                schedule: lock.schedule.clone(),
                 on_heartbeat_failed: &heartbeat_failed,
             };
             Push {

@@ -127,7 +127,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         signals,
         around: within::around(&plan.around, &parts),
     };
-    let mut course = Course::new(holds.iter().map(Hold::heartbeats));
+    let mut course = Course::new(holds.iter().map(|hold| hold.schedule.clone()));
     let mut verdict = supervised.under_locks(&holds, surface, |driver, surface| {
         supervise(args, program, driver, &told, &mut course, surface)
     });
@@ -298,7 +298,7 @@ impl Hooks<'_> {
             yields: true,
         };
         hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
-        taking::refuse_asked_for(holds)
+        taking::refuse_start(holds)
     }
 
     /// This run gives up its place before its command has started.

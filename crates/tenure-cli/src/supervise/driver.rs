@@ -32,7 +32,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::Renewal;
+use tenure::core::{Due, Renewal};
 use tenure::store::file::poll_readable;
 use tenure::store::{Store, StoreError};
 
@@ -81,8 +81,6 @@ struct Running<'a> {
     asker: Option<Asker>,
     /// Watches the locks of the run around this one.
     watch: Option<Watch>,
-    /// For each lock, when a renewal was begun that is not answered yet, by the clock of leases.
-    asking: Vec<Option<Duration>>,
     course: &'a mut Course,
     pid: Pid,
     placement: Placement,
@@ -167,6 +165,7 @@ impl Driver<'_> {
             std::thread::sleep(ENTERED_LOOK);
             return Verdict::Command(end);
         };
+        course.forget_questions();
         let now = instant();
         let began = course.began.unwrap_or(now);
         let mut supervision = Supervision::new(Terms {
@@ -182,7 +181,6 @@ impl Driver<'_> {
             driver: self,
             asker,
             watch,
-            asking: vec![None; self.held.len()],
             // Nobody's number but our own, by which nobody is mistaken for the command.
             pid: rustix::process::getpid(),
             supervision,
@@ -213,6 +211,8 @@ impl Driver<'_> {
         asker: Option<Asker>,
         watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
+        // Whoever was asked by an earlier driver has ended.
+        course.forget_questions();
         let placement = Placement::find();
         if placement.own_group() {
             command.process_group(0);
@@ -272,7 +272,6 @@ impl Driver<'_> {
             driver: self,
             asker,
             watch,
-            asking: vec![None; self.held.len()],
             pid,
             supervision: match course.asked {
                 Some(before) => supervision.after(before),
@@ -351,14 +350,9 @@ impl Running<'_> {
         let now = instant();
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
-        let beats = self.course.holds.iter().zip(&self.asking);
-        let beats = beats.filter_map(|(hold, asking)| match asking {
-            // The answer wakes us; what does not wait for it is the end of the lease.
-            Some(_) => hold.heartbeats.end_time(),
-            None => hold.heartbeats.next_time(),
-        });
-        if let Some(beat) = beats.min() {
-            until = until.min(now + beat.saturating_sub(lease_clock(self.driver.clock)));
+        if let Some(beat_ms) = self.course.next_ms() {
+            let left_ms = beat_ms.saturating_sub(lease_clock(self.driver.clock));
+            until = until.min(now + Duration::from_millis(left_ms));
         }
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
@@ -432,20 +426,14 @@ impl Running<'_> {
             return Some(verdict);
         }
         for index in 0..self.course.holds.len() {
-            let now = lease_clock(self.driver.clock);
-            let (Some(hold), Some(asking)) = (self.course.holds.get(index), self.asking.get(index))
-            else {
-                continue;
-            };
-            let verdict = match asking {
-                None if hold.heartbeats.is_due(now) => self.begin_to_renew(index),
-                Some(_) if hold.heartbeats.end_time().is_some_and(|end| now >= end) => {
+            let verdict = match self.course.due(self.driver, index) {
+                Due::Nothing => None,
+                Due::Renew => self.begin_to_renew(index),
+                Due::Tell => {
                     let (driver, ending) = (self.driver, self.supervision.is_ending());
-                    let failed =
-                        (self.course).on_failed_renewal(driver, index, "no answer yet", ending);
+                    let failed = self.course.on_no_answer(driver, index, ending);
                     self.follow(failed)
                 }
-                None | Some(_) => None,
             };
             if verdict.is_some() {
                 return verdict;
@@ -540,13 +528,12 @@ impl Running<'_> {
     /// Renews, or has somebody renew whose answer is heard later.
     fn begin_to_renew(&mut self, index: usize) -> Option<Verdict> {
         let held = self.driver.held.get(index)?;
-        let now = self.driver.clock.now();
-        let began = Duration::from_millis(now.boot_ms);
         let Some(asker) = self.asker_for(held) else {
             return self.renew(index);
         };
-        asker.ask(index, Question::Renew(now));
-        *self.asking.get_mut(index)? = Some(began);
+        let now = self.driver.clock.now();
+        asker.ask(index, Question::Renew(now.clone()));
+        self.course.begin(index, &now);
         None
     }
 
@@ -564,10 +551,11 @@ impl Running<'_> {
                 self.unsure = true;
                 None
             }
-            Answer::Renewed(renewal) => {
-                let began = self.asking.get_mut(index)?.take()?;
-                self.on_renewed(index, began, renewal)
+            Answer::Renewed(renewal) if self.course.is_asking(index) => {
+                self.on_renewed(index, renewal)
             }
+            // It was renewed by another way meanwhile.
+            Answer::Renewed(_) => None,
         }
     }
 
@@ -575,19 +563,18 @@ impl Running<'_> {
         let driver = self.driver;
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
-        let began = Duration::from_millis(now.boot_ms);
+        self.course.begin(index, &now);
         let renewal = signals::unstopped(|| held.store.renew(held.seat, &now));
-        self.on_renewed(index, began, renewal)
+        self.on_renewed(index, renewal)
     }
 
     fn on_renewed(
         &mut self,
         index: usize,
-        at: Duration,
         renewal: Result<Renewal, StoreError>,
     ) -> Option<Verdict> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.course.on_renewed(driver, index, at, renewal, ending);
+        let event = self.course.on_renewed(driver, index, renewal, ending);
         self.follow(event)
     }
 
@@ -821,11 +808,9 @@ impl Running<'_> {
 
     /// Before the work goes on after a stop, which may have lasted longer than a lease.
     fn reassure(&mut self) {
-        let now = lease_clock(self.driver.clock);
         // Either may begin an end, and neither is one.
         for index in 0..self.course.holds.len() {
-            let hold = self.course.holds.get(index);
-            if hold.is_some_and(|hold| hold.heartbeats.is_due(now)) {
+            if self.course.due(self.driver, index) != Due::Nothing {
                 let _ = self.renew(index);
             }
         }

@@ -21,7 +21,7 @@ use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::Renewal;
+use tenure::core::{Due, Renewal};
 use tenure::store::Store;
 use tenure::store::file::poll_readable;
 
@@ -76,12 +76,11 @@ impl Driver<'_> {
                 verdict = Verdict::Signalled(arrived.number);
             }
             for (index, held) in self.held.iter().enumerate() {
-                let hold = course.holds.get(index);
-                if hold.is_some_and(|hold| hold.heartbeats.is_due(lease_clock(self.clock))) {
+                if course.due(self, index) != Due::Nothing {
                     let now = self.clock.now();
-                    let began = Duration::from_millis(now.boot_ms);
+                    course.begin(index, &now);
                     let renewal = held.store.renew(held.seat, &now);
-                    let _ = course.on_renewed(self, index, began, renewal, true);
+                    let _ = course.on_renewed(self, index, renewal, true);
                 }
             }
             std::thread::sleep(LOCKS_LOOK);
@@ -176,9 +175,9 @@ impl Running<'_> {
         } else {
             self.next_look
         };
-        let beats = self.course.holds.iter();
-        if let Some(beat) = beats.filter_map(|hold| hold.heartbeats.next_time()).min() {
-            until = until.min(now + beat.saturating_sub(lease_clock(self.driver.clock)));
+        if let Some(beat_ms) = self.course.next_ms() {
+            let left_ms = beat_ms.saturating_sub(lease_clock(self.driver.clock));
+            until = until.min(now + Duration::from_millis(left_ms));
         }
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
@@ -212,9 +211,7 @@ impl Running<'_> {
             }
         }
         for index in 0..self.course.holds.len() {
-            let now = lease_clock(self.driver.clock);
-            let hold = self.course.holds.get(index);
-            if hold.is_some_and(|hold| hold.heartbeats.is_due(now))
+            if self.course.due(self.driver, index) != Due::Nothing
                 && let Some(verdict) = self.renew(index)
             {
                 return Some(verdict);
@@ -245,9 +242,9 @@ impl Running<'_> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
-        let began = Duration::from_millis(now.boot_ms);
+        self.course.begin(index, &now);
         let renewal = held.store.renew(held.seat, &now);
-        let event = (self.course).on_renewed(driver, index, began, renewal, ending);
+        let event = (self.course).on_renewed(driver, index, renewal, ending);
         self.follow(event)
     }
 

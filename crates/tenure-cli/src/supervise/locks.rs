@@ -7,7 +7,6 @@
 //! the course ([`Course::speak`]) until the driver has carried out what follows from it: a reader who does
 //! not read, or an audit that somebody keeps, must not keep a command running whose lock is lost.
 
-use super::heartbeats::Heartbeats;
 #[cfg(unix)]
 use super::rest::Rest;
 use super::{Before, Event, OnLost, Terms};
@@ -16,7 +15,7 @@ use crate::signals::Signals;
 use crate::store::{Locks, Part, Seat};
 use std::time::{Duration, Instant};
 use tenure::clock::Clock;
-use tenure::core::{LockName, Process, Renewal};
+use tenure::core::{Due, Failed, LockName, Now, Process, Renewal, Schedule};
 use tenure::process::start_time;
 use tenure::store::{Store, StoreError};
 
@@ -97,7 +96,7 @@ enum Remark {
 
 /// The course of one hold.
 pub(super) struct HoldCourse {
-    pub(super) heartbeats: Heartbeats,
+    pub(super) schedule: Schedule,
     /// The lock is not to be relied on any more.
     lost: bool,
 }
@@ -118,9 +117,9 @@ pub(crate) enum SpawnError {
     Unseen(std::io::Error),
 }
 
-/// The clock by which leases run out, as a distance from its beginning.
-pub(crate) fn lease_clock(clock: &dyn Clock) -> Duration {
-    Duration::from_millis(clock.now().boot_ms)
+/// The clock by which leases run out, in milliseconds.
+pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
+    clock.now().boot_ms
 }
 
 /// Who has asked the holder of a lock to stop.
@@ -179,10 +178,10 @@ impl Driver<'_> {
 }
 
 impl Course {
-    /// `heartbeats` are those of the driver's locks, in the same order.
-    pub(crate) fn new(heartbeats: impl IntoIterator<Item = Heartbeats>) -> Self {
-        let holds = heartbeats.into_iter().map(|heartbeats| HoldCourse {
-            heartbeats,
+    /// The schedules are those of the driver's locks, in the same order.
+    pub(crate) fn new(schedules: impl IntoIterator<Item = Schedule>) -> Self {
+        let holds = schedules.into_iter().map(|schedule| HoldCourse {
+            schedule,
             lost: false,
         });
         Self {
@@ -223,10 +222,45 @@ impl Course {
         self.unsaid.push(Remark::Told(message.into()));
     }
 
-    /// The renewals, to go on with under another course.
+    /// The schedules, to go on with under another course.
     #[cfg(unix)]
-    pub(crate) fn into_heartbeats(self) -> impl Iterator<Item = Heartbeats> {
-        self.holds.into_iter().map(|hold| hold.heartbeats)
+    pub(crate) fn into_schedules(self) -> impl Iterator<Item = Schedule> {
+        self.holds.into_iter().map(|hold| hold.schedule)
+    }
+
+    /// When the schedules have to be looked at next, by the clock of leases.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        let moments = self.holds.iter().filter_map(|hold| hold.schedule.next());
+        moments.map(|moment| moment.at_ms).min()
+    }
+
+    /// What there is to do for a lock.
+    pub(super) fn due(&self, driver: &Driver<'_>, index: usize) -> Due {
+        let now_ms = lease_clock(driver.clock);
+        let hold = self.holds.get(index);
+        hold.map_or(Due::Nothing, |hold| hold.schedule.due(now_ms))
+    }
+
+    /// A renewal is begun at this instant.
+    pub(super) fn begin(&mut self, index: usize, now: &Now) {
+        if let Some(hold) = self.holds.get_mut(index) {
+            hold.schedule.begin(now.boot_ms);
+        }
+    }
+
+    /// Whether the answer to a renewal is waited for.
+    #[cfg(unix)]
+    pub(super) fn is_asking(&self, index: usize) -> bool {
+        let hold = self.holds.get(index);
+        hold.is_some_and(|hold| hold.schedule.is_asking())
+    }
+
+    /// No answer comes any more to what an earlier driver asked.
+    #[cfg(unix)]
+    pub(super) fn forget_questions(&mut self) {
+        for hold in &mut self.holds {
+            hold.schedule.forget_question();
+        }
     }
 
     /// Whether any of the locks is not to be relied on any more.
@@ -261,43 +295,57 @@ impl Course {
         Some(Event::Lost { within: None })
     }
 
-    /// What follows from a renewal that was begun `at` this time of the clock of leases. Here and below,
-    /// `is_ending` says that an end of the command is under way.
+    /// What follows from a renewal. Here and below, `is_ending` says that an end of the command is under
+    /// way.
     pub(super) fn on_renewed(
         &mut self,
         driver: &Driver<'_>,
         index: usize,
-        at: Duration,
         renewal: Result<Renewal, StoreError>,
         is_ending: bool,
     ) -> Option<Event> {
+        let hold = self.holds.get_mut(index)?;
         match renewal {
             Ok(renewal) => {
-                let hold = self.holds.get_mut(index)?;
                 if let Renewal::Renewed { .. } = renewal {
-                    hold.heartbeats.succeeded(at);
+                    hold.schedule.renewed();
                     if std::mem::take(&mut hold.lost) {
                         self.remark("the heartbeat works again; nobody has taken the lock");
                     }
                 }
                 self.on_renewal(driver, index, renewal, is_ending)
             }
-            Err(error) => self.on_failed_renewal(driver, index, &error.to_string(), is_ending),
+            Err(error) => {
+                let failed = hold.schedule.failed(lease_clock(driver.clock));
+                self.on_failure(driver, index, failed, &error.to_string(), is_ending)
+            }
         }
     }
 
-    /// A failure by itself proves nothing about the lock; that its lease runs out does.
-    pub(super) fn on_failed_renewal(
+    /// There is no more time to wait for the answer to a renewal.
+    pub(super) fn on_no_answer(
         &mut self,
         driver: &Driver<'_>,
         index: usize,
+        is_ending: bool,
+    ) -> Option<Event> {
+        let hold = self.holds.get_mut(index)?;
+        let failed = hold.schedule.unanswered(lease_clock(driver.clock));
+        self.on_failure(driver, index, failed, "no answer yet", is_ending)
+    }
+
+    /// A failure by itself proves nothing about the lock; that its lease runs out does.
+    fn on_failure(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        failed: Failed,
         error: &str,
         is_ending: bool,
     ) -> Option<Event> {
         let held = driver.held.get(index)?;
         let hold = self.holds.get_mut(index)?;
-        let failed = hold.heartbeats.failed(lease_clock(driver.clock));
-        hold.lost |= failed.runs_out.is_some();
+        hold.lost |= failed.runs_out_ms.is_some();
         if failed.is_event {
             self.unsaid.push(Remark::HeartbeatFailed {
                 index,
@@ -305,7 +353,7 @@ impl Course {
                 error: error.to_owned(),
             });
         }
-        let Some(left) = failed.runs_out else {
+        let Some(left_ms) = failed.runs_out_ms else {
             // Over a network it is tried again so soon that once is enough to be told.
             if !is_ending && (!held.store.is_remote() || failed.consecutive == 1) {
                 self.remark(format!("the heartbeat failed, the work goes on: {error}"));
@@ -317,7 +365,8 @@ impl Course {
              longer be relied on ({error}); {}",
             driver.what_follows(is_ending)
         )));
-        Some(Event::Lost { within: Some(left) })
+        let within = Some(Duration::from_millis(left_ms));
+        Some(Event::Lost { within })
     }
 
     /// A lock is proven not to be ours.
@@ -328,7 +377,7 @@ impl Course {
         is_ending: bool,
     ) -> Option<Event> {
         let hold = self.holds.get_mut(index)?;
-        hold.heartbeats.stop();
+        hold.schedule.lost();
         if std::mem::replace(&mut hold.lost, true) {
             return None;
         }

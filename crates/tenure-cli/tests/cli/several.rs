@@ -687,3 +687,64 @@ fn a_forced_release_ends_one_of_several_holds_and_says_so() {
     );
     assert!(scene.is_free("x"));
 }
+
+/// Between two grants a lock is renewed as it will be while the command runs: by the silence after which
+/// others may take it, not by a ttl that is longer.
+#[test]
+fn a_lock_stays_fresh_while_the_next_one_is_waited_for() {
+    let scene = Scene::new();
+    let row = "[profile.quick]\nlike = \"native\"\nstale_silence = \"3s\"\n";
+    fs::write(scene.path("tenure.toml"), row).unwrap();
+    let holder = scene.hold("b", ["-q"]);
+    let words = [
+        "--profile",
+        "quick",
+        "run",
+        "-q",
+        "-w",
+        "60s",
+        "--ttl",
+        "1h",
+        "-l",
+        "a",
+        "-l",
+        "b",
+        "--",
+        "true",
+    ];
+    let both = start(&scene, &words);
+    scene.until_queued("b", 1);
+    std::thread::sleep(Duration::from_secs(5));
+    let words = ["--profile", "quick", "run", "-n", "a", "--", "true"];
+    let mut other = scene.tenure(words);
+    let other = crate::support::answer(other.current_dir(scene.root()));
+    let _ = other.expect(4, "nobody takes it over");
+    let _ = holder.open().expect(0, "the holder");
+    let _ = both.finish().expect(0, "both");
+}
+
+/// A lock that is lost while the next one is waited for ends the wait: the command does not start.
+#[test]
+fn a_lock_that_is_lost_during_the_wait_for_the_next_one_starts_no_command() {
+    let scene = Scene::new();
+    let holder = scene.hold("b", ["-q"]);
+    let line = "echo >started";
+    let words = [
+        "run", "-q", "-w", "60s", "-l", "a", "-l", "b", "--", "sh", "-c", line,
+    ];
+    let both = start(&scene, &words);
+    scene.until_queued("b", 1);
+    fs::remove_file(scene.path("locks/a.tenure")).unwrap();
+    let other = scene.hold("a", ["-q"]);
+    let answer = both.finish().expect(80, "its first lock is gone");
+    assert!(
+        answer
+            .stderr()
+            .contains("a was lost before the command started"),
+        "{}",
+        answer.said()
+    );
+    assert!(!scene.path("started").exists(), "nothing has run");
+    let _ = other.open().expect(0, "whoever has it now");
+    let _ = holder.open().expect(0, "the holder of the second");
+}

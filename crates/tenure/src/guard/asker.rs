@@ -7,18 +7,14 @@
 
 use super::GuardState;
 use super::hold::Hold;
-use crate::clock::instant;
 use crate::os::{self, Bell, BorrowedDescriptor};
 use crate::store::StoreError;
 use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Instant;
 
 /// What was found of a hold.
 pub(super) struct Answer {
     pub(super) id: u64,
-    /// When it was asked.
-    pub(super) began: Instant,
     /// Whether it was to be renewed.
     pub(super) renews: bool,
     /// `None` if it was released meanwhile.
@@ -40,18 +36,11 @@ impl Asker {
         let (answered, answers) = mpsc::channel();
         let work = move || {
             for (id, hold, renews) in asked {
-                let began = instant();
                 let hold = hold.upgrade();
                 let found = (hold.as_ref())
                     .and_then(|hold| if renews { hold.renew() } else { hold.check() });
                 drop(hold);
-                let answer = Answer {
-                    id,
-                    began,
-                    renews,
-                    found,
-                };
-                if answered.send(answer).is_err() {
+                if answered.send(Answer { id, renews, found }).is_err() {
                     return;
                 }
                 rings.ring();

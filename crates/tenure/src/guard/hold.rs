@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use tenure_core::{Claim, Holder, Left, LockName, Mode, Renewal};
+use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Renewal, Schedule};
 
 /// A lock that is held. Dropping it releases it.
 ///
@@ -411,10 +411,6 @@ impl Hold {
         &self.name
     }
 
-    pub(super) fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
     /// Whether this is the process that acquired it, and not a copy made by a fork.
     fn is_here(&self) -> bool {
         self.pid == std::process::id()
@@ -459,9 +455,21 @@ impl Hold {
         self.found(GuardState::Lost, Finder::Keeper);
     }
 
-    /// After how long without a renewal others may have it although it is held.
-    pub(super) fn lapses(&self) -> Option<Duration> {
-        self.lapses_ms.map(Duration::from_millis)
+    /// Whether others may have it after some silence although it is held.
+    pub(super) fn lapses(&self) -> bool {
+        self.lapses_ms.is_some()
+    }
+
+    /// When it is renewed. How long its holder's work needs to end is not known: a third of the lease is
+    /// left for that.
+    pub(super) fn schedule(&self) -> Schedule {
+        let terms = LeaseTerms {
+            ttl_ms: u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX),
+            lapse_ms: self.lapses_ms,
+            grace_ms: self.lapses_ms.map_or(0, |lapse| lapse / 3),
+            network: !matches!(self.shared.watching, Watching::Files),
+        };
+        Schedule::new(terms, self.renewed_ms.load(Ordering::Acquire))
     }
 
     /// Renews the lease. `None` once it was released.

@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
+use tenure_core::{Due, Schedule};
 
 /// How long a hold has to last before it is looked after.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -39,12 +40,12 @@ const LOOK_SHARE: Duration = Duration::from_millis(2);
 /// folder above it, no kernel tells.
 const PLACE_LOOK: Duration = Duration::from_secs(3);
 
-/// How soon a heartbeat is tried again that failed.
-const RETRY: Duration = Duration::from_secs(1);
+/// How often a hold is looked at that is not watched; and how soon the thread goes on that got no memory.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// Heartbeats are done together that fall within this much of the time: to be woken costs as much
-/// as a heartbeat.
-const TOGETHER: Duration = Duration::from_millis(250);
+/// Heartbeats are done together that fall within so many milliseconds: to be woken costs as much as a
+/// heartbeat.
+const TOGETHER_MS: u64 = 250;
 
 /// So many holds that were taken one after the other are renewed one after the other: what we and
 /// the kernel keep of them lies side by side. With ten thousand, none of which is in any cache by the
@@ -54,9 +55,6 @@ const NEIGHBOURS: u64 = 64;
 /// After so many heartbeats in a row the thread hears what the kernel tells of files: its list of
 /// that is finite, and a request to stop need not wait for thousands of them.
 const BEATS_MAX: usize = 64;
-
-/// The shortest time between two heartbeats of a hold, whatever its ttl.
-const BEAT_MIN: Duration = Duration::from_millis(10);
 
 /// How holds are watched.
 #[derive(Debug, Clone)]
@@ -86,7 +84,6 @@ pub(super) fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
 
 fn keep(shared: &Weak<Shared>, hears: &Bell) {
     let mut keeper = Keeper {
-        began: instant(),
         kept: BTreeMap::new(),
         due: BTreeSet::new(),
         news: HashMap::new(),
@@ -103,7 +100,7 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
         fds.extend(keeper.news.values().map(os::borrow));
         if poll_readable(&fds, nap, None).is_err() {
             // Out of memory, say. Heartbeats go on.
-            std::thread::sleep(RETRY);
+            std::thread::sleep(LOOK);
         }
         if hears.hear() {
             return;
@@ -115,36 +112,25 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
     }
 }
 
-/// What is known of a hold.
+/// What is known of a hold. Times are of the boot clock, in milliseconds.
 struct Kept {
     hold: Weak<Hold>,
-    every: Duration,
-    renew_at: Instant,
-    due: Instant,
-    /// When the last renewal that succeeded was begun.
-    renewed: Instant,
-    /// After how long without one it has to count as lost; `None` where it never does.
-    lapses: Option<Duration>,
-    /// It was asked about, and there is no answer yet.
-    asking: bool,
+    schedule: Schedule,
+    /// When it is renewed: within what its schedule allows, at one time with others.
+    renew_at_ms: u64,
+    due_ms: u64,
+    /// It was asked whether it stands, and there is no answer yet.
+    checking: bool,
+    /// Its store is asked by another thread.
+    lapses: bool,
     /// The number of its file's watch.
     watch: Option<i32>,
 }
 
-impl Kept {
-    /// When it has to count as lost, if no renewal succeeds before.
-    fn end(&self) -> Option<Instant> {
-        // A third of the time is for the work to end.
-        self.lapses
-            .and_then(|lapses| self.renewed.checked_add(lapses * 2 / 3))
-    }
-}
-
 /// The thread's side.
 struct Keeper {
-    began: Instant,
     kept: BTreeMap<u64, Kept>,
-    due: BTreeSet<(Instant, u64)>,
+    due: BTreeSet<(u64, u64)>,
     /// Can be read once something has happened to a hold, where the store tells. Apart from the
     /// holds, for this is gone through whenever the thread is woken.
     news: HashMap<u64, Notices>,
@@ -166,12 +152,12 @@ impl Keeper {
         self.look_at(shared, &[]);
         self.look_at_place(shared);
         self.hear(shared);
-        let now = shared.clock.instant();
+        let now_ms = shared.clock.now().boot_ms;
         let all = matches!(shared.watching, Watching::Always(_));
         let due: Vec<u64> = self
             .due
             .iter()
-            .take_while(|(at, _)| all || *at <= now)
+            .take_while(|(at_ms, _)| all || *at_ms <= now_ms)
             .map(|(_, id)| *id)
             .collect();
         let mut renewed = Vec::new();
@@ -179,11 +165,11 @@ impl Keeper {
             let Some(kept) = self.kept.get(&id) else {
                 continue;
             };
-            let renews = kept.renew_at <= now;
-            if kept.asking {
+            if kept.schedule.due(now_ms) == Due::Tell {
                 self.lapse(shared, id);
                 continue;
             }
+            let renews = kept.renew_at_ms <= now_ms;
             self.look(shared, id, renews);
             if renews {
                 renewed.push(id);
@@ -198,8 +184,8 @@ impl Keeper {
         let rest = match (&shared.watching, self.due.first()) {
             (_, None) => NAP_MAX,
             (Watching::Always(nap), Some(_)) => *nap,
-            (Watching::Files | Watching::Looks(_), Some((at, _))) => {
-                at.saturating_duration_since(shared.clock.instant())
+            (Watching::Files | Watching::Looks(_), Some((at_ms, _))) => {
+                Duration::from_millis(at_ms.saturating_sub(shared.clock.now().boot_ms))
             }
         };
         // A millisecond more than to the instant itself, so that none is looked at too early.
@@ -261,35 +247,31 @@ impl Keeper {
         if matches!(shared.watching, Watching::Files) && self.place.is_none() {
             self.place = Some((shared.backing.moves(), instant() + PLACE_LOOK));
         }
-        let every = (kept.ttl() / 3).max(BEAT_MIN);
-        let now = shared.clock.instant();
+        let now_ms = shared.clock.now().boot_ms;
+        let schedule = kept.schedule();
         let lapses = kept.lapses();
-        // Between half of the interval and all of it: not all at once. Whoever asks over a network
-        // would keep its neighbours waiting.
-        let moment = match lapses {
-            Some(_) => id,
-            None => id / NEIGHBOURS,
-        };
+        // Somewhere within the time that the schedule leaves: not all at once. A caller that asks over a
+        // network would keep its neighbours waiting.
+        let moment = if lapses { id } else { id / NEIGHBOURS };
         let share = moment.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-        let first = every / 2 + every.mul_f64(f64::from(share as u32) / f64::from(1_u32 << 25));
+        let renew_at_ms = schedule.next().map_or(now_ms, |next| {
+            let early_ms = u128::from(next.early_ms) * u128::from(share) >> 24;
+            let early_ms = u64::try_from(early_ms).unwrap_or(0);
+            next.at_ms.saturating_sub(early_ms)
+        });
         self.kept.insert(
             id,
             Kept {
                 hold: hold.clone(),
-                every,
-                renew_at: together(self.began, now + first, every),
-                due: now,
-                // The last sign of life may be as old as the time between two of them.
-                renewed: match lapses {
-                    Some(_) => now.checked_sub(every).unwrap_or(now),
-                    None => now,
-                },
+                renew_at_ms: together(renew_at_ms, schedule.interval_ms()),
+                schedule,
+                due_ms: now_ms,
+                checking: false,
                 lapses,
-                asking: false,
                 watch,
             },
         );
-        if let Some(news) = lapses.and_then(|_| kept.news()) {
+        if let Some(news) = lapses.then(|| kept.news()).flatten() {
             self.news.insert(id, news);
         }
         // At once: what happened before the watch was there is not told.
@@ -301,33 +283,26 @@ impl Keeper {
         let Some(kept) = self.kept.get_mut(&id) else {
             return;
         };
-        if kept.asking {
+        if kept.schedule.is_asking() || (kept.checking && !renews) {
             return;
         }
-        if kept.lapses.is_some() && self.asker.is_none() {
+        if renews {
+            kept.schedule.begin(shared.clock.now().boot_ms);
+        }
+        if kept.lapses && self.asker.is_none() {
             self.asker = Asker::start();
         }
-        if let (Some(_), Some(asker)) = (kept.lapses, &self.asker) {
-            kept.asking = true;
+        if let (true, Some(asker)) = (kept.lapses, &self.asker) {
+            kept.checking |= !renews;
             asker.ask(id, &kept.hold, renews);
-            let end = kept.end().unwrap_or(kept.renew_at);
-            self.due_at(id, end);
+            self.plan(shared, id);
             return;
         }
-        let began = shared.clock.instant();
         let hold = kept.hold.upgrade();
         let found = hold
             .as_ref()
             .and_then(|hold| if renews { hold.renew() } else { hold.check() });
-        self.found(
-            shared,
-            Answer {
-                id,
-                began,
-                renews,
-                found,
-            },
-        );
+        self.found(shared, Answer { id, renews, found });
     }
 
     /// What the store was asked has been answered.
@@ -335,7 +310,7 @@ impl Keeper {
         let answers = self.asker.as_ref().map(Asker::answers);
         for answer in answers.into_iter().flatten() {
             if let Some(kept) = self.kept.get_mut(&answer.id) {
-                kept.asking = false;
+                kept.checking &= answer.renews;
             }
             self.found(shared, answer);
         }
@@ -352,24 +327,16 @@ impl Keeper {
 
     /// Notes what was found of a hold, and when to look again.
     fn found(&mut self, shared: &Shared, answer: Answer) {
-        let Answer {
-            id,
-            began,
-            renews,
-            found,
-        } = answer;
-        let looks = self.look_interval(shared);
+        let Answer { id, renews, found } = answer;
         let Some(kept) = self.kept.get_mut(&id) else {
             return;
         };
         let hold = kept.hold.upgrade();
-        let now = shared.clock.instant();
         let ended = match (&hold, found) {
             (None, _) | (_, None) | (Some(_), Some(Ok(GuardState::Lost))) => true,
             (Some(_), Some(Ok(GuardState::Held | GuardState::StopRequested))) => {
                 if renews {
-                    kept.renewed = began;
-                    kept.renew_at = together(self.began, began + kept.every, kept.every).max(now);
+                    kept.schedule.renewed();
                 }
                 false
             }
@@ -377,11 +344,10 @@ impl Keeper {
                 let name = hold.name().clone();
                 let told = move || log::renew_failed(&name, &error);
                 shared.logs.tell_unless_busy(told);
-                if renews {
-                    kept.renew_at = now + kept.every.min(RETRY);
-                }
+                let now_ms = shared.clock.now().boot_ms;
+                let failed = renews.then(|| kept.schedule.failed(now_ms));
                 // Others may count it as stale by its silence. It has to know before they do.
-                let is_over = kept.end().is_some_and(|end| now >= end);
+                let is_over = failed.is_some_and(|failed| failed.runs_out_ms.is_some());
                 if is_over {
                     hold.is_lost_by_silence();
                 }
@@ -392,37 +358,49 @@ impl Keeper {
             self.forget(id);
             return;
         }
-        let mut due = kept.renew_at;
-        if kept.watch.is_none() && !self.news.contains_key(&id) {
-            due = due.min(now + looks);
+        if renews && let Some(next) = kept.schedule.next() {
+            kept.renew_at_ms = together(next.at_ms, kept.schedule.interval_ms());
         }
-        if let Some(end) = kept.end() {
-            due = due.min(end);
-        }
-        self.due_at(id, due);
+        self.plan(shared, id);
     }
 
-    /// A hold of which nothing was heard counts as lost in time.
-    fn lapse(&mut self, shared: &Shared, id: u64) {
-        let now = shared.clock.instant();
-        let end = self.kept.get(&id).and_then(Kept::end);
-        match end {
-            Some(end) if now < end => self.due_at(id, end),
-            Some(_) | None => {
-                let hold = self.kept.get(&id).and_then(|kept| kept.hold.upgrade());
-                if let Some(hold) = hold {
-                    hold.is_lost_by_silence();
-                }
-                self.forget(id);
+    /// Notes when a hold has to be looked at again.
+    fn plan(&mut self, shared: &Shared, id: u64) {
+        let looks = self.look_interval(shared);
+        let Some(kept) = self.kept.get(&id) else {
+            return;
+        };
+        let is_told = kept.watch.is_some() || self.news.contains_key(&id);
+        let due_ms = match kept.schedule.next() {
+            // The answer wakes us; what does not wait for it is the end of the lease.
+            next if kept.schedule.is_asking() => next.map_or(u64::MAX, |next| next.at_ms),
+            _ if is_told || kept.checking => kept.renew_at_ms,
+            _ => {
+                let looks_ms = u64::try_from(looks.as_millis()).unwrap_or(u64::MAX);
+                let now_ms = shared.clock.now().boot_ms;
+                kept.renew_at_ms.min(now_ms.saturating_add(looks_ms))
             }
-        }
+        };
+        self.due_at(id, due_ms);
     }
 
-    fn due_at(&mut self, id: u64, due: Instant) {
+    /// There is no more time to wait for the answer to a heartbeat: the hold counts as lost.
+    fn lapse(&mut self, shared: &Shared, id: u64) {
+        let Some(kept) = self.kept.get_mut(&id) else {
+            return;
+        };
+        let _ = kept.schedule.unanswered(shared.clock.now().boot_ms);
+        if let Some(hold) = kept.hold.upgrade() {
+            hold.is_lost_by_silence();
+        }
+        self.forget(id);
+    }
+
+    fn due_at(&mut self, id: u64, due_ms: u64) {
         if let Some(kept) = self.kept.get_mut(&id) {
-            self.due.remove(&(kept.due, id));
-            kept.due = due;
-            self.due.insert((due, id));
+            self.due.remove(&(kept.due_ms, id));
+            kept.due_ms = due_ms;
+            self.due.insert((due_ms, id));
         }
     }
 
@@ -430,7 +408,7 @@ impl Keeper {
         let Some(kept) = self.kept.remove(&id) else {
             return;
         };
-        self.due.remove(&(kept.due, id));
+        self.due.remove(&(kept.due_ms, id));
         self.news.remove(&id);
         if let (Some(files), Some(watch)) = (&mut self.files, kept.watch) {
             files.forget(watch, id);
@@ -441,20 +419,18 @@ impl Keeper {
     fn look_interval(&self, shared: &Shared) -> Duration {
         let count = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
         match shared.watching {
-            Watching::Files => RETRY.max(LOOK_SHARE.saturating_mul(count)),
+            Watching::Files => LOOK.max(LOOK_SHARE.saturating_mul(count)),
             Watching::Looks(looks) => looks.max(LOOK_SHARE.saturating_mul(count)),
             Watching::Always(_) => Duration::ZERO,
         }
     }
 }
 
-/// The instant at which a heartbeat is done with others: never later than `at`, and no earlier than
-/// makes little of its interval.
-fn together(began: Instant, at: Instant, every: Duration) -> Instant {
-    let step = TOGETHER.min(every / 16).as_nanos().max(1);
-    let nanos = at.saturating_duration_since(began).as_nanos();
-    let late = u64::try_from(nanos % step).unwrap_or(0);
-    at.checked_sub(Duration::from_nanos(late)).unwrap_or(at)
+/// The time at which a heartbeat is done with others: never later than `at_ms`, and so little earlier that
+/// the interval stays what it is.
+fn together(at_ms: u64, interval_ms: u64) -> u64 {
+    let step = TOGETHER_MS.min(interval_ms / 16).max(1);
+    at_ms - at_ms % step
 }
 
 /// Files that the kernel tells of, each by a number of its own.

@@ -13,7 +13,6 @@ use crate::command::{cancelled, cancelled_by, superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::signals::{self, Signals};
-use crate::supervise::heartbeats::Heartbeats;
 use crate::supervise::locks::{Course, Driver};
 use crate::supervise::{End, Terms, Verdict};
 use std::ffi::{CStr, OsString};
@@ -24,6 +23,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure::clock::Clock;
+use tenure::core::Schedule;
 
 /// How much of each output is read.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -50,7 +50,7 @@ pub(super) struct Git<'a> {
 pub(super) struct Hold<'a> {
     pub(super) lock: &'a taking::Hold<'a>,
     pub(super) told: Told,
-    pub(super) heartbeats: Heartbeats,
+    pub(super) schedule: Schedule,
     pub(super) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
 
@@ -115,14 +115,14 @@ impl Git<'_> {
             close: false,
             quiet: self.quiet,
         };
-        let heartbeats = hold.iter().map(|hold| hold.heartbeats.clone());
-        let mut course = Course::new(heartbeats);
+        let schedules = hold.iter().map(|hold| hold.schedule.clone());
+        let mut course = Course::new(schedules);
         let verdict = driver
             .run(command, &mut course)
             .map_err(|error| not_started(&[OsString::from("git")], error))?;
         let name = hold.as_ref().map(|hold| hold.lock.name().clone());
-        if let (Some(hold), Some(heartbeats)) = (hold, course.into_heartbeats().next()) {
-            hold.heartbeats = heartbeats;
+        if let (Some(hold), Some(schedule)) = (hold, course.into_schedules().next()) {
+            hold.schedule = schedule;
         }
         match (verdict, name) {
             // A key on the terminal reaches git and not us.

@@ -3,18 +3,18 @@
 //! Everybody takes several locks in the same order (a group first, then by name), so two runs that
 //! want the same ones never wait for each other.
 
-use crate::command::attend::{NoLocks, Tend, WantedBack};
-use crate::command::{Session, superseded};
+use crate::command::attend::{Interruption, NoLocks, Tend};
+use crate::command::{Session, occasion};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
+use crate::signals;
 use crate::store::Seat;
-use crate::supervise::heartbeats::Heartbeats;
 use crate::supervise::locks::{self, Held};
-use std::time::{Duration, Instant};
-use tenure::clock::{Clock, instant};
-use tenure::core::{Claim, LockName, Renewal, Request, RequestId};
+use std::time::Duration;
+use tenure::clock::Clock;
+use tenure::core::{Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule};
 use tenure::engine::{Keep, Limits, Wait};
 use tenure::profile::known_as;
 use tenure::store::Store;
@@ -35,30 +35,13 @@ pub(crate) struct Hold<'a> {
     pub(crate) id: RequestId,
     /// Who gave up a place for it.
     pub(crate) displaced: Vec<RequestId>,
-    /// When it was renewed last while the run waited for others.
-    renewed: Instant,
+    /// When it is renewed: from its grant on, while the run waits for others and while its command runs.
+    pub(crate) schedule: Schedule,
 }
 
 impl Hold<'_> {
     pub(crate) fn name(&self) -> &LockName {
         self.seat.name()
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_millis(self.claim.lease.ttl_ms)
-    }
-
-    /// Its renewals from now on.
-    pub(crate) fn heartbeats(&self) -> Heartbeats {
-        let limit = self.session.store.lapses(self.ttl());
-        let granted = Duration::from_millis(self.claim.lease.renewed.boot_ms);
-        let grace = Duration::from_millis(self.claim.grace_ms);
-        let heartbeats = Heartbeats::new(self.ttl(), limit, granted).leaving(grace);
-        if self.session.store.is_remote() {
-            heartbeats.over_a_network()
-        } else {
-            heartbeats
-        }
     }
 
     /// As the driver wants it.
@@ -70,24 +53,93 @@ impl Hold<'_> {
         }
     }
 
-    /// Whether somebody asks for it.
-    fn wanted_back(&self) -> Option<WantedBack> {
-        let by = locks::who_asks(&self.held(&|_, _| {}))?;
-        let name = self.name().clone();
-        Some(WantedBack { name, by })
-    }
-
-    /// Renews it, if it is about time. A failed renewal is tried again by the next look, and by the
-    /// supervisor's own.
-    fn keep_fresh(&mut self) {
-        let is_silent_soon = self.renewed.elapsed() >= self.ttl() / 3;
-        if is_silent_soon
-            && let Ok(Renewal::Renewed { .. }) =
-                (self.session.store).renew(&self.seat, &self.session.clock.now())
-        {
-            self.renewed = instant();
+    /// What is found of it, without a change: another caller has it, or asks for it. Not known is neither.
+    fn look(&self) -> Option<Interruption> {
+        let name = || self.name().clone();
+        match self.session.store.verify(&self.seat) {
+            Ok(Renewal::Lost) => Some(Interruption::Lost { name: name() }),
+            Ok(Renewal::Renewed {
+                cancel_requested: true,
+                ..
+            }) => {
+                let by = locks::who_asks(&self.held(&|_, _| {}));
+                let by = by.unwrap_or_else(|| "unknown".to_owned());
+                Some(Interruption::WantedBack { name: name(), by })
+            }
+            Ok(Renewal::Renewed { .. }) | Err(_) => None,
         }
     }
+
+    /// Renews it, if that is due. A failed renewal is tried again when the schedule says so, here or by the
+    /// supervisor.
+    fn keep_fresh(&mut self) {
+        if self.schedule.due(self.session.clock.now().boot_ms) != Due::Nothing {
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        let now = self.session.clock.now();
+        self.schedule.begin(now.boot_ms);
+        match signals::unstopped(|| self.session.store.renew(&self.seat, &now)) {
+            Ok(Renewal::Renewed { .. }) => {
+                self.schedule.renewed();
+            }
+            Ok(Renewal::Lost) => self.schedule.lost(),
+            Err(error) => {
+                let now = self.session.clock.now();
+                let failed = self.schedule.failed(now.boot_ms);
+                if failed.is_event {
+                    let occasion = occasion(self.name(), &self.id, &now);
+                    let trail = &self.session.trail;
+                    trail.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
+                }
+            }
+        }
+    }
+
+    /// What ends the wait for the next lock.
+    fn tend(&mut self) -> Option<Interruption> {
+        self.keep_fresh();
+        if self.schedule.has_lapsed(self.session.clock.now().boot_ms) {
+            let name = self.name().clone();
+            return Some(Interruption::Lost { name });
+        }
+        self.look()
+    }
+
+    /// What keeps a command from being started under it. A lease that is about to run out, or has run out
+    /// while this process was stopped, is tried once more.
+    fn refuses_start(&mut self) -> Option<Interruption> {
+        self.keep_fresh();
+        if !self.is_reliable() {
+            self.renew();
+        }
+        if self.is_reliable() {
+            return self.look();
+        }
+        let name = self.name().clone();
+        Some(Interruption::Lost { name })
+    }
+
+    fn is_reliable(&self) -> bool {
+        let now_ms = self.session.clock.now().boot_ms;
+        self.schedule.is_reliable(now_ms)
+    }
+}
+
+/// The schedule of what was granted.
+fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
+    let ttl = Duration::from_millis(claim.lease.ttl_ms);
+    let lapse = session.store.lapses(ttl);
+    let lapse_ms = lapse.map(|lapse| u64::try_from(lapse.as_millis()).unwrap_or(u64::MAX));
+    let terms = LeaseTerms {
+        ttl_ms: claim.lease.ttl_ms,
+        lapse_ms,
+        grace_ms: claim.grace_ms,
+        network: session.store.is_remote(),
+    };
+    Schedule::new(terms, claim.lease.renewed.boot_ms)
 }
 
 /// Renews what the run has while it is kept from its command.
@@ -99,28 +151,24 @@ pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
 #[cold]
 #[inline(never)]
 pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
-    let wanted = holds.iter().find_map(Hold::wanted_back)?;
-    Some(wanted.name)
+    let asked = |hold: &&Hold<'_>| matches!(hold.look(), Some(Interruption::WantedBack { .. }));
+    holds.iter().find(asked).map(|hold| hold.name().clone())
 }
 
 /// Which of the locks is proven to be somebody else's.
 #[cold]
 #[inline(never)]
 pub(super) fn lost(holds: &[Hold<'_>]) -> Option<LockName> {
-    let is_lost = |hold: &&Hold<'_>| {
-        let verified = hold.session.store.verify(&hold.seat);
-        matches!(verified, Ok(Renewal::Lost))
-    };
+    let is_lost = |hold: &&Hold<'_>| matches!(hold.look(), Some(Interruption::Lost { .. }));
     holds.iter().find(is_lost).map(|hold| hold.name().clone())
 }
 
-/// Whether somebody asks for one of the locks before the command has started, which then never
-/// starts.
+/// Refuses to start the command if another request asks for one of the locks, or one is lost.
 #[cold]
 #[inline(never)]
-pub(super) fn refuse_asked_for(holds: &[Hold<'_>]) -> Result<(), Failure> {
-    match holds.iter().find_map(Hold::wanted_back) {
-        Some(WantedBack { name, by }) => Err(superseded(&name, &by)),
+pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
+    match holds.iter_mut().find_map(Hold::refuses_start) {
+        Some(interruption) => Err(interruption.failure()),
         None => Ok(()),
     }
 }
@@ -165,10 +213,10 @@ pub(crate) fn take_all<'a>(
         let hold = Hold {
             session,
             id: RequestId::as_recorded(known_as(&acquired.claim.holder)),
+            schedule: schedule_of(session, &acquired.claim),
             claim: acquired.claim,
             seat,
             displaced: acquired.displaced,
-            renewed: instant(),
         };
         may_be_asked |= hold.claim.queueing.yields() || !holds.is_empty();
         holds.push(hold);
@@ -181,8 +229,8 @@ pub(crate) fn take_all<'a>(
             };
         }
     }
-    // A plain lock that was granted this instant is asked for by nobody yet.
-    if may_be_asked && let Err(failure) = refuse_asked_for(&holds) {
+    // A plain lock that was granted this instant is asked for by nobody yet, and fresh.
+    if may_be_asked && let Err(failure) = refuse_start(&mut holds) {
         return Err((holds, failure));
     }
     Ok(holds)
@@ -192,9 +240,8 @@ pub(crate) fn take_all<'a>(
 struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
 
 impl Tend for Taken<'_, '_> {
-    fn tend(&mut self) -> Option<WantedBack> {
-        keep_fresh(self.0);
-        self.0.iter().find_map(Hold::wanted_back)
+    fn tend(&mut self) -> Option<Interruption> {
+        self.0.iter_mut().find_map(Hold::tend)
     }
 
     fn holds(&self) -> Vec<holds::Hold> {

@@ -15,16 +15,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tenure_core::{Now, Stamp};
+use tenure_core::{Now, Stamp, interval_ms};
 
 /// The shortest lease that etcd gives.
 const TTL_MIN_SECONDS: u64 = 2;
 
 /// The longest that is asked for; etcd itself gives up at nine billion seconds.
 const TTL_MAX_SECONDS: u64 = 10 * 365 * 24 * 3_600;
-
-/// The longest time between two renewals.
-const BEAT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a renewal may take.
 const BEAT_ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -122,7 +119,7 @@ impl Sessions {
             Arc::clone(kept)
         };
         if Arc::ptr_eq(&kept, &session) {
-            let every = (Duration::from_secs(ttl) / 3).min(BEAT_MAX);
+            let every = Duration::from_millis(interval_ms(ttl.saturating_mul(1_000), None));
             let kept = Arc::downgrade(&session);
             tokio::spawn(keep(Arc::clone(endpoints), clock.clone(), kept, every));
         }

@@ -1,0 +1,259 @@
+//! The schedule of a hold: when it is renewed, when its holder has to be told that its lease runs out, and
+//! when others may have it.
+//!
+//! There is one rule for all who hold: the supervisor of a command, a caller that waits for its next lock,
+//! a guard of the library. Nothing here reads a clock or touches a lock. Every number is a time of the boot
+//! clock in milliseconds: a lease runs out by that clock, which goes on while the machine sleeps.
+//!
+//! The rules:
+//! - Three renewals fit into the lease, and no two are further apart than 30 s. The lease is the shorter of
+//!   the ttl and the silence at which the lock counts as left behind.
+//! - A failed renewal is tried again at the next interval. Over a network it is tried again after a fifth of
+//!   it: what fails there once may well succeed a moment later.
+//! - Where a silent lease counts as left behind although its holder lives, the holder is told **before**
+//!   another caller may take the lock, and not sooner than necessary. What is left of the lease then is all
+//!   the time that the work has: its grace, at least half an interval, at most a quarter of the lease. So a
+//!   third renewal has failed by then, however short the lease is. Over a network an answer may be late:
+//!   there it is at least an interval and a second, at most half of the lease.
+//! - One more renewal is tried before the holder is told, unless one is still without its answer.
+//! - The third failure in a row is worth an event. Over a network, where one answer that does not come may
+//!   take all the time, the one with which the holder is told is worth it as well.
+//! - Being told is not the end: a later renewal that succeeds proves that no other caller took the lock.
+
+/// The longest interval.
+const INTERVAL_MAX_MS: u64 = 30_000;
+
+/// The shortest, so that no ttl keeps the machine busy.
+const INTERVAL_MIN_MS: u64 = 10;
+
+/// The least that is left of a lease over a network when its holder is told.
+const REMOTE_REST_MIN_MS: u64 = 1_000;
+
+/// How many renewals have to fail in a row to be worth an event.
+const FAILURES_TOLD: u32 = 3;
+
+/// What a schedule is made from, once, at the grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// The time limit of the claim.
+    pub ttl_ms: u64,
+    /// The silence after which others may take the lock although its holder lives; `None` where they never
+    /// may.
+    pub lapse_ms: Option<u64>,
+    /// How long the work needs to end once it is told to.
+    pub grace_ms: u64,
+    /// The store is at the far end of a network.
+    pub network: bool,
+}
+
+impl LeaseTerms {
+    /// How much of the lease is kept for the work to end in. Records keep whole seconds, which is no reason
+    /// to keep more: their ages are compared in whole seconds too.
+    fn rest_ms(&self, lapse_ms: u64, interval_ms: u64) -> u64 {
+        if self.network {
+            let least = interval_ms.max(REMOTE_REST_MIN_MS);
+            return least.max(self.grace_ms).min(lapse_ms / 2);
+        }
+        // Two intervals are two thirds of the lease: with a quarter kept, a third renewal is tried.
+        (interval_ms / 2).max(self.grace_ms).min(lapse_ms / 4)
+    }
+}
+
+/// When [`Schedule::due`] has to be asked next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// No later than then.
+    pub at_ms: u64,
+    /// It may be so much earlier, for a caller that renews many holds together.
+    pub early_ms: u64,
+}
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing yet.
+    Nothing,
+    /// A renewal: [`Schedule::begin`].
+    Renew,
+    /// The renewal under way got no answer in time: [`Schedule::unanswered`].
+    Tell,
+}
+
+/// What a renewal that did not succeed amounts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed {
+    /// How many have failed in a row.
+    pub consecutive: u32,
+    /// It is worth an event, for the first time in this row.
+    pub is_event: bool,
+    /// The holder cannot rely on the lock any longer, and was not told yet. Others may take it after so many
+    /// milliseconds more, and that is all the time that its work has.
+    pub runs_out_ms: Option<u64>,
+}
+
+/// The renewals of one hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    interval_ms: u64,
+    retry_ms: u64,
+    lapse_ms: Option<u64>,
+    network: bool,
+    /// So long after the last sign of life the holder is told.
+    tell_after_ms: Option<u64>,
+    /// When the last renewal that succeeded was begun.
+    sign_ms: u64,
+    next_ms: u64,
+    /// When the renewal was begun that has no answer yet.
+    asked_ms: Option<u64>,
+    failures: u32,
+    had_event: bool,
+    told: bool,
+    over: bool,
+}
+
+impl Schedule {
+    /// For a claim whose last sign of life was at `sign_ms`: the grant is the first one.
+    pub fn new(terms: LeaseTerms, sign_ms: u64) -> Self {
+        let interval_ms = interval_ms(terms.ttl_ms, terms.lapse_ms);
+        let retry_ms = if terms.network {
+            (interval_ms / 5).max(INTERVAL_MIN_MS)
+        } else {
+            interval_ms
+        };
+        Self {
+            interval_ms,
+            retry_ms,
+            lapse_ms: terms.lapse_ms,
+            network: terms.network,
+            tell_after_ms: (terms.lapse_ms).map(|lapse| lapse - terms.rest_ms(lapse, interval_ms)),
+            sign_ms,
+            next_ms: sign_ms.saturating_add(interval_ms),
+            asked_ms: None,
+            failures: 0,
+            had_event: false,
+            told: false,
+            over: false,
+        }
+    }
+
+    /// How far apart two renewals are.
+    pub fn interval_ms(&self) -> u64 {
+        self.interval_ms
+    }
+
+    /// When [`Schedule::due`] has to be asked next. `None` once there is nothing more to do, or while a
+    /// renewal is under way and the holder has nothing to be told.
+    pub fn next(&self) -> Option<Moment> {
+        if self.over {
+            return None;
+        }
+        let tell = self.tell_ms().filter(|_| !self.told);
+        if self.asked_ms.is_some() {
+            return tell.map(|at_ms| Moment { at_ms, early_ms: 0 });
+        }
+        Some(match tell {
+            Some(at_ms) if at_ms <= self.next_ms => Moment { at_ms, early_ms: 0 },
+            Some(_) | None => Moment {
+                at_ms: self.next_ms,
+                early_ms: self.interval_ms / 2,
+            },
+        })
+    }
+
+    /// What there is to do now.
+    pub fn due(&self, now_ms: u64) -> Due {
+        match (self.next(), self.asked_ms) {
+            (Some(moment), None) if now_ms >= moment.at_ms => Due::Renew,
+            (Some(moment), Some(_)) if now_ms >= moment.at_ms => Due::Tell,
+            (Some(_) | None, _) => Due::Nothing,
+        }
+    }
+
+    /// A renewal is begun. It may be before one is due.
+    pub fn begin(&mut self, now_ms: u64) {
+        self.asked_ms = Some(now_ms);
+    }
+
+    /// The renewal under way has succeeded. True if the holder had been told that it could not rely on the
+    /// lock any longer: it can again.
+    pub fn renewed(&mut self) -> bool {
+        // What counts is when it was begun: the store may have written it down that early.
+        if let Some(began_ms) = self.asked_ms.take() {
+            self.sign_ms = self.sign_ms.max(began_ms);
+        }
+        self.next_ms = self.sign_ms.saturating_add(self.interval_ms);
+        self.failures = 0;
+        self.had_event = false;
+        core::mem::take(&mut self.told)
+    }
+
+    /// The renewal under way has failed; nothing is known of the lock.
+    pub fn failed(&mut self, now_ms: u64) -> Failed {
+        self.asked_ms = None;
+        self.next_ms = now_ms.saturating_add(self.retry_ms);
+        self.note_failure(now_ms)
+    }
+
+    /// There is no answer to the renewal under way, and no more time to wait for it. It may still succeed.
+    pub fn unanswered(&mut self, now_ms: u64) -> Failed {
+        self.note_failure(now_ms)
+    }
+
+    /// Whether a renewal is under way.
+    pub fn is_asking(&self) -> bool {
+        self.asked_ms.is_some()
+    }
+
+    /// The answer to the renewal under way will not come: the thread that asked has ended.
+    pub fn forget_question(&mut self) {
+        self.asked_ms = None;
+    }
+
+    /// The hold is gone, and nothing is renewed any more.
+    pub fn lost(&mut self) {
+        self.over = true;
+    }
+
+    /// Whether the holder can rely on the lock now. A holder that was told it cannot may try once more.
+    pub fn is_reliable(&self, now_ms: u64) -> bool {
+        !self.told && !self.has_lapsed(now_ms)
+    }
+
+    /// Whether others may have the lock by now, as far as its holder can know. For a holder that was stopped
+    /// and asks before anything else was looked at.
+    pub fn has_lapsed(&self, now_ms: u64) -> bool {
+        self.over || self.left_ms(now_ms) == Some(0)
+    }
+
+    fn note_failure(&mut self, now_ms: u64) -> Failed {
+        self.failures = self.failures.saturating_add(1);
+        let is_told = !self.told && self.tell_ms().is_some_and(|tell| now_ms >= tell);
+        self.told |= is_told;
+        let is_worth_it = self.failures >= FAILURES_TOLD || (is_told && self.network);
+        let is_event = is_worth_it && !self.had_event;
+        self.had_event |= is_event;
+        Failed {
+            consecutive: self.failures,
+            is_event,
+            runs_out_ms: self.left_ms(now_ms).filter(|_| is_told),
+        }
+    }
+
+    /// When the holder has to be told, if no renewal succeeds before.
+    fn tell_ms(&self) -> Option<u64> {
+        (self.tell_after_ms).map(|after| self.sign_ms.saturating_add(after))
+    }
+
+    fn left_ms(&self, now_ms: u64) -> Option<u64> {
+        let end_ms = |lapse: u64| self.sign_ms.saturating_add(lapse);
+        self.lapse_ms
+            .map(|lapse| end_ms(lapse).saturating_sub(now_ms))
+    }
+}
+
+/// How far apart two renewals are, for a claim with this ttl and this silence after which it counts as left
+/// behind.
+pub fn interval_ms(ttl_ms: u64, lapse_ms: Option<u64>) -> u64 {
+    let lease_ms = lapse_ms.map_or(ttl_ms, |lapse| lapse.min(ttl_ms));
+    (lease_ms / 3).clamp(INTERVAL_MIN_MS, INTERVAL_MAX_MS)
+}
