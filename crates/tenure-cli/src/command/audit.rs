@@ -2,7 +2,7 @@
 //!
 //! Where events are written, and when, is the other verbs' affair.
 
-use super::{cancelled_by, collect_signals, finish, shown};
+use super::{Session, cancelled_by, collect_signals, finish, shown};
 use crate::args::AuditArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -11,8 +11,11 @@ use crate::render::{Output, Surface, Unheard, print_lines};
 use crate::request::{self, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use tenure::audit::{Entry, EventName, Events, Filter, Follower};
 use tenure::clock::{Clock, SystemClock};
+use tenure::core::{Kind, LockName};
+use tenure::store::Store;
 
 /// How much text is gathered before it is printed.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -30,12 +33,19 @@ pub(super) fn audit(args: &AuditArgs) -> Exit {
         }
         let mut place = Place::of(&args.common)?;
         let profile = place.take_profile();
-        let (folder, _) = request::audit_folder(&args.common, &place, &*profile)?;
+        let (folder, is_named) = request::audit_folder(&args.common, &place, &*profile)?;
+        // Everything is recorded where somebody said where, and of records of other formats.
+        let may_miss = !is_named && profile.record().is_none() && place.is_folder();
+        let missing = || {
+            may_miss
+                .then(|| unrecorded(args, folder.clone(), &filter))
+                .flatten()
+        };
         if args.follow {
-            return follow(surface, folder, filter);
+            return follow(surface, folder.clone(), filter.clone(), missing);
         }
-        let mut events = Events::open(folder, filter)?;
-        let answer = if surface.is_text() {
+        let mut events = Events::open(folder.clone(), filter.clone())?;
+        let (is_empty, answer) = if surface.is_text() {
             let mut printer = Printer::new(Output::Text);
             let shown = events
                 .by_ref()
@@ -46,19 +56,65 @@ pub(super) fn audit(args: &AuditArgs) -> Exit {
                 Err(unheard) => return Err(lost(&unheard)),
             }
             let text = if printer.is_used { "" } else { "no events" };
-            (text.to_owned(), Value::Null)
+            (!printer.is_used, (text.to_owned(), Value::Null))
         } else {
             let events: Vec<Value> = events
                 .by_ref()
                 .map(|entry| Value::Object(entry.into_fields()))
                 .collect();
-            (String::new(), json!({ "events": events }))
+            let is_empty = events.is_empty();
+            (is_empty, (String::new(), json!({ "events": events })))
         };
+        if is_empty && let Some(missing) = missing() {
+            surface.warn(missing);
+        }
         for problem in events.problems() {
             surface.warn(problem.clone());
         }
         warn_of_skipped(surface, events.skipped());
         Ok(answer)
+    })
+}
+
+/// Why nothing is shown of a lock that a run has held: nobody named a folder, and so it was not
+/// recorded. `None` if no such run is known.
+fn unrecorded(args: &AuditArgs, folder: tenure::audit::Place, filter: &Filter) -> Option<String> {
+    let wanted = &filter.events;
+    let of_runs =
+        |event: &EventName| matches!(event, EventName::LockAcquired | EventName::LockReleased);
+    if !wanted.is_empty() && !wanted.iter().any(of_runs) {
+        return None;
+    }
+    let session = Session::open(&args.common).ok()?;
+    let mut names = Vec::new();
+    match &filter.lock {
+        Some(name) => names.extend(LockName::new(name.as_str())),
+        None => session.store.names(&mut |name| names.push(name)).ok()?,
+    }
+    // A lock counts its past holds. What else than a run held it is recorded in any case.
+    let released = Filter {
+        lock: filter.lock.clone(),
+        events: vec![EventName::LockReleased],
+        ..Filter::default()
+    };
+    let mut recorded = BTreeMap::<String, u64>::new();
+    for entry in Events::open(folder, released).ok()? {
+        *recorded.entry(entry.lock_name().to_owned()).or_default() += 1;
+    }
+    let was_run = |name: &LockName| {
+        let Ok(reading) = session.reading(name) else {
+            return false;
+        };
+        reading.entry().is_some_and(|entry| {
+            entry.history.holds > recorded.get(name.as_str()).copied().unwrap_or_default()
+                || entry.granted().any(|claim| claim.kind == Kind::Kernel)
+        })
+    };
+    names.iter().any(was_run).then(|| {
+        "runs were not recorded: a native `run` leaves events only where an audit folder is named. Name \
+         one for the runs and for `audit` alike: audit_dir in tenure.toml, TENURE_AUDIT_DIR, or \
+         --audit-dir DIR"
+            .to_owned()
     })
 }
 
@@ -151,6 +207,7 @@ fn follow(
     surface: &mut Surface,
     folder: tenure::audit::Place,
     filter: Filter,
+    missing: impl FnOnce() -> Option<String>,
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
     let output = surface.output;
@@ -168,6 +225,11 @@ fn follow(
     let shown = events.by_ref().try_for_each(|entry| printer.print(&entry));
     if let Err(unheard) = shown {
         return over(Some(unheard));
+    }
+    if !printer.is_used
+        && let Some(missing) = missing()
+    {
+        surface.warn(missing);
     }
     let mut follower = events.follow();
     let mut told = (0, 0);

@@ -179,6 +179,80 @@ fn no_audit_is_no_event_and_stays_so() {
     assert!(!scene.locks().exists(), "reading creates nothing");
 }
 
+/// Runs leave nothing where nobody named a folder. Whoever looks is told so, where that is the reason.
+#[test]
+fn an_empty_audit_after_runs_says_that_they_are_not_recorded() {
+    let scene = Scene::new();
+    let why = |words: &[&str]| {
+        let answer = scene
+            .run([&["audit"], words].concat())
+            .expect(0, "no events");
+        assert_eq!(answer.stdout(), "no events\n", "{words:?}");
+        answer.stderr()
+    };
+    let told = |said: &str| {
+        ["audit_dir", "TENURE_AUDIT_DIR", "--audit-dir"]
+            .iter()
+            .all(|way| said.contains(way))
+    };
+    assert_eq!(why(&[]), "", "nothing was ever run");
+    let _ = scene.run(["run", "x", "--", "true"]).expect(0, "a run");
+    for words in [
+        &["x"][..],
+        &[],
+        &["--event", "lock_released"],
+        &["x", "--since", "1h"],
+    ] {
+        assert!(told(&why(words)), "{words:?}: {}", why(words));
+    }
+    for words in [
+        &["y"][..],
+        &["x", "--event", "lock_stolen"],
+        &["-q", "x"],
+        &["x", "--audit-dir", "elsewhere"],
+    ] {
+        assert_eq!(why(words), "", "{words:?}: that is not the reason");
+    }
+    let document = scene
+        .run(["audit", "x", "--output", "json"])
+        .expect(0, "no events")
+        .json();
+    let warnings = document["warnings"].as_array().unwrap();
+    assert_eq!(document["data"]["events"], Value::Array(Vec::new()));
+    assert!(
+        warnings.len() == 1 && told(warnings[0].as_str().unwrap()),
+        "{document}"
+    );
+    // What was recorded and lies outside of the time that is asked for is no run.
+    for words in [
+        ["acquire", "d", "--owner", "none", "--request-id", "r"].as_slice(),
+        &["release", "d", "--request-id", "r"],
+    ] {
+        let _ = scene.run(words).expect(0, "a detached hold");
+    }
+    assert_eq!(why(&["d", "--until", "1h"]), "");
+    // A run at work is as good as one that has ended.
+    let held = scene.hold("z", [""; 0]);
+    assert!(told(&why(&["z"])));
+    let _ = held.open().expect(0, "the command");
+    // Whoever follows would wait for ever.
+    let now_ms = SystemClock::new(None).now().wall_us / 1_000;
+    let until = jiff::Timestamp::from_millisecond(i64::try_from(now_ms + 300).unwrap()).unwrap();
+    let followed = scene.run(["audit", "x", "-f", "--until", &until.to_string()]);
+    assert!(told(&followed.expect(0, "its end").stderr()));
+    // What is recorded in any case is shown, and then there is nothing to explain.
+    let _ = scene
+        .run(["acquire", "x", "--owner", "none"])
+        .expect(0, "free");
+    let answer = scene.run(["audit", "x"]).expect(0, "an event");
+    assert!(
+        answer.stdout().contains("lock_acquired"),
+        "{}",
+        answer.said()
+    );
+    assert_eq!(answer.stderr(), "");
+}
+
 #[test]
 fn the_folder_is_the_flags_then_the_environments_then_the_projects_then_beside_the_locks() {
     let scene = Scene::new();
