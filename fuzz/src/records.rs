@@ -1,11 +1,11 @@
 //! The four published formats.
 
 use super::draw::Draw;
-use tenure::core::{
+use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
+use tenure::tenure_core::{
     Claim, Force, Holder, Host, Kind, Lease, LockName, Mode, Now, Process, Queueing, RequestId,
     Stamp,
 };
-use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
 
 /// 2026-02-07T10:00:05.250Z.
 const NOW_MS: u64 = 1_770_458_405_250;

@@ -5,11 +5,11 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use tenure::core::{
+use tenure::store::file::fuzzing;
+use tenure::tenure_core::{
     Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Now, Process,
     Queueing, RequestId, Stamp, WaitingFor,
 };
-use tenure::store::file::fuzzing;
 
 /// The size of a slot of the first pair.
 const SLOT_BYTES: usize = 2048;

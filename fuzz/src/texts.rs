@@ -9,11 +9,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tempfile::TempDir;
 use tenure::config::Config;
-use tenure::core::{LockName, Policy, RequestId};
 use tenure::duration;
 use tenure::fence::{self, Admission, Guard, GuardError};
 use tenure::intent::{Intent, Mode};
 use tenure::profile::{Fleet, Native, Profile, Resume, RowConfig, Session, Settings, Sprint};
+use tenure::tenure_core::{LockName, Policy, RequestId};
 use tenure::yaml as reader;
 
 /// A row of a user's own: what it makes of a policy it makes of the result too.

@@ -39,15 +39,15 @@ use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
-use tenure::core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Policy, Process, Reason,
-    Refusal, Request, RequestId, Standing, UnreadableRule,
-};
 use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::known_as;
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
+use tenure::tenure_core::{
+    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Policy, Process, Reason,
+    Refusal, Request, RequestId, Standing, UnreadableRule,
+};
 
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {

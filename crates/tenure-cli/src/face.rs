@@ -18,10 +18,10 @@ use crate::render::lock::LockView;
 use crate::render::{Document, Surface};
 use crate::request;
 use serde_json::Value;
-use tenure::core::{
+use tenure::profile::{self, Settings};
+use tenure_core::{
     Claim, Death, Holder, LockName, Now, Policy, Reason, RequestId, StaleReason, Takeover,
 };
-use tenure::profile::{self, Settings};
 
 /// What was taken over.
 pub(crate) struct TakenOver<'a> {

@@ -5,7 +5,7 @@
 //! folder.
 
 use std::path::{Path, PathBuf};
-use tenure::core::LockName;
+use tenure_core::LockName;
 
 /// The variable.
 pub(crate) const VARIABLE: &str = "TENURE_HELD";

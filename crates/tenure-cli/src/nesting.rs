@@ -18,11 +18,11 @@ use crate::request::Place;
 use crate::store::Locks;
 use std::path::Path;
 use tenure::clock::Clock;
-use tenure::core::{Claim, LockName, Mode, Standing, WaitingFor};
 use tenure::engine::Waiting;
 use tenure::profile::Native;
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
+use tenure_core::{Claim, LockName, Mode, Standing, WaitingFor};
 
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;

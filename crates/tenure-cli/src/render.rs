@@ -25,8 +25,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::time::Instant;
-use tenure::core::RequestId;
 pub(crate) use tenure::envelope::clean;
+use tenure::tenure_core::RequestId;
 
 /// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure::audit;
 use tenure::config::{self, Config, LockDefaults};
-use tenure::core::{Force, HeldUnforced, LockName, Policy, RequestId};
 use tenure::duration::{self, DurationError};
 use tenure::engine::Wait;
 use tenure::profile::{self, Native, Profile, Settings};
 use tenure::store::file::FileStore;
+use tenure_core::{Force, HeldUnforced, LockName, Policy, RequestId};
 
 /// What kind of place the locks are in.
 #[derive(Debug, Clone)]

@@ -6,10 +6,6 @@
 #[cfg(unix)]
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-use tenure::core::{
-    Claim, Entry, Force, Host, Left, LockName, Now, Ownership, Policy, Predecessor, Process,
-    Released, Renewal, Request, WaitingFor,
-};
 use tenure::profile::Profile;
 #[cfg(unix)]
 use tenure::store::Notices;
@@ -18,6 +14,10 @@ use tenure::store::etcd::{self, EtcdStore};
 use tenure::store::file::{self, FileStore, Sleeper};
 use tenure::store::{
     Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
+};
+use tenure_core::{
+    Claim, Entry, Force, Host, Left, LockName, Now, Ownership, Policy, Predecessor, Process,
+    Released, Renewal, Request, WaitingFor,
 };
 
 use crate::failure::Failure;

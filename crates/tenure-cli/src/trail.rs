@@ -11,9 +11,9 @@ use std::time::Duration;
 use tenure::audit::{
     self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
 };
-use tenure::core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
 use tenure::profile::Profile;
 use tenure::store::StoreError;
+use tenure_core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
 
 /// How long the audit may take while work has to be watched.
 const HURRY: Duration = Duration::from_millis(20);

@@ -587,7 +587,7 @@ fn other_refusals() {
 #[test]
 fn every_event_of_the_audit() {
     use tenure::audit::{AuditLog, Ending, Layout, Occasion, Record};
-    use tenure::core::{LockName, RequestId, Takeover};
+    use tenure_core::{LockName, RequestId, Takeover};
     let scene = Scene::new();
     let (lock, id) = (LockName::new("x").unwrap(), RequestId::new("r").unwrap());
     let occasion = Occasion {

@@ -186,7 +186,7 @@ impl From<&Path> for Place {
 /// ```
 /// use std::time::Duration;
 /// use tenure::audit::{AuditLog, Events, Filter, Layout, Occasion, Record};
-/// use tenure::core::{LockName, RequestId};
+/// use tenure::tenure_core::{LockName, RequestId};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;

@@ -16,6 +16,13 @@
 //! - A guard cannot stop the work under it. It says that the lock was asked for or is lost; the work
 //!   has to look.
 //!
+//! # Features
+//! None is on by default.
+//! - `framework`: locks declared beside a clap command, for tools of one's own.
+//! - `etcd`: locks for many machines.
+//! - `chrono`: the time of a resume lock is a `chrono::DateTime<Utc>`, as in the original's types
+//!   ([`resume::AcquiredAt`]). It changes a type for a whole build, so it is for programs and not for libraries.
+//!
 //! # Where to begin
 //! - [`guard`] is a lock as a guard: `LockManager::open()?.acquire("deploy")?`. Several at once,
 //!   shared, slots, cancellation, a loss that can be awaited. [`testing`] lets you test what you
@@ -25,6 +32,7 @@
 //! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
 //!   blocking or async.
 //! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
+//! - [`tenure_core`] decides: pure types, without a clock or a file.
 //! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
 //!   which is a thin user of this crate.
 
@@ -54,4 +62,14 @@ pub mod testing;
 mod trust;
 pub mod yaml;
 
-pub use tenure_core as core;
+/// The pure core, whose types this crate names. By its own name: `core` would take the place of the
+/// standard library's in a program that says `use tenure::*`.
+///
+/// ```
+/// use tenure::*;
+/// use core::time::Duration;
+///
+/// assert_eq!(duration::parse("2s"), Ok(Duration::from_secs(2)));
+/// assert!(tenure_core::LockName::new("deploy-prod").is_ok());
+/// ```
+pub use tenure_core;

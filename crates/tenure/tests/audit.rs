@@ -19,7 +19,7 @@ use tenure::audit::AuditError;
 use tenure::audit::{
     AuditLog, Ending, Entry, EventName, Events, FILE, Filter, Layout, Occasion, Record,
 };
-use tenure::core::{LockName, RequestId};
+use tenure_core::{LockName, RequestId};
 
 /// 2026-02-07T10:00:00Z.
 const TEN: u64 = 1_770_458_400_000;

@@ -14,14 +14,14 @@
 
 use std::path::Path;
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{
-    Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
-    StaleReason, Standing, Terms,
-};
 use tenure::process::Identity;
 use tenure::profile::{self, Settings};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
 use tenure::store::{Content, Entered, Store, StoreError};
+use tenure_core::{
+    Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
+    StaleReason, Standing, Terms,
+};
 
 const HOUR_US: u64 = 3_600_000_000;
 

@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{
-    Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Mode, Now,
-    Ownership, Patience, Policy, Predecessor, Process, Queueing, Released, Renewal, Request,
-    RequestId, WaitingFor,
-};
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::memory::{self, MemoryStore};
 use tenure::store::{
     Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
+};
+use tenure_core::{
+    Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Mode, Now,
+    Ownership, Patience, Policy, Predecessor, Process, Queueing, Released, Renewal, Request,
+    RequestId, WaitingFor,
 };
 
 fn fresh_name(number: &AtomicU32) -> LockName {
@@ -379,7 +379,7 @@ fn intruder() -> Request {
         ttl_ms: 1,
         force: Force::No,
         patience: Patience::Queue,
-        terms: tenure::core::Terms::default(),
+        terms: tenure_core::Terms::default(),
     }
 }
 

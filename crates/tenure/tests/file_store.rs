@@ -25,19 +25,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
-#[cfg(unix)]
-use tenure::core::Beacon;
-use tenure::core::{
-    Advance, Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
-    Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
-    Takeover,
-};
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::Identity;
 #[cfg(unix)]
 use tenure::store::file::{Byte, ByteLock, Mode as LockMode};
 use tenure::store::file::{FileStore, Seat, ThreadSleeper};
 use tenure::store::{Content, Entered, Store, StoreError, Wake};
+#[cfg(unix)]
+use tenure_core::Beacon;
+use tenure_core::{
+    Advance, Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
+    Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
+    Takeover,
+};
 
 const TTL_MS: u64 = 600_000;
 
@@ -107,7 +107,7 @@ impl Place {
             ttl_ms: TTL_MS,
             force: Force::No,
             patience: Patience::Queue,
-            terms: tenure::core::Terms::default(),
+            terms: tenure_core::Terms::default(),
         }
     }
 

@@ -24,10 +24,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
-use tenure::core::{
-    Advance, Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX,
-    Patience, Predecessor, Queueing, Reason, Request, RequestId, Terms,
-};
 use tenure::engine::{self, Silent, Wait};
 use tenure::process::Identity;
 use tenure::profile::Fleet;
@@ -35,6 +31,10 @@ use tenure::store::file::{
     BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, Seat, ThreadSleeper,
 };
 use tenure::store::{Entered, Store, StoreError, Wake};
+use tenure_core::{
+    Advance, Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX,
+    Patience, Predecessor, Queueing, Reason, Request, RequestId, Terms,
+};
 
 fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
     #[cfg(unix)]

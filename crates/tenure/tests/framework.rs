@@ -17,13 +17,13 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 use tenure::clock::instant;
-use tenure::core::LockName;
 #[cfg(unix)]
 use tenure::guard::AcquireError;
 use tenure::guard::{Guard, LockManager};
 use tenure::process::Identity;
 use tenure::store::Store;
 use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure_core::LockName;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

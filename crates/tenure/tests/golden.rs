@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 use tenure::clock::instant;
-use tenure::core::{
+use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
+use tenure_core::{
     Claim, Force, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
 };
-use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
 
 /// 2026-02-07T10:00:00.250Z.
 const AT_MS: u64 = 1_770_458_400_250;
@@ -137,8 +137,8 @@ fn claim() -> Claim {
             renewals: 0,
         },
         force: Force::No,
-        mode: tenure::core::Mode::Exclusive,
-        queueing: tenure::core::Queueing::Fifo,
+        mode: tenure_core::Mode::Exclusive,
+        queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
         away: None,

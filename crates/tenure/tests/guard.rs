@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
-use tenure::core::Policy;
 #[cfg(target_os = "linux")]
 use tenure::guard::Guards;
 use tenure::guard::{
@@ -20,6 +19,7 @@ use tenure::process::Identity;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::{Reading, Store};
 use tenure::testing::Scene;
+use tenure_core::Policy;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -34,16 +34,16 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tenure::clock::{Clock, SystemClock, instant};
-use tenure::core::{
-    Claim, Entering, Event, Force, Forced, Holder, Host, Kind, Left, LockName, Now, Ownership,
-    Patience, Policy, Process, Reason, Released, Renewal, Request, RequestId, StaleReason,
-    Standing, Takeover,
-};
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::{Identity, start_time};
 use tenure::profile::{Fleet, Profile, Record, Resume, Session, Sprint};
 use tenure::store::file::{BorrowedDescriptor, ByteLock, FileStore, Seat, Sleeper, ThreadSleeper};
 use tenure::store::{Content, Entered, RenewedOwned, Store, StoreError, Wake};
+use tenure_core::{
+    Claim, Entering, Event, Force, Forced, Holder, Host, Kind, Left, LockName, Now, Ownership,
+    Patience, Policy, Process, Reason, Released, Renewal, Request, RequestId, StaleReason,
+    Standing, Takeover,
+};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -241,7 +241,7 @@ impl Place {
             ttl_ms: self.format.profile().policy().detached_ttl_ms,
             force: Force::No,
             patience: Patience::AtOnce,
-            terms: tenure::core::Terms::default(),
+            terms: tenure_core::Terms::default(),
         }
     }
 
@@ -496,7 +496,7 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
         let seat = queued.seat.expect("a seat");
         let advanced = store.advance(&seat, &now).expect("an answer").advance;
         assert!(
-            matches!(advanced, tenure::core::Advance::Behind(_)),
+            matches!(advanced, tenure_core::Advance::Behind(_)),
             "{advanced:?}"
         );
         store.leave(&seat, &now).expect("a withdrawal");
@@ -1264,7 +1264,7 @@ fn a_foreign_record_that_was_seen_before_lends_nothing_to_its_successor() {
     let advanced = place.store().advance(&seat, &place.now());
     let advanced = advanced.expect("an answer").advance;
     assert!(
-        matches!(advanced, tenure::core::Advance::Behind(_)),
+        matches!(advanced, tenure_core::Advance::Behind(_)),
         "a process of another host is taken for a dead one of this: {advanced:?}"
     );
 }

@@ -17,13 +17,13 @@ use crate::render::lock::age;
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{
-    Claim, Holder, Kind, LockName, Ownership, Patience, Released, Request, Terms, UnknownLife,
-};
 use tenure::engine::Limits;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
 use tenure::store::Store;
+use tenure_core::{
+    Claim, Holder, Kind, LockName, Ownership, Patience, Released, Request, Terms, UnknownLife,
+};
 
 #[cold]
 #[inline(never)]

@@ -9,9 +9,9 @@ use crate::render::Surface;
 use crate::render::waiting::Progress;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure::engine::{Observer, Wait, Waiting};
 use tenure::process::choose_owner;
+use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
 
 /// How often locks that are held already, and circles of waits, are looked at.
 const LOOK: Duration = Duration::from_secs(1);

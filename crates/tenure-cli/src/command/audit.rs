@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::audit::{Entry, EventName, Events, Filter, Follower};
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{Kind, LockName};
 use tenure::store::Store;
+use tenure::tenure_core::{Kind, LockName};
 
 /// How much text is gathered before it is printed.
 const CHUNK_BYTES: usize = 32 << 10;

@@ -12,10 +12,10 @@ use crate::render::lock::orphan_hint;
 use crate::request::{self, Place};
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{Claim, Kind, Life, LockName, Standing};
 use tenure::profile::known_as;
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
+use tenure_core::{Claim, Kind, Life, LockName, Standing};
 
 #[cold]
 #[inline(never)]

@@ -8,8 +8,8 @@ use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Surface, paint, shows_colours};
 use crate::request;
 use serde_json::{Value, json};
-use tenure::core::Reason;
 use tenure::store::Store;
+use tenure_core::Reason;
 
 #[cold]
 #[inline(never)]

@@ -14,9 +14,9 @@ use crate::request;
 use serde_json::{Value, json};
 use std::path::Path;
 use tenure::clock::Clock;
-use tenure::core::{Claim, Entry, LockName, Standing};
 use tenure::fence::{self, Admission, Guard, TOKEN_MAX};
 use tenure::store::{Content, Store};
+use tenure_core::{Claim, Entry, LockName, Standing};
 
 /// Text for people, and facts for programs.
 type Said = (String, Value);

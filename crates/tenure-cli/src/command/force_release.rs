@@ -12,8 +12,8 @@ use crate::trail::occasion;
 use serde_json::json;
 use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 use tenure::store::Store;
+use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 
 #[cold]
 #[inline(never)]

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use tenure::core::{CiEvent, GroupNameError, Subject};
+use tenure_core::{CiEvent, GroupNameError, Subject};
 
 /// The largest event that is read, in bytes: as large as GitHub lets one be.
 const EVENT_BYTES_MAX: u64 = 25 << 20;
@@ -44,7 +44,7 @@ pub(super) fn group_name(args: &GroupNameArgs) -> Exit {
             on_pull_request: about.on_pull_request,
             run_id: Some(run_id.as_str()),
         };
-        let name = tenure::core::group_name(args.prefix.as_deref(), &facts)
+        let name = tenure_core::group_name(args.prefix.as_deref(), &facts)
             .map_err(|error| refused(args, &error))?;
         let text = name.to_string();
         Ok((text, json!({ "group": name.as_str() })))

@@ -9,9 +9,9 @@ use crate::render::lock::{age, stale_reason};
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
 use tenure::profile::known_as;
 use tenure::store::{Content, RenewedOwned, Store};
+use tenure_core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
 
 #[cold]
 #[inline(never)]

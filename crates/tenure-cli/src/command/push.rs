@@ -46,14 +46,14 @@ use std::path::Path;
 use std::time::Duration;
 use target::Target;
 use tenure::clock::{Clock, instant};
-use tenure::core::{
-    Claim, Entry, Force, Holder, Kind, LockName, Patience, Policy, Request, Standing, Terms,
-    pause_ms,
-};
 use tenure::engine::Wait;
 use tenure::profile::Native;
 use tenure::store::Store;
 use tenure::store::file::{ThreadSleeper, poll_readable};
+use tenure_core::{
+    Claim, Entry, Force, Holder, Kind, LockName, Patience, Policy, Request, Standing, Terms,
+    pause_ms,
+};
 
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);

@@ -10,12 +10,12 @@ use crate::render::lock::age;
 use crate::request;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
-use tenure::core::{
+use tenure::profile::known_as;
+use tenure::store::{Content, Store};
+use tenure_core::{
     AbsentRelease, Beacon, Claim, Evidence, ForceOnHeld, Kind, Liveness, LockName, Ownership,
     Released,
 };
-use tenure::profile::known_as;
-use tenure::store::{Content, Store};
 
 #[cold]
 #[inline(never)]

@@ -31,8 +31,8 @@ use std::process::Command;
 use std::time::Duration;
 use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{Left, LockName, Policy, RequestId};
 use tenure::store::{Store, StoreError};
+use tenure_core::{Left, LockName, Policy, RequestId};
 pub(super) use told::Told;
 
 pub(crate) fn run(args: &RunArgs) -> Exit {

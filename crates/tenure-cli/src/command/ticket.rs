@@ -2,9 +2,9 @@
 
 use crate::failure::{Failure, human};
 use std::time::Duration;
-use tenure::core::Kept;
 use tenure::engine::{Keep, Wait};
 use tenure::process::choose_owner;
+use tenure_core::Kept;
 
 /// How long a place is kept for a caller who is away: longer than an agent thinks between two
 /// calls, and short enough that nobody relies on a place that was forgotten.

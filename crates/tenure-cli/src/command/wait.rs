@@ -9,9 +9,9 @@ use crate::request;
 use serde_json::json;
 use std::time::Duration;
 use tenure::clock::{Clock, instant};
-use tenure::core::{Entry, Reason, Standing};
 use tenure::engine::Wait;
 use tenure::store::{Content, Store, Wake};
+use tenure::tenure_core::{Entry, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);

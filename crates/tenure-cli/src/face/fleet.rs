@@ -17,9 +17,9 @@ use crate::render::lock::{HolderView, LockView, timestamp};
 use crate::request;
 use intended::{Meaning, Typed, meaning, metadata, says};
 use serde_json::{Map, Value, json};
-use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
 use tenure::envelope::json_line;
 use tenure::intent::Mode;
+use tenure::tenure_core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
 
 pub(super) struct Fleet;
 

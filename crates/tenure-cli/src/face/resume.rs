@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::render::lock::{HolderView, LockView, orphan_hint, utc};
 use crate::render::{Surface, clean};
 use std::path::Path;
-use tenure::core::{Claim, LockName, Reason};
+use tenure_core::{Claim, LockName, Reason};
 
 pub(super) struct Resume;
 

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use crate::render::lock::LockView;
 use crate::render::{Surface, clean};
 use crate::request;
-use tenure::core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
 use tenure::profile::known_as;
+use tenure_core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
 
 pub(super) struct Session;
 

@@ -24,10 +24,10 @@ use crate::render::{Output, Surface, clean};
 use crate::request;
 use document::{Document, LockInfo, Seen, Status, because};
 use tenure::clock::Clock;
-use tenure::core::{
+use tenure::store::{Reading, Store, StoreError};
+use tenure_core::{
     Claim, Holder, Kind, LockName, Ownership, Reason, Released, Takeover, retry_after_ms,
 };
-use tenure::store::{Reading, Store, StoreError};
 
 pub(super) struct Sprint;
 
@@ -241,7 +241,7 @@ impl Face for Sprint {
             || "that cannot be read".to_owned(),
             |claim| {
                 Seen {
-                    standing: tenure::core::Standing::Unknown,
+                    standing: tenure_core::Standing::Unknown,
                     claim: Some(claim.clone()),
                     alive: None,
                     unreadable: None,

@@ -3,9 +3,9 @@
 
 use crate::failure::Failure;
 use std::time::Duration;
-use tenure::core::Reason;
 use tenure::envelope::human;
 pub(crate) use tenure::envelope::{HolderView, LockView, age, stale_reason, timestamp, utc};
+use tenure_core::Reason;
 
 /// The failure that this lock is to somebody who wanted it.
 pub(crate) fn failure_of(

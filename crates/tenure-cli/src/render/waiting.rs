@@ -10,18 +10,18 @@
 
 mod short;
 
+use super::Surface;
 use super::lock::{HolderView, LockView, age};
 use super::width::width;
-use super::Surface;
 use crate::failure::human;
 use crate::speech;
 use short::Short;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
 use tenure::engine::{Observer, Wait, Waiting};
 use tenure::process::liveness;
+use tenure::tenure_core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);

@@ -14,8 +14,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Entry, LockName};
 use tenure::store::Store;
+use tenure_core::{Entry, LockName};
 
 /// How often a hold is looked at.
 const LOOK: Duration = Duration::from_secs(1);

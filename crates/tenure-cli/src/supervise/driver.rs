@@ -32,9 +32,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Due, Renewal};
 use tenure::store::file::poll_readable;
 use tenure::store::{Store, StoreError};
+use tenure::tenure_core::{Due, Renewal};
 
 /// How long work lasts before news of the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);

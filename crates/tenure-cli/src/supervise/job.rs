@@ -21,9 +21,9 @@ use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{Due, Renewal};
 use tenure::store::Store;
 use tenure::store::file::poll_readable;
+use tenure::tenure_core::{Due, Renewal};
 
 /// How often the locks are looked at.
 const LOCKS_LOOK: Duration = Duration::from_millis(100);

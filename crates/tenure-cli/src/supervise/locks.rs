@@ -15,9 +15,9 @@ use crate::signals::Signals;
 use crate::store::{Locks, Part, Seat};
 use std::time::{Duration, Instant};
 use tenure::clock::Clock;
-use tenure::core::{Due, Failed, LockName, Now, Process, Renewal, Schedule};
 use tenure::process::start_time;
 use tenure::store::{Store, StoreError};
+use tenure::tenure_core::{Due, Failed, LockName, Now, Process, Renewal, Schedule};
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {

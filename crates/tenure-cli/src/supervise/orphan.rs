@@ -25,9 +25,9 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::Process;
 use tenure::process::start_time;
 use tenure::store::file::poll_readable;
+use tenure_core::Process;
 
 /// How often it is looked for new descendants.
 const LOOK: Duration = Duration::from_millis(20);

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tenure::audit::{AuditLog, Ending, Layout, Occasion, Record, error_text};
 use tenure::clock::{Clock, SystemClock};
-use tenure::core::{LockName, RequestId, StaleReason, Takeover};
+use tenure_core::{LockName, RequestId, StaleReason, Takeover};
 
 /// 2026-02-07T10:00:00Z.
 const TEN: u64 = 1_770_458_400_000;

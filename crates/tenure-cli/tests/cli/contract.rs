@@ -365,7 +365,7 @@ fn fleet_and_native_never_meet_in_one_folder() {
 /// `>=`: in the judgement itself, where an instant is an argument.
 #[test]
 fn session_ten_minutes_are_reached_and_not_passed() {
-    use tenure::core::{
+    use tenure_core::{
         Beacon, Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, Now, Policy,
         RequestId, Stamp, Standing, judge,
     };
@@ -394,8 +394,8 @@ fn session_ten_minutes_are_reached_and_not_passed() {
             renewals: 0,
         },
         force: Force::No,
-        mode: tenure::core::Mode::Exclusive,
-        queueing: tenure::core::Queueing::Fifo,
+        mode: tenure_core::Mode::Exclusive,
+        queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
         away: None,
@@ -404,7 +404,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
     };
     for process in [
         Liveness::Alive,
-        Liveness::Dead(tenure::core::Death::Gone),
+        Liveness::Dead(tenure_core::Death::Gone),
         Liveness::Unknown,
     ] {
         for (age_ms, stale) in [(0, false), (599_999, false), (600_000, true)] {

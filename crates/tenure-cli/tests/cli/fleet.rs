@@ -737,7 +737,7 @@ fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
 /// an argument.
 #[test]
 fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
-    use tenure::core::{
+    use tenure_core::{
         Beacon, Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, Now, Policy,
         RequestId, Stamp, Standing, judge,
     };
@@ -766,8 +766,8 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             renewals: 0,
         },
         force: Force::No,
-        mode: tenure::core::Mode::Exclusive,
-        queueing: tenure::core::Queueing::Fifo,
+        mode: tenure_core::Mode::Exclusive,
+        queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
         away: None,
@@ -778,8 +778,8 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     for beacon in [Beacon::Lit, Beacon::Out, Beacon::None] {
         for process in [
             Liveness::Alive,
-            Liveness::Dead(tenure::core::Death::Gone),
-            Liveness::Dead(tenure::core::Death::Rebooted),
+            Liveness::Dead(tenure_core::Death::Gone),
+            Liveness::Dead(tenure_core::Death::Rebooted),
             Liveness::Unknown,
         ] {
             let evidence = Evidence {

@@ -12,7 +12,7 @@
 //! # Examples
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
-//! use tenure::core::{Death, Host, Liveness, LockName, Policy, Process};
+//! use tenure::tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
 //! use tenure::store::{conformance, memory::MemoryStore};
 //!
 //! struct Memory(MemoryStore, AtomicU32);

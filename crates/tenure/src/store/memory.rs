@@ -7,7 +7,7 @@
 //!
 //! # Examples
 //! ```
-//! use tenure::core::{LockName, Now, Policy};
+//! use tenure::tenure_core::{LockName, Now, Policy};
 //! use tenure::store::{Store, memory::MemoryStore};
 //!
 //! let store = MemoryStore::new(Policy::NATIVE);

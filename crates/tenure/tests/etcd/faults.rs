@@ -14,11 +14,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{
-    Advance, Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request,
-};
 use tenure::store::etcd::{EtcdStore, Seat};
 use tenure::store::{Store, StoreError};
+use tenure_core::{
+    Advance, Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request,
+};
 
 /// So many that a call is struck now and then, and so few that its patience is enough for it.
 const RATES: Rates = Rates {
@@ -356,7 +356,7 @@ fn a_lost_answer_is_found_out() {
             matches!(renewed, Ok(Renewal::Renewed { .. })),
             "{renewed:?}"
         );
-        let process = tenure::core::Process {
+        let process = tenure_core::Process {
             pid: std::process::id(),
             started: None,
         };
@@ -364,7 +364,7 @@ fn a_lost_answer_is_found_out() {
             one.name_command(&seat, process)
         });
         assert!(named.expect(done), "the command was named");
-        let waiting = tenure::core::WaitingFor {
+        let waiting = tenure_core::WaitingFor {
             place: "elsewhere".to_owned(),
             name: "other".to_owned(),
             ticket: 7,
@@ -379,9 +379,9 @@ fn a_lost_answer_is_found_out() {
         assert_eq!(asked.expect(done).len(), 1, "the holder was asked to stop");
         let shown = |claim: &Claim| {
             if claim.token == Some(token) {
-                tenure::core::Ownership::Shown
+                tenure_core::Ownership::Shown
             } else {
-                tenure::core::Ownership::Missing
+                tenure_core::Ownership::Missing
             }
         };
         let renewed = with(&proxy, fault, &written("renew_owned"), || {
@@ -426,9 +426,9 @@ fn a_lost_answer_is_found_out() {
         assert_eq!(held, 1, "one holds");
         let mine = |claim: &Claim| {
             if claim.token == Some(next_token) {
-                tenure::core::Ownership::Shown
+                tenure_core::Ownership::Shown
             } else {
-                tenure::core::Ownership::Missing
+                tenure_core::Ownership::Missing
             }
         };
         let released = with(&proxy, fault, &removed("release_owned", 0), || {
@@ -436,7 +436,7 @@ fn a_lost_answer_is_found_out() {
         });
         let released = released.expect(done);
         assert!(
-            matches!(released, tenure::core::Released::Done { .. }),
+            matches!(released, tenure_core::Released::Done { .. }),
             "{released:?}"
         );
 

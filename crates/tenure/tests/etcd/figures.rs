@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
-use tenure::core::{Advance, Entering};
 use tenure::engine::Wait;
 use tenure::guard::{Again, LockManager, Options};
 use tenure::store::Store;
+use tenure_core::{Advance, Entering};
 
 const TTL: Duration = Duration::from_secs(30);
 

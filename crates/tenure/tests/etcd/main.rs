@@ -23,15 +23,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
-use tenure::core::{
-    Advance, Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience,
-    Predecessor, Process, Request, RequestId, Terms,
-};
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
 use tenure::store::etcd::{Address, Credentials, EtcdStore, Seat};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Store, Wake};
+use tenure_core::{
+    Advance, Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience,
+    Predecessor, Process, Request, RequestId, Terms,
+};
 
 /// Callers on one prefix; processes are real ones.
 pub(crate) struct Callers {

@@ -10,16 +10,16 @@ use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, W
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::core::{
-    Advance, Entering, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
-    Predecessor, Renewal, Standing,
-};
 use tenure::engine::Wait;
 use tenure::guard::{Again, GuardState, LockManager, Options};
 use tenure::process::Identity;
 use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Content, Store, StoreError, Wake};
+use tenure_core::{
+    Advance, Entering, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
+    Predecessor, Renewal, Standing,
+};
 
 const LONG: Duration = Duration::from_secs(600);
 /// How long a waiter may take to notice something on a busy machine.
@@ -311,12 +311,12 @@ fn ask_everything(
     seat: &tenure::store::etcd::Seat,
     each: &dyn Fn(&str, Instant, Option<StoreError>),
 ) {
-    let anybody = |_: &tenure::core::Claim| Ownership::Shown;
+    let anybody = |_: &tenure_core::Claim| Ownership::Shown;
     let ask = |verb: &str, answer: &dyn Fn() -> Option<StoreError>| {
         let began = instant();
         each(verb, began, answer());
     };
-    let process = tenure::core::Process {
+    let process = tenure_core::Process {
         pid: std::process::id(),
         started: None,
     };

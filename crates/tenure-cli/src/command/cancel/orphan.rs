@@ -16,12 +16,12 @@ use crate::trail::occasion;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::clock::{Clock, instant};
-use tenure::core::{
-    Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,
-};
 use tenure::process::liveness;
 use tenure::profile::known_as;
 use tenure::store::{Content, Reading, Store};
+use tenure_core::{
+    Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,
+};
 
 /// How long the kernel may take to let go of the beacon of processes that have ended.
 const BEACON_GOES_OUT: Duration = Duration::from_secs(2);

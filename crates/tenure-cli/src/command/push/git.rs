@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::core::Schedule;
+use tenure::tenure_core::Schedule;
 
 /// How much of each output is read.
 const OUTPUT_MAX: u64 = 1 << 20;

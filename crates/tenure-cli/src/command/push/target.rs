@@ -18,7 +18,7 @@ use crate::render::Surface;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tenure::core::{LockName, NameError};
+use tenure_core::{LockName, NameError};
 
 /// How much of the repository's name, and of the branch's, a lock's name shows.
 const SHOWN_MAX: usize = 40;

@@ -18,8 +18,8 @@ use crate::signals::Signals;
 use crate::store::Part;
 use crate::supervise::locks::SpawnError;
 use std::process::Command;
-use tenure::core::{Claim, Event, Holder, Takeover};
 use tenure::store::Store;
+use tenure_core::{Claim, Event, Holder, Takeover};
 
 /// What marks a claim whose end is no accident: it is the only one that it can have.
 const MARK: &str = "exec";

@@ -8,8 +8,8 @@ use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::request;
 use std::time::Duration;
-use tenure::core::{LockName, Mode, Queueing, Terms};
 use tenure::profile::Profile;
+use tenure_core::{LockName, Mode, Queueing, Terms};
 
 /// What a run wants beyond one plain lock.
 pub(super) struct Wanted {

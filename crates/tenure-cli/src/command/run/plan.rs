@@ -11,10 +11,10 @@ use crate::request;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::time::Duration;
-use tenure::core::{Claim, Holder, Kind, LockName, Mode, Patience, Request, RequestId, Terms};
 use tenure::engine::{Keep, Wait};
 use tenure::profile::known_as;
 use tenure::store::Store;
+use tenure_core::{Claim, Holder, Kind, LockName, Mode, Patience, Request, RequestId, Terms};
 
 /// What a run is going to take.
 pub(super) struct Plan<'a> {

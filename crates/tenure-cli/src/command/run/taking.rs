@@ -14,10 +14,12 @@ use crate::store::Seat;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::core::{Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule};
 use tenure::engine::{Keep, Limits, Wait};
 use tenure::profile::known_as;
 use tenure::store::Store;
+use tenure::tenure_core::{
+    Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule,
+};
 
 /// A lock that a run wants.
 pub(crate) struct Target<'a> {

@@ -6,7 +6,7 @@ use crate::holds;
 use crate::request;
 use std::ffi::OsString;
 use std::process::Command;
-use tenure::core::{LockName, RequestId};
+use tenure_core::{LockName, RequestId};
 
 /// Variables to set and to take away.
 pub(crate) struct Told {

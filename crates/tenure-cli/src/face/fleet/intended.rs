@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use tenure::config::LockDefaults;
-use tenure::core::RequestId;
 use tenure::intent::{self, Intent, IntentError, Mode};
+use tenure::tenure_core::RequestId;
 
 /// What was typed about a lock.
 pub(super) struct Typed<'a> {

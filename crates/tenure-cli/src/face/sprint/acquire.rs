@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tenure::clock::Clock;
-use tenure::core::{
-    Claim, Entry, Force, Holder, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
-};
 use tenure::engine::{self, AcquireError, Wait};
 use tenure::process::{OwnerError, liveness};
 use tenure::store::{Store, StoreError};
+use tenure_core::{
+    Claim, Entry, Force, Holder, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
+};
 
 /// How often a wait is begun anew because the record could not be read in the middle of it.
 const UNREADABLE_MAX: usize = 16;
@@ -96,7 +96,7 @@ pub(super) fn acquire(
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
             force: session.force(claiming, &name)?,
             patience: Patience::Default,
-            terms: tenure::core::Terms::default(),
+            terms: tenure_core::Terms::default(),
         },
         deadline: match wait {
             Wait::For(limit) => session.clock.instant().checked_add(limit),
@@ -247,7 +247,7 @@ impl Taking<'_> {
             surface.inform(chosen);
         }
         let seen = Seen {
-            standing: Standing::Held(tenure::core::Life::Detached),
+            standing: Standing::Held(tenure_core::Life::Detached),
             claim: Some(claim.clone()),
             alive: claim.holder.process.map(|_| true),
             unreadable: None,
@@ -300,7 +300,7 @@ impl Taking<'_> {
         Ok(Seen {
             standing: refusal.standing,
             alive: match refusal.standing {
-                Standing::Stale(tenure::core::StaleReason::ProcessDead(_)) => Some(false),
+                Standing::Stale(tenure_core::StaleReason::ProcessDead(_)) => Some(false),
                 _ => process.and_then(alive),
             },
             claim: Some(claim.clone()),

@@ -10,8 +10,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tenure::core::{Claim, Host, LockName, Now, Policy};
 use tenure::profile::{Place, Profile, Record};
+use tenure_core::{Claim, Host, LockName, Now, Policy};
 
 /// What a record says that tells one hold from every other.
 #[derive(Debug, Clone, PartialEq, Eq)]

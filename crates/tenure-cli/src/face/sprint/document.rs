@@ -8,11 +8,9 @@ use crate::render::clean;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
-use tenure::core::{
-    Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp, Standing, judge,
-};
 use tenure::store::{Content, Reading};
 use tenure::yaml::quoted;
+use tenure_core::{Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp, Standing, judge};
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +191,7 @@ impl Seen {
             Content::Whole { entry, evidence } => (entry, evidence),
             Content::Unreadable { why, .. } => {
                 return Self {
-                    standing: tenure::core::unreadable(policy),
+                    standing: tenure_core::unreadable(policy),
                     claim: None,
                     alive: None,
                     unreadable: Some(why.clone()),

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure::clock::instant;
-use tenure::core::LockName;
+use tenure_core::LockName;
 
 /// How long git may take to answer. A project that keeps it busy for longer hears nothing.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -163,7 +163,7 @@ fn place(common: &mut Common, fields: &Fields) -> Result<(), Failure> {
 }
 
 pub(super) fn session(id: &str) -> Result<(), Failure> {
-    tenure::core::RequestId::new(id)
+    tenure::tenure_core::RequestId::new(id)
         .map(|_| ())
         .map_err(|why| Failure::bad_arguments(format!("session_id {id:?}: {why}")))
 }

@@ -9,7 +9,7 @@ use crate::render::clean;
 use crate::render::lock::HolderView;
 use crate::render::width::{cut, width};
 use std::time::Duration;
-use tenure::core::LockName;
+use tenure::tenure_core::LockName;
 
 /// So much of a reason says something.
 const WHY_MIN: usize = 10;
@@ -236,7 +236,7 @@ fn about(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::render::lock::LockView;
-    use tenure::core::{
+    use tenure::tenure_core::{
         Claim, Force, Holder, Host, Kind, Lease, Mode, Now, Process, Queueing, RequestId, Stamp,
     };
 
