@@ -1,10 +1,11 @@
 //! What may be typed: the verbs and their flags, read verb-first.
 //!
 //! Building the whole tree of arguments costs more than running a lock. So the verb is looked up
-//! first and only its own parser is built; the whole tree (for `help`, `--version` and mistakes)
+//! first and only its own parser is built; the whole tree (for the pages of help and for mistakes)
 //! is made of the same parts, and a test holds the two equal.
 //!
-//! What the words mean is `request`'s business.
+//! What the words mean is `request`'s business. What stands where a verb should is read by `front`, what
+//! makes no call is answered by `refusal`.
 //!
 //! Here and elsewhere, what a plain run never does is marked cold: a start pays for each stretch of
 //! code that it touches, and is kept together by that.
@@ -16,21 +17,23 @@
 
 #[cfg_attr(windows, path = "args/no_flock.rs")]
 pub(crate) mod flock;
+mod front;
+pub(crate) mod help;
+mod refusal;
 mod run;
 
-use crate::exit::Exit;
+use self::help::{FLEET, GLOBAL, SESSION, SPRINT, Size};
 use crate::failure::Failure;
 use crate::render::Output;
-use crate::speech;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const AFTER_HELP: &str = "\
 Examples:
   tenure run backup -- ./backup.sh  one at a time, the others wait in turn
   tenure check backup               who holds it, since when, why, who waits
-  tenure VERB --help                more about a verb, with examples
+  tenure VERB -h                    what people use of a verb; --help has all
 
 Exit codes:
   0 success                   5 not found             79 superseded
@@ -53,6 +56,13 @@ $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
     subcommand_required = true
 )]
 pub(crate) struct Tree {
+    #[cfg_attr(
+        not(test),
+        allow(
+            dead_code,
+            reason = "each verb is read by its own parser; tests hold this one equal"
+        )
+    )]
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -96,72 +106,105 @@ pub(crate) enum Verb {
     Push(PushArgs),
     /// Name the concurrency group of a CI event
     GroupName(GroupNameArgs),
+    /// A call whose verb stands in a document
+    #[command(skip)]
+    Document(DocumentArgs),
+    /// A page of help
+    #[command(skip)]
+    Help(HelpArgs),
+    /// The version
+    #[command(skip)]
+    Version,
+}
+
+/// A call with `--input` and without a verb.
+#[derive(Debug, Clone)]
+pub(crate) struct DocumentArgs {
+    /// What decides about the answer's shape.
+    pub(crate) common: Common,
+    /// The value of `--input`.
+    pub(crate) input: OsString,
+    /// The whole call.
+    pub(crate) words: Vec<OsString>,
+}
+
+/// A question about the flags.
+#[derive(Debug, Clone)]
+pub(crate) struct HelpArgs {
+    /// The verb that is asked about.
+    pub(crate) of: Option<String>,
+    pub(crate) size: Size,
+    pub(crate) common: Common,
 }
 
 /// Flags that every verb takes.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Common {
     /// The folder that holds the locks
-    #[arg(long, value_name = "DIR", help_heading = "Global")]
+    #[arg(long, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) dir: Option<PathBuf>,
     /// The same as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
     #[arg(
         long,
         value_name = "URL",
-        help_heading = "Global",
+        hide_short_help = true,
+        help_heading = GLOBAL,
         conflicts_with = "dir"
     )]
     pub(crate) store: Option<String>,
-    /// The profile by which locks are kept and judged: native, sprint, resume, session, fleet or
-    /// one of tenure.toml [default: native]
-    #[arg(long, value_name = "NAME", help_heading = "Global")]
+    /// Rules and words of another system, as sprint or fleet.
+    ///
+    /// By them locks are kept and judged: native, sprint, resume, session, fleet or one of
+    /// tenure.toml [default: native]
+    #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
     pub(crate) profile: Option<String>,
-    /// The project whose lock is meant (sprint)
-    #[arg(long, value_name = "DIR", help_heading = "Global", conflicts_with_all = ["dir", "store"])]
+    /// The project whose lock is meant
+    #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with_all = ["dir", "store"])]
     pub(crate) project_root: Option<PathBuf>,
-    /// The name of the lock file (sprint) [default: .sprint-running]
-    #[arg(long, value_name = "FILE", help_heading = "Global")]
+    /// Its file's name [default: .sprint-running]
+    #[arg(long, value_name = "FILE", help_heading = SPRINT)]
     pub(crate) lock_file_name: Option<String>,
-    /// The age at which a lock no longer counts (session) [default: 10m]
-    #[arg(long, value_name = "DURATION", help_heading = "Global")]
+    /// When a lock no longer counts [default: 10m]
+    #[arg(long, value_name = "DURATION", help_heading = SESSION)]
     pub(crate) stale_after: Option<String>,
     /// What to print: text, json or yaml [env: TENURE_OUTPUT]
     #[arg(
         long,
         value_name = "FORMAT",
         hide_possible_values = true,
-        help_heading = "Global"
+        help_heading = GLOBAL
     )]
     pub(crate) output: Option<Output>,
     /// Read this tenure.toml instead of the nearest one
-    #[arg(long, value_name = "FILE", help_heading = "Global")]
+    #[arg(long, value_name = "FILE", help_heading = GLOBAL, hide_short_help = true)]
     pub(crate) config: Option<PathBuf>,
     /// The folder of the audit [default: `audit` in the lock folder, env: TENURE_AUDIT_DIR]
-    #[arg(long, value_name = "DIR", help_heading = "Global")]
+    #[arg(long, value_name = "DIR", help_heading = GLOBAL, hide_short_help = true)]
     pub(crate) audit_dir: Option<PathBuf>,
     /// Trust the locks of a network file system
-    #[arg(long, help_heading = "Global")]
+    #[arg(long, help_heading = GLOBAL, hide_short_help = true)]
     pub(crate) allow_network_fs: bool,
     /// Print errors only
-    #[arg(short, long, help_heading = "Global", conflicts_with = "verbose")]
+    #[arg(short, long, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Say more about what happens
-    #[arg(short, long, help_heading = "Global")]
+    #[arg(short, long, help_heading = GLOBAL, hide_short_help = true)]
     pub(crate) verbose: bool,
 }
 
 /// How long to wait.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Patience {
-    /// How long to wait: 90s, 15m, 1h30m, 0 (not at all) or forever [default: 10s; 0 in
-    /// the profiles of other systems, forever in push; env: TENURE_WAIT]
+    /// How long to wait: 90s, 15m, 0 or forever
+    ///
+    /// [default: 10s; 0 in the profiles of other systems, forever in push; env: TENURE_WAIT]
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
     /// Do not wait (as --wait 0)
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// The exit code instead of 4 when the lock is held
-    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
+    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8), hide_short_help = true)]
     pub(crate) conflict_exit_code: Option<u8>,
 }
 
@@ -170,19 +213,25 @@ pub(crate) struct Patience {
 pub(crate) struct Claiming {
     #[command(flatten)]
     pub(crate) patience: Patience,
-    /// How long the lock outlives its last heartbeat where its holder cannot be watched
+    /// How long it outlives its last heartbeat.
+    ///
+    /// Only where its holder cannot be watched
     #[arg(long, value_name = "DURATION")]
     pub(crate) ttl: Option<String>,
     /// The owner token [default: generated]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
-    /// Ask a live holder to stop, or override a detached one (that needs --yes)
+    /// Ask a live holder to stop.
+    ///
+    /// A detached hold is overridden instead (that needs --yes)
     #[arg(long, visible_alias = "force-lock")]
     pub(crate) force: bool,
     /// Confirm --force
-    #[arg(long, requires = "force")]
+    #[arg(long, requires = "force", hide_short_help = true)]
     pub(crate) yes: bool,
-    /// Hold it beside other shared holders, but beside no exclusive one
+    /// Hold it beside other shared holders.
+    ///
+    /// But beside no exclusive one
     #[arg(short, long, conflicts_with = "slots")]
     pub(crate) shared: bool,
     /// Hold one of N slots: so many may hold it at a time
@@ -190,28 +239,28 @@ pub(crate) struct Claiming {
     pub(crate) slots: Option<u32>,
     /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
     /// place of the script or agent that calls this), or the ticket that a refusal names
-    #[arg(long, value_name = "TICKET")]
+    #[arg(long, value_name = "TICKET", hide_short_help = true)]
     pub(crate) ticket: Option<String>,
     /// On whose behalf [default: $USER; fleet: $ACTOR]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) actor: Option<String>,
-    /// What the sprint works on (sprint)
-    #[arg(long, value_name = "SPEC", help_heading = "Profiles")]
+    /// What the sprint works on
+    #[arg(long, value_name = "SPEC", help_heading = SPRINT)]
     pub(crate) epic_spec: Option<String>,
-    /// The intent's name, where its file says none (fleet)
-    #[arg(long, value_name = "NAME", help_heading = "Profiles")]
+    /// The intent's name, where its file says none
+    #[arg(long, value_name = "NAME", help_heading = FLEET)]
     pub(crate) intent_name: Option<String>,
-    /// The intent's version, where its file says none (fleet)
-    #[arg(long, value_name = "VERSION", help_heading = "Profiles")]
+    /// The intent's version, where its file says none
+    #[arg(long, value_name = "V", help_heading = FLEET)]
     pub(crate) intent_version: Option<String>,
-    /// The intent to carry out (fleet): says the lock, the mode, the ttl, its name and version
-    #[arg(long, value_name = "FILE", help_heading = "Profiles")]
+    /// What to carry out: says lock, mode, ttl, name and version
+    #[arg(long, value_name = "FILE", help_heading = FLEET)]
     pub(crate) intent: Option<PathBuf>,
-    /// A parameter of the intent (fleet); may be given several times
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
+    /// A parameter of the intent (repeatable)
+    #[arg(long, value_name = "K=V", help_heading = FLEET)]
     pub(crate) param: Vec<String>,
-    /// A fact to be kept with the lock (fleet); may be given several times
-    #[arg(long, value_name = "KEY=VALUE", help_heading = "Profiles")]
+    /// A fact to be kept with the lock (repeatable)
+    #[arg(long, value_name = "K=V", help_heading = FLEET)]
     pub(crate) metadata: Vec<String>,
     /// What the lock is held for, shown to whoever waits
     #[arg(long, value_name = "TEXT")]
@@ -227,6 +276,7 @@ const ON_LOST: &str = "terminate";
 /// `run`.
 #[derive(Debug, Clone, Args)]
 #[command(
+    mut_args(help::less_used(&["ttl", "request_id"])),
     override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...\n       tenure run [OPTIONS] --group NAME [NAME] -- CMD [ARG]...",
     after_help = "Examples:
   tenure run backup -- ./backup.sh             wait up to 10 s for it, then run
@@ -252,19 +302,21 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// An exclusive lock; this is the default and stands here for flock(1)'s users
-    #[arg(short = 'x', long, conflicts_with_all = ["shared", "slots"])]
+    #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// Take this lock as well; may be given several times. All or none are held
+    /// Take this lock as well: all or none (repeatable)
     #[arg(short, long = "lock", value_name = "NAME")]
     pub(crate) lock: Vec<String>,
     /// Where the run around this one holds the lock already, go on under it instead of refusing
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) reentrant: bool,
     /// How to wait: fifo (everybody in turn), single (one waits, a newer one takes its place), max
     /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
-    #[arg(long, value_name = "QUEUE", value_parser = ["fifo", "single", "max", "none"], hide_possible_values = true, help_heading = "Groups")]
+    #[arg(hide_short_help = true, long, value_name = "QUEUE", value_parser = ["fifo", "single", "max", "none"], hide_possible_values = true, help_heading = "Groups")]
     pub(crate) queue: Option<String>,
-    /// One of this group runs at a time, and the newest waits; beside a NAME it is taken first
+    /// One of this group at a time; the newest waits.
+    ///
+    /// Beside a NAME it is taken first
     #[arg(long, value_name = "NAME", help_heading = "Groups")]
     pub(crate) group: Option<String>,
     /// Ask whoever runs to stop, and take its place
@@ -272,36 +324,47 @@ pub(crate) struct RunArgs {
     pub(crate) cancel_in_progress: bool,
     /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
     /// ended and before the lock is released
-    #[arg(long, value_name = "CMD", help_heading = "Groups")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "CMD",
+        help_heading = "Groups"
+    )]
     pub(crate) on_superseded: Option<String>,
     /// What to run before the command when this run takes the place of others
-    #[arg(long, value_name = "CMD", help_heading = "Groups")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "CMD",
+        help_heading = "Groups"
+    )]
     pub(crate) on_supersede: Option<String>,
     /// How long the work may take to end after it was asked to; then it is killed
-    #[arg(long, value_name = "DURATION", default_value = GRACE)]
+    #[arg(hide_short_help = true, long, value_name = "DURATION", default_value = GRACE)]
     pub(crate) grace: String,
     /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(hide_short_help = true, long, value_name = "DURATION")]
     pub(crate) term_after: Option<String>,
     /// What asks the work to end when another run asks for the lock, when the lock is lost or when
     /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) signal: Option<String>,
     /// How long the work may take; then it is ended, and the exit code is 10
-    #[arg(long, value_name = "DURATION")]
+    #[arg(hide_short_help = true, long, value_name = "DURATION")]
     pub(crate) max_runtime: Option<String>,
     /// Keep the lock until everything has ended that the command has started, daemons too
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) wait_all: bool,
     /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
     /// behind)
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) close: bool,
     /// Run one argument by $SHELL -c, as flock -c does
     #[arg(long)]
     pub(crate) shell: bool,
     /// Become the command instead of supervising it; the lock is free when the command has ended
     #[arg(
+        hide_short_help = true,
         long,
         conflicts_with_all = [
             "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
@@ -310,13 +373,13 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) exec: bool,
     /// A command that undoes a failed one while the lock is still held; run by `sh -c`
-    #[arg(long, value_name = "CMD")]
+    #[arg(hide_short_help = true, long, value_name = "CMD")]
     pub(crate) rollback: Option<String>,
     /// What the step is called that failed, for the audit [default: command]
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) failure_step: Option<String>,
     /// What to do when the lock is lost while the command runs: terminate or warn
-    #[arg(long, value_name = "ACTION", value_parser = ["terminate", "warn"], hide_possible_values = true, default_value = ON_LOST)]
+    #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = ["terminate", "warn"], hide_possible_values = true, default_value = ON_LOST)]
     pub(crate) on_lost: String,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -344,8 +407,8 @@ pub(crate) struct AcquireArgs {
     /// not a one-shot `sh -c`)
     #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid")]
     pub(crate) owner: String,
-    /// Read the call as one YAML or JSON document from stdin (sprint): `-`
-    #[arg(long, value_name = "-", help_heading = "Profiles")]
+    /// Read the call as one YAML or JSON document from stdin: `-`
+    #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -365,14 +428,14 @@ pub(crate) struct ReleaseArgs {
     /// The owner token that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
-    /// How the work ended: success or failure (fleet)
-    #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], hide_possible_values = true, help_heading = "Profiles")]
+    /// How the work ended: success or failure
+    #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], hide_possible_values = true, help_heading = FLEET)]
     pub(crate) result: Option<String>,
-    /// The step that failed (fleet); says that the work failed [default: command]
-    #[arg(long, value_name = "NAME", help_heading = "Profiles")]
+    /// The step that failed; says that the work failed [default: command]
+    #[arg(long, value_name = "NAME", help_heading = FLEET)]
     pub(crate) failure_step: Option<String>,
-    /// Read the call as one YAML or JSON document from stdin (sprint): `-`
-    #[arg(long, value_name = "-", help_heading = "Profiles")]
+    /// Read the call as one YAML or JSON document from stdin: `-`
+    #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -428,14 +491,24 @@ pub(crate) struct CancelArgs {
         not(target_os = "linux"),
         allow(dead_code, reason = "it is refused there before this is read")
     )]
-    #[arg(long, value_name = "DURATION", requires = "orphan")]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        requires = "orphan",
+        hide_short_help = true
+    )]
     pub(crate) grace: Option<String>,
     /// With --orphan: the signal that asks first [default: INT]
     #[cfg_attr(
         not(target_os = "linux"),
         allow(dead_code, reason = "it is refused there before this is read")
     )]
-    #[arg(long, value_name = "SIGNAL", requires = "orphan")]
+    #[arg(
+        long,
+        value_name = "SIGNAL",
+        requires = "orphan",
+        hide_short_help = true
+    )]
     pub(crate) signal: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -476,11 +549,11 @@ pub(crate) struct CheckArgs {
     /// Report a lock held under this id as mine
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
-    /// Answer in a health check's words: pass, warn or fail (sprint)
-    #[arg(long, help_heading = "Profiles")]
+    /// Answer in a health check's words: pass, warn or fail
+    #[arg(long, help_heading = SPRINT)]
     pub(crate) health: bool,
-    /// Read the call as one YAML or JSON document from stdin (sprint): `-`
-    #[arg(long, value_name = "-", help_heading = "Profiles")]
+    /// Read the call as one YAML or JSON document from stdin: `-`
+    #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -746,9 +819,52 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
     }
-    parse_quick(words)
-        .unwrap_or_else(|| Tree::try_parse_from(words).map(|tree| tree.verb))
-        .map_err(|error| refuse(&error, words))
+    match parse_quick(words) {
+        Some(Ok(verb)) => Ok(verb),
+        Some(Err(error)) => explain(&error, words),
+        None => front::read(words),
+    }
+}
+
+/// Reads a call whose verb stands elsewhere: in the document that it gives.
+pub(crate) fn parse_as(verb: &str, words: &[OsString]) -> Result<Verb, Failure> {
+    let mut words = words.to_vec();
+    words.insert(1.min(words.len()), verb.into());
+    match parse_quick(&words) {
+        Some(Ok(verb)) => Ok(verb),
+        Some(Err(error)) => explain(&error, &words),
+        None => Err(refusal::no_verb(verb)),
+    }
+}
+
+/// What is to be done about a call that a verb's parser does not take.
+#[cold]
+#[inline(never)]
+fn explain(error: &clap::Error, words: &[OsString]) -> Result<Verb, Failure> {
+    let (common, verb) = hints_of(words);
+    if error.kind() == clap::error::ErrorKind::DisplayHelp {
+        let mut words = words.iter().take_while(|word| *word != "--");
+        return Ok(Verb::Help(HelpArgs {
+            of: Some(verb),
+            size: if words.any(|word| word == "--help") {
+                Size::Full
+            } else {
+                Size::Brief
+            },
+            common,
+        }));
+    }
+    if let Some(joined) = refusal::with_number_joined(error, words, &verb)
+        && let Some(read) = parse_quick(&joined)
+    {
+        return read.or_else(|error| explain(&error, &joined));
+    }
+    Err(refusal::of(error, words))
+}
+
+/// The name and number of this release.
+pub(crate) fn version() -> String {
+    Tree::command().render_version()
 }
 
 /// The words of a call that is flock(1)'s: by the name under which the program was called, or by
@@ -828,23 +944,8 @@ fn one<'a, A: Args + FromArgMatches>(
 ) -> Result<A, clap::Error> {
     let mut command =
         A::augment_args(clap::Command::new(name).bin_name(name)).disable_help_subcommand(true);
-    if let Some(verb) = name.strip_prefix("tenure ")
-        && words_ask_for_help()
-        && let Some(about) = Tree::command()
-            .find_subcommand(verb)
-            .and_then(clap::Command::get_about)
-    {
-        command = command.about(about.clone());
-    }
     let mut matches = command.try_get_matches_from_mut(words)?;
     A::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
-}
-
-/// Whether help was asked for; only then is the whole tree worth its price.
-fn words_ask_for_help() -> bool {
-    std::env::args_os()
-        .take_while(|word| word != "--")
-        .any(|word| word == "--help" || word == "-h")
 }
 
 /// What the caller wants printed, as far as that can be known from words that do not parse.
@@ -895,73 +996,7 @@ pub(crate) fn hints_of(words: &[OsString]) -> (Common, String) {
 
 /// Whether there is a verb of this name.
 pub(crate) fn is_verb(word: &str) -> bool {
-    Tree::command().find_subcommand(word).is_some()
-}
-
-/// Turns what the parser has to say into an answer of ours: help is no failure.
-#[cold]
-#[inline(never)]
-fn refuse(error: &clap::Error, words: &[OsString]) -> Failure {
-    use clap::error::ErrorKind;
-    let output = output_of(words);
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let shown = error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        if !shown && output != Output::Text {
-            return Failure::bad_arguments("a verb is missing; `tenure --help` shows them all")
-                .with_output(output);
-        }
-        let text = error.to_string();
-        let text = text.trim_end();
-        if shown {
-            // Help is an answer, in whatever format answers were asked for.
-            let mut answer = Failure::new(Exit::Success, "HELP", "").with_text(text);
-            answer.is_answer = true;
-            return answer;
-        }
-        speech::say_plainly(text);
-        return Failure::already_said(Exit::BadArguments, output);
-    }
-    let verb = verb_index(words)
-        .and_then(|index| words.get(index))
-        .and_then(|word| OsStr::to_str(word))
-        .unwrap_or_default();
-    let known = Tree::command().find_subcommand(verb).is_some();
-    if !known && !verb.is_empty() && !verb.starts_with('-') && verb != "help" {
-        return Failure::bad_arguments(format!(
-            "there is no verb {verb:?}; `tenure --help` shows them all"
-        ))
-        .with_output(output);
-    }
-    let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default();
-    let mut message = first.strip_prefix("error: ").unwrap_or(first).to_owned();
-    // The missing arguments themselves stand on lines of their own.
-    if message.ends_with(':') {
-        let rest: Vec<_> = lines
-            .by_ref()
-            .take_while(|line| !line.starts_with("Usage"))
-            .collect();
-        message = format!("{message} {}", rest.join(", "));
-    }
-    if let Some(values) = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("[possible values: "))
-    {
-        message.push_str("; it is one of ");
-        message.push_str(values.trim_end_matches(']'));
-    }
-    if verb == "run" && (message.contains("required") || message.contains("unexpected argument")) {
-        message.push_str("; the command stands after `--`: tenure run NAME -- CMD [ARG]...");
-    }
-    Failure::bad_arguments(message)
-        .for_command(if known { verb } else { "" })
-        .with_output(output)
+    word == "help" || Tree::command().find_subcommand(word).is_some()
 }
 
 #[cfg(test)]

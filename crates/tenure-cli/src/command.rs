@@ -12,6 +12,8 @@ mod flock;
 pub(crate) mod force_release;
 mod group_name;
 mod heartbeat;
+mod help;
+mod near;
 mod profiles;
 #[cfg(unix)]
 mod push;
@@ -101,6 +103,9 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         )
         .report()),
         Verb::GroupName(args) => Ok(group_name::group_name(&args)),
+        Verb::Document(args) => face(&args.common).map(|face| face.document(&args)),
+        Verb::Help(args) => Ok(help::help(&args)),
+        Verb::Version => Ok(help::show_version()),
     };
     said.unwrap_or_else(|exit| exit)
 }
@@ -800,10 +805,13 @@ pub(crate) fn why(given: Option<&str>, otherwise: impl FnOnce() -> String) -> St
 pub(crate) fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
     match input {
         None => Ok(()),
-        Some(_) => Err(Failure::bad_arguments(
-            "--input belongs to the sprint profile",
-        )),
+        Some(_) => Err(no_input()),
     }
+}
+
+/// The answer to a document where no profile reads one.
+pub(crate) fn no_input() -> Failure {
+    Failure::bad_arguments("--input belongs to the sprint profile")
 }
 
 /// The request id that a caller shows, checked.

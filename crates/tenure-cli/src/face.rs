@@ -9,7 +9,8 @@ mod session;
 mod sprint;
 
 use crate::args::{
-    AcquireArgs, CheckArgs, Claiming, Common, ForceReleaseArgs, ListArgs, ReleaseArgs, RunArgs,
+    AcquireArgs, CheckArgs, Claiming, Common, DocumentArgs, ForceReleaseArgs, ListArgs,
+    ReleaseArgs, RunArgs,
 };
 use crate::command::{self, Session};
 use crate::exit::Exit;
@@ -49,6 +50,12 @@ pub(crate) trait Face: Sync {
     fn failures(&self, verb: &str) -> Option<Document> {
         let _ = verb;
         None
+    }
+
+    /// Answers a call whose verb stands in a document.
+    fn document(&self, args: &DocumentArgs) -> Exit {
+        let surface = request::surface(&args.common, "", None);
+        command::finish(surface, |_| Err(command::no_input()))
     }
 
     /// Answers `acquire`.
@@ -295,15 +302,21 @@ pub(crate) fn of_format(format: &str) -> &'static dyn Face {
 
 /// The face for a call.
 pub(crate) fn of(common: &Common) -> Result<&'static dyn Face, Failure> {
+    let format = format(common)?;
+    Ok(format.map_or(&native::Native, |format| of_format(&format)))
+}
+
+/// The format of the profile that a call names, if it names one.
+pub(crate) fn format(common: &Common) -> Result<Option<String>, Failure> {
     let Some(name) = &common.profile else {
-        return Ok(&native::Native);
+        return Ok(None);
     };
     if Policy::ALL.iter().any(|policy| policy.name == name) {
-        return Ok(of_format(name));
+        return Ok(Some(name.clone()));
     }
     let config = request::configuration(common)?;
     let profile = profile::by_name(name, &Settings::default(), &config)?;
-    Ok(of_format(profile.format()))
+    Ok(Some(profile.format().to_owned()))
 }
 
 /// An age in whole seconds, as the systems' own messages have it.

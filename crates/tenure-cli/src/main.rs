@@ -16,6 +16,7 @@ mod request;
 #[cfg_attr(windows, path = "signals/windows.rs")]
 mod signals;
 mod speech;
+mod spelling;
 mod store;
 mod supervise;
 mod trail;

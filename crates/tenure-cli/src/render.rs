@@ -9,6 +9,7 @@
 //! is worth nothing unless it is heard may take back what it has done ([`Surface::unless_heard`]).
 
 pub(crate) mod audit;
+pub(crate) mod colour;
 pub(crate) mod lock;
 pub(crate) mod profile;
 pub(crate) mod waiting;
@@ -387,24 +388,4 @@ pub(crate) fn print_lines(lines: &str) -> Result<(), Unheard> {
         Why::Failed(error) => Unheard::Failed(tenure::audit::error_text(&error)),
         Why::Late => Unheard::Failed("it took too long".to_owned()),
     })
-}
-
-/// Whether stdout shows colours: a terminal that can, and nobody who asked for none
-/// (`NO_COLOR`, see no-color.org).
-pub(crate) fn shows_colours() -> bool {
-    use std::io::IsTerminal;
-    std::io::stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
-}
-
-/// A word in the colour of the standing that it names: what is free is green, what is held red,
-/// what wants attention yellow.
-pub(crate) fn paint(padded: &str, standing: &str) -> String {
-    let colour = match standing {
-        "free" => 32,
-        "held" => 31,
-        _ => 33,
-    };
-    format!("\x1b[{colour}m{padded}\x1b[0m")
 }

@@ -1265,3 +1265,90 @@ fn terminal_sprint_the_question_survives_ctrl_z_and_fg() {
     terminal.line("y");
     assert_eq!(terminal.sprint_status(0), "acquired");
 }
+
+/// The screen with its colours as escape sequences.
+fn painted(terminal: &Terminal) -> String {
+    let output = terminal
+        .tmux(["capture-pane", "-p", "-e", "-J", "-S", "-200"])
+        .output()
+        .expect("tmux");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn terminal_help_fits_the_screen_and_is_in_colour_unless_nobody_wants_it() {
+    let terminal = Terminal::new();
+    let resized = terminal
+        .tmux(["resize-window", "-x", "80", "-y", "40"])
+        .status();
+    assert!(
+        resized.is_ok_and(|status| status.success()),
+        "80 columns, 40 lines"
+    );
+    for (before, has_colours) in [
+        ("", true),
+        ("CLICOLOR=1 NO_COLOR= ", true),
+        ("NO_COLOR=1 ", false),
+        ("CLICOLOR=0 ", false),
+        ("TERM=dumb ", false),
+    ] {
+        for words in ["-h", "run -h", "--profile fleet run -h", "check --help"] {
+            assert_eq!(terminal.command("clear; tmux -S ./tmux clear-history"), 0);
+            assert_eq!(terminal.command(&format!("{before}tenure {words}")), 0);
+            let screen = painted(&terminal);
+            assert!(screen.contains("--output"), "the page is there: {screen}");
+            let page = screen.split("Usage:").nth(1).unwrap_or_default();
+            let is_painted = page.contains("\u{1b}[36m");
+            assert_eq!(
+                is_painted, has_colours,
+                "{before}tenure {words}: {screen:?}"
+            );
+        }
+    }
+    // What the table says is the same question.
+    assert_eq!(terminal.command("tenure run x -- true"), 0);
+    for (before, has_colours) in [("", true), ("NO_COLOR=1 ", false), ("CLICOLOR=0 ", false)] {
+        assert_eq!(terminal.command("clear; tmux -S ./tmux clear-history"), 0);
+        assert_eq!(
+            terminal.command(&format!("{before}tenure list --output text")),
+            0
+        );
+        let screen = painted(&terminal);
+        let is_painted = screen.contains("\u{1b}[32mfree");
+        assert_eq!(is_painted, has_colours, "{before}tenure list: {screen:?}");
+    }
+}
+
+/// A terminal that cannot take a line back is written to line by line.
+#[test]
+fn terminal_a_dumb_one_is_not_drawn_on_while_waiting() {
+    let terminal = Terminal::new();
+    let holder = terminal.scene.hold("x", ["-q"]);
+    let gate = terminal.scene.path("typescript");
+    let wait = |before: &str| {
+        let log = gate.display();
+        let code = terminal.command(&format!(
+            "{before} script -qec 'tenure run x --wait 700ms -- true' {log} </dev/null"
+        ));
+        assert_eq!(code, 4, "not free in time");
+        let shown = std::fs::read_to_string(&gate).expect("what was shown");
+        assert!(shown.contains("x is held by"), "who holds it: {shown:?}");
+        shown
+    };
+    let drawn = wait("");
+    assert!(
+        drawn.contains("\r\u{1b}[K⠋"),
+        "a terminal is drawn on: {drawn:?}"
+    );
+    for unwanted in ["NO_COLOR=1", "CLICOLOR=0"] {
+        let plain = wait(unwanted);
+        assert!(!plain.contains('\u{1b}'), "no sequence: {plain:?}");
+        assert!(plain.contains(" \r⠙"), "and drawn all the same: {plain:?}");
+    }
+    let dumb = wait("TERM=dumb");
+    assert!(
+        !dumb.contains('\u{1b}') && !dumb.contains('⠋'),
+        "lines alone: {dumb:?}"
+    );
+    let _ = holder.open().expect(0, "the holder");
+}

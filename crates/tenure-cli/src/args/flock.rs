@@ -285,29 +285,32 @@ Usage:
   {name} [OPTIONS] DESCRIPTOR
 
 Options:
-  -x, -e, --exclusive           One holder at a time; this is the default
-  -s, --shared                  Beside others that hold it shared
-  -u, --unlock                  Let go of the lock
-  -n, --nb, --nonblock          Do not wait
+  -x, -e, --exclusive       One holder at a time; this is the default
+  -s, --shared              Beside others that hold it shared
+  -u, --unlock              Let go of the lock
+  -n, --nb, --nonblock      Do not wait
   -w, --wait, --timeout SECONDS
-                                Wait so long at most; fractions are allowed, 0 is -n
-  -E, --conflict-exit-code N    The exit code when it could not be had in time [default: 1]
-  -o, --close                   Do not hand the lock down to the command
-  -F, --no-fork                 Become the command, which then holds the lock itself
-  -c, --command LINE            Have a line run by $SHELL; stands behind the file
-      --fcntl                   Use a lock of fcntl(2) on the open file in place of flock(2)
-      --verbose                 Say how long the lock took, and why it could not be had
-  -h, --help                    Print help
-  -V, --version                 Print version
+                            Wait so long at most, fractions too; 0 is -n
+  -E, --conflict-exit-code N
+                            The exit code if it is not had in time [default: 1]
+  -o, --close               Do not hand the lock down to the command
+  -F, --no-fork             Become the command, which then holds the lock itself
+  -c, --command LINE        Have $SHELL run a line; stands behind the file
+      --fcntl               A lock of fcntl(2) on the open file, not of flock(2)
+      --verbose             Say how long the lock took, or why it was not had
+  -h, --help                Print help
+  -V, --version             Print version
 
-Options end at the first word that is none. The file is created if it is not there, and stays.
+Options end at the first word that is none. The file is created if it is not
+there, and stays.
 
-Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) not had in time, 64 wrong
-call, 65 cannot be locked, 66 cannot be opened, 69 command not runnable, 71 system error,
-73 cannot be created.
+Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) not had in
+time, 64 wrong call, 65 cannot be locked, 66 cannot be opened, 69 command not
+runnable, 71 system error, 73 cannot be created.
 
-It excludes flock(1) and is excluded by it. Nothing is recorded: `tenure run NAME -- CMD` also says
-who holds a lock, lets nobody jump the queue and passes signals on to the command.
+It excludes flock(1) and is excluded by it. Nothing is recorded: `tenure run
+NAME -- CMD` also says who holds a lock, lets nobody jump the queue and passes
+signals on to the command.
 "
     )
 }

@@ -1,11 +1,12 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::{Session, finish, refuse_input, shown};
+use super::{Session, finish, near, refuse_input, shown};
 use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render::Surface;
+use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Surface, paint, shows_colours};
 use crate::request;
 use serde_json::{Value, json};
 use tenure::store::Store;
@@ -33,7 +34,9 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         let name = session.name(Some(name))?;
         let id = session.shown_for(&name, args.request_id.as_deref())?;
         surface.set_request_id(id.as_deref().unwrap_or_default());
-        let view = session.view(&name, id.as_deref())?;
+        let reading = session.reading(&name)?;
+        near::point_out(&session, surface, &name, &reading);
+        let view = session.view_of(&name, &reading, id.as_deref());
         let text = session.face.checked_text(&view);
         if view.mine || view.available {
             return Ok((text, view.json().into()));
@@ -141,7 +144,7 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
                 .unwrap_or(0)
         })
         .collect();
-    let colours = shows_colours();
+    let colours = shows_colours(&std::io::stdout());
     let mut text = String::new();
     for (row, view) in rows
         .iter()

@@ -65,7 +65,7 @@ fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> 
         }
         _ => None,
     };
-    let program = find_program(&args.command)?;
+    let program = program_of(args)?;
     if args.exec {
         exec::refuse_unsuited(&session)?;
     }
@@ -360,7 +360,7 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
             return Err(exec::unsuited(Policy::FLEET.name));
         }
         let place = request::Place::of(&args.common)?;
-        let program = find_program(&args.command)?;
+        let program = program_of(args)?;
         if let Some(warning) = warning {
             surface.warn(warning);
         }
@@ -637,6 +637,11 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
             format!("{program}: {error}"),
         )
     }
+}
+
+/// The program of a run, found before the lock is touched.
+fn program_of(args: &RunArgs) -> Result<PathBuf, Failure> {
+    find_program(&args.command).map_err(|failure| terms::hint_at_shell(failure, args))
 }
 
 /// Finds the program as a shell would, before the lock is touched. Not in the current folder, unless it

@@ -1,6 +1,6 @@
 //! `wait`: returns when nobody holds a lock or stands in its queue. Takes nothing, writes nothing.
 
-use super::{Session, cancelled, collect_signals, finish};
+use super::{Session, cancelled, collect_signals, finish, near};
 use crate::args::WaitArgs;
 use crate::exit::Exit;
 use crate::render::lock::{LockView, failure_of};
@@ -44,6 +44,9 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             let view = LockView::of(&name, &reading, &policy, &now, |_| false);
             let waited = began.elapsed();
             if view.available {
+                if !told {
+                    near::point_out(&session, surface, &name, &reading);
+                }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 let text = session.face.waited_text(&name, format!("{name} is free"));
                 return Ok((

@@ -13,7 +13,9 @@ mod input;
 mod prompt;
 
 use super::{Face, TakenOver};
-use crate::args::{AcquireArgs, CheckArgs, Claiming, Common, ReleaseArgs};
+use crate::args::{
+    self, AcquireArgs, CheckArgs, Claiming, Common, DocumentArgs, ReleaseArgs, Verb,
+};
 use crate::command::Ended;
 use crate::command::Session;
 use crate::command::result::RunResult;
@@ -140,20 +142,43 @@ fn store_failed(error: &StoreError) -> Failure {
     Failure::new(exit, code, clean(&message))
 }
 
-/// Reads what is asked, carries it out and shows the object.
-fn carry_out(
-    verb: &'static str,
-    common: &Common,
-    input: Option<&str>,
-    conflict_exit_code: Option<u8>,
-    body: impl FnOnce(&str, fields::Fields, &mut Surface) -> Result<Answer, Failure>,
-) -> Exit {
+/// What a call asks for beyond its flags.
+enum Asked<'a> {
+    /// What stands in the document of `--input`, if there is one.
+    Input(Option<&'a str>),
+    /// A document that was read already, for it has the verb.
+    Fields(fields::Fields),
+}
+
+impl Asked<'_> {
+    fn fields(self) -> Result<fields::Fields, Failure> {
+        match self {
+            Self::Input(input) => input::fields(input),
+            Self::Fields(fields) => Ok(fields),
+        }
+    }
+}
+
+/// Where a sprint's answers go.
+fn surface(common: &Common, verb: &'static str, conflict_exit_code: Option<u8>) -> Surface {
     let mut surface = request::surface(common, verb, conflict_exit_code);
     // The object itself is YAML; only JSON has an envelope.
     if surface.output == Output::Yaml {
         surface.output = Output::Text;
     }
-    let fields = match input::fields(input) {
+    surface
+}
+
+/// Reads what is asked, carries it out and shows the object.
+fn carry_out(
+    verb: &'static str,
+    common: &Common,
+    asked: Asked<'_>,
+    conflict_exit_code: Option<u8>,
+    body: impl FnOnce(&str, fields::Fields, &mut Surface) -> Result<Answer, Failure>,
+) -> Exit {
+    let mut surface = surface(common, verb, conflict_exit_code);
+    let fields = match asked.fields() {
         Ok(fields) => fields,
         Err(failure) => return show_failure(surface, verb, failure),
     };
@@ -165,6 +190,60 @@ fn carry_out(
     }
 }
 
+fn carry_out_acquire(args: &AcquireArgs, asked: Asked<'_>) -> Exit {
+    let conflict = args.claiming.patience.conflict_exit_code;
+    carry_out(
+        "acquire",
+        &args.common,
+        asked,
+        conflict,
+        |mode, fields, surface| acquire::acquire(args, mode, fields, surface),
+    )
+}
+
+fn carry_out_release(args: &ReleaseArgs, asked: Asked<'_>) -> Exit {
+    carry_out(
+        "release",
+        &args.common,
+        asked,
+        None,
+        |mode, fields, surface| release(args, mode, fields, surface),
+    )
+}
+
+fn carry_out_check(args: &CheckArgs, asked: Asked<'_>) -> Exit {
+    carry_out(
+        "check",
+        &args.common,
+        asked,
+        None,
+        |mode, fields, surface| check(args, mode, fields, surface),
+    )
+}
+
+/// Reads the document of a call without a verb, and the flags as those of the verb that it names.
+fn carry_out_document(args: &DocumentArgs) -> Exit {
+    let refuse =
+        |mode: &str, failure: Failure| show_failure(surface(&args.common, "", None), mode, failure);
+    let fields = match input::fields(Some(&args.input.to_string_lossy())) {
+        Ok(fields) => fields,
+        Err(failure) => return refuse("", failure),
+    };
+    let Some(mode) = fields.mode.clone() else {
+        return refuse("", input::no_mode());
+    };
+    if !input::is_mode(&mode) {
+        return refuse(&mode, input::invalid_mode(&mode));
+    }
+    match args::parse_as(&mode, &args.words) {
+        Ok(Verb::Acquire(args)) => carry_out_acquire(&args, Asked::Fields(fields)),
+        Ok(Verb::Release(args)) => carry_out_release(&args, Asked::Fields(fields)),
+        Ok(Verb::Check(args)) => carry_out_check(&args, Asked::Fields(fields)),
+        Ok(_) => refuse(&mode, input::invalid_mode(&mode)),
+        Err(failure) => refuse(&mode, failure),
+    }
+}
+
 impl Face for Sprint {
     fn default_name(&self) -> Option<&'static str> {
         Some(input::NAME)
@@ -173,7 +252,7 @@ impl Face for Sprint {
     fn misread(&self, verb: &str, mut failure: Failure) -> Failure {
         match verb {
             "acquire" | "release" | "check" => {}
-            other if crate::args::is_verb(other) => return failure,
+            other if args::is_verb(other) => return failure,
             other if other.starts_with('-') => {}
             other => failure.message = input::invalid_mode(other).message,
         }
@@ -188,38 +267,20 @@ impl Face for Sprint {
         ignored::tell(surface, session, name);
     }
 
+    fn document(&self, args: &DocumentArgs) -> Exit {
+        carry_out_document(args)
+    }
+
     fn acquire(&self, args: &AcquireArgs) -> Exit {
-        let conflict = args.claiming.patience.conflict_exit_code;
-        let input = args.input.as_deref();
-        carry_out(
-            "acquire",
-            &args.common,
-            input,
-            conflict,
-            |mode, fields, surface| acquire::acquire(args, mode, fields, surface),
-        )
+        carry_out_acquire(args, Asked::Input(args.input.as_deref()))
     }
 
     fn release(&self, args: &ReleaseArgs) -> Exit {
-        let input = args.input.as_deref();
-        carry_out(
-            "release",
-            &args.common,
-            input,
-            None,
-            |mode, fields, surface| release(args, mode, fields, surface),
-        )
+        carry_out_release(args, Asked::Input(args.input.as_deref()))
     }
 
     fn check(&self, args: &CheckArgs) -> Exit {
-        let input = args.input.as_deref();
-        carry_out(
-            "check",
-            &args.common,
-            input,
-            None,
-            |mode, fields, surface| check(args, mode, fields, surface),
-        )
+        carry_out_check(args, Asked::Input(args.input.as_deref()))
     }
 
     fn complete(

@@ -10,13 +10,12 @@
 
 mod short;
 
-use super::Surface;
 use super::lock::{HolderView, LockView, age};
 use super::width::width;
+use super::{Surface, colour};
 use crate::failure::human;
 use crate::speech;
 use short::Short;
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::engine::{Observer, Wait, Waiting};
@@ -86,7 +85,7 @@ impl<'a> Progress<'a> {
     /// Takes the line away again.
     pub(crate) fn finish(&mut self) {
         if let Some(drawn) = self.drawn.take() {
-            speech::erase(&format!("\r{}", clearing(drawn, terminal_width())));
+            speech::erase(&cleared(drawn, terminal_width()));
         }
     }
 
@@ -94,7 +93,7 @@ impl<'a> Progress<'a> {
     pub(crate) fn show(&mut self, sight: impl FnOnce(&Host) -> Sight) -> Option<Instant> {
         let now = instant();
         if self.mode == Mode::Unknown {
-            self.mode = if std::io::stderr().is_terminal() && in_foreground() {
+            self.mode = if colour::can_be_drawn_on(&std::io::stderr()) && in_foreground() {
                 Mode::Terminal
             } else {
                 Mode::Lines
@@ -134,23 +133,27 @@ impl<'a> Progress<'a> {
         let room = columns.saturating_sub(AROUND);
         let line = Short::of(self.name, sight, &self.here.name, left).fit(room);
         let line = format!("{spinner} {line}");
-        let clear = clearing(self.drawn.unwrap_or_default(), columns);
+        let cleared = cleared(self.drawn.unwrap_or_default(), columns);
         self.drawn = Some(width(&line));
         // A line that wraps could not be taken away again, and how wide a picture is, terminals do not agree
         // about: so none wraps. The cursor rests at its beginning, where it stays when the terminal becomes
         // so narrow that it breaks the line by itself.
-        speech::draw(&format!("\r{clear}\x1b[?7l{line}\x1b[?7h\r"));
+        speech::draw(&if colour::shows_colours(&std::io::stderr()) {
+            format!("{cleared}\x1b[?7l{line}\x1b[?7h\r")
+        } else {
+            format!("{cleared}{line}")
+        });
     }
 }
 
-/// Takes away a line of so many columns in whose beginning the cursor is.
-fn clearing(drawn: usize, columns: usize) -> &'static str {
-    if drawn > columns {
+/// Takes away a line of so many columns.
+fn cleared(drawn: usize, columns: usize) -> String {
+    let stderr = std::io::stderr();
+    if drawn > columns && colour::shows_colours(&stderr) {
         // What the terminal has broken off stands below.
-        "\x1b[J"
-    } else {
-        "\x1b[K"
+        return "\r\x1b[J".to_owned();
     }
+    colour::cleared(&stderr, columns)
 }
 
 /// What is seen of a wait at one instant.

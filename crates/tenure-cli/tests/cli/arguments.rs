@@ -292,6 +292,169 @@ fn a_misspelt_verb_is_named_wherever_it_stands() {
 }
 
 #[test]
+fn a_verb_that_is_not_there_is_answered_with_what_was_meant() {
+    let scene = Scene::new();
+    for (typed, meant) in [
+        ("runn", &["`tenure run`"][..]),
+        ("rnu", &["`tenure run`"]),
+        ("aquire", &["`tenure acquire`"]),
+        ("rel", &["`tenure release`"]),
+        ("status", &["`tenure check NAME`", "`tenure list`"]),
+        ("unlock", &["`tenure release NAME`"]),
+        (
+            "lock",
+            &["`tenure acquire NAME`", "`tenure run NAME -- CMD`"],
+        ),
+        ("exec", &["`tenure run NAME -- CMD`"]),
+        ("ls", &["`tenure list`"]),
+        ("rm", &["`tenure force-release NAME`"]),
+        ("steal", &["`tenure force-release NAME`"]),
+        ("keep-alive", &["`tenure heartbeat NAME`"]),
+        ("satus", &["`tenure check NAME`"]),
+        ("version", &["`tenure --version`"]),
+    ] {
+        for words in [&[typed, "x"][..], &["help", typed], &["-q", typed]] {
+            let said = refused(&scene, words);
+            assert!(said.contains(&format!("{typed:?}")), "{said}");
+            for meant in meant {
+                assert!(
+                    said.contains("did you mean") && said.contains(meant),
+                    "{said}"
+                );
+            }
+        }
+    }
+    for typed in ["frobnicate", "x", "42"] {
+        let said = refused(&scene, &[typed]);
+        assert!(!said.contains("did you mean"), "nothing is near: {said}");
+    }
+}
+
+#[test]
+fn a_flag_that_is_not_there_is_answered_with_what_was_meant() {
+    let scene = Scene::new();
+    let dashes = "the command stands after";
+    for (words, meant) in [
+        (&["run", "x", "--wiat", "5s", "--", "true"][..], "`--wait`"),
+        (&["run", "x", "--wiat", "5s"], "`--wait`"),
+        (
+            &["run", "x", "--session", "s", "--", "true"],
+            "`--session-id`",
+        ),
+        (&["run", "x", "--timeout", "5", "--", "true"], "`--wait`"),
+        (&["run", "x", "--nb", "--", "true"], "`--nonblock`"),
+        (&["run", "-c", "--", "true"], "`--shell`"),
+        (&["run", "x", "-o", "--", "true"], "`--close`"),
+        (&["list", "-o", "json"], "`--output`"),
+        (&["list", "--json"], "`--output json`"),
+        (
+            &["check", "x", "--wait", "5s"],
+            "`tenure run` has that flag",
+        ),
+        (&["--wait", "5s", "run", "x"], "behind the verb"),
+        (&["--ouput", "json", "list"], "`--output`"),
+    ] {
+        let said = refused(&scene, words);
+        assert!(said.contains(meant), "{words:?}: {said}");
+        assert!(!said.contains(dashes), "{words:?}: {said}");
+    }
+    // A letter in front of no `--` may be the command's.
+    let said = refused(&scene, &["run", "x", "-c", "a b"]);
+    assert!(
+        said.contains("`--shell`") && said.contains(dashes),
+        "{said}"
+    );
+    let said = refused(&scene, &["run", "make", "-j4"]);
+    assert!(said.contains(dashes), "{said}");
+}
+
+#[test]
+fn a_value_that_is_missing_empty_or_negative_is_said_to_be() {
+    let scene = Scene::new();
+    for (words, sentence) in [
+        (
+            &["run", "x", "--wait", "-5s", "--", "true"][..],
+            "--wait \"-5s\" is not a duration",
+        ),
+        (
+            &["run", "x", "-w", "-5s", "--", "true"],
+            "--wait \"-5s\" is not a duration",
+        ),
+        (
+            &["acquire", "x", "--ttl", "-1m"],
+            "--ttl \"-1m\" is not a duration",
+        ),
+        (
+            &["run", "x", "--dir", "", "--", "true"],
+            "--dir: the folder's name is empty",
+        ),
+        (&["--dir", "", "list"], "--dir: the folder's name is empty"),
+        (&["list", "--dir="], "--dir: the folder's name is empty"),
+        (
+            &["list", "--config", ""],
+            "--config: the file's name is empty",
+        ),
+        (&["run", "x", "--wait"], "--wait needs a value"),
+        (&["run", "x", "-w", "--", "true"], "-w needs a value"),
+        (
+            &["run", "x", "--why", "--wait", "1s", "--", "true"],
+            "--why needs a value, and \"--wait\" is a flag",
+        ),
+        (&["run", "x", "--slots", "-1", "--", "true"], "-1 is not in"),
+        (
+            &["run", "x", "--yes", "--", "true"],
+            "not provided: --force",
+        ),
+    ] {
+        let said = refused(&scene, words);
+        assert!(said.contains(sentence), "{words:?}: {said}");
+        assert!(
+            !said.contains("the command stands after"),
+            "{words:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_command_that_is_a_line_for_the_shell_is_pointed_at_the_flag() {
+    let scene = Scene::new();
+    for (command, hint) in [
+        (&["echo hi"][..], "tenure run --shell x -- 'echo hi'"),
+        (&["FOO=1", "env"], "tenure run --shell x -- 'FOO=1 env'"),
+        (&["a|b"], "tenure run --shell x -- 'a|b'"),
+        (
+            &["nosuch-cd&&pwd"],
+            "tenure run --shell x -- 'nosuch-cd&&pwd'",
+        ),
+        (
+            &["FOO=a b", "env"],
+            "tenure run --shell x -- ''\\''FOO=a b'\\'' env'",
+        ),
+    ] {
+        let words = [&["run", "x", "--"], command].concat();
+        let answer = scene.run(&words).expect(127, "no such command");
+        assert!(
+            answer.stderr().contains("command not found; "),
+            "{}",
+            answer.said()
+        );
+        assert!(answer.stderr().contains(hint), "{}", answer.said());
+        let words = [&["run", "x", "--output", "json", "--"], command].concat();
+        let document = scene.run(&words).expect(127, "no such command").stdout();
+        assert!(document.contains("needs --shell"), "{document}");
+    }
+    for command in ["no-such-program", "./no/such=program", "9=1"] {
+        let answer = scene
+            .run(["run", "x", "--", command])
+            .expect(127, "no such command");
+        assert!(!answer.stderr().contains("--shell"), "{}", answer.said());
+    }
+    // What is advised is a call that works.
+    let advised = scene.run(["run", "--shell", "x", "--", "FOO=1 env"]);
+    assert!(advised.expect(0, "as advised").stdout().contains("FOO=1"));
+}
+
+#[test]
 fn help_is_an_answer_and_not_a_failure() {
     let scene = Scene::new();
     for words in [

@@ -28,6 +28,7 @@ mod force;
 mod github_example;
 mod group_name;
 mod groups;
+mod help;
 mod hostile;
 mod moved;
 mod orphans;

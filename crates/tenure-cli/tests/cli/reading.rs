@@ -497,3 +497,51 @@ fn people_without_a_name_are_named_by_their_user() {
         "{actor}"
     );
 }
+
+/// The hint is talk, so it is on stderr and among the warnings, and changes neither answer nor code.
+#[test]
+fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
+    let scene = Scene::new();
+    let _ = scene
+        .run(["run", "idle", "--", "true"])
+        .expect(0, "used, and free");
+    let _ = scene
+        .run(["run", "deploys", "--", "true"])
+        .expect(0, "used, and free");
+    let first = scene.hold("deploy", ["-q"]);
+    let second = scene.hold("build1", ["-q"]);
+    for slip in ["deplyo", "deploi", "deplo", "ddeploy", "Deploy"] {
+        for verb in ["check", "wait"] {
+            let said = scene.run([verb, slip]).expect(0, "nobody holds it");
+            assert!(
+                said.stderr()
+                    .contains(&format!("nobody has used {slip}; deploy, which is in use")),
+                "{verb} {slip}: {}",
+                said.said()
+            );
+            assert!(said.stdout().contains("free"), "{}", said.said());
+            let said = scene
+                .run([verb, slip, "--output", "json"])
+                .expect(0, "free");
+            let document: Value = serde_json::from_str(&said.stdout()).unwrap();
+            let warning = document["warnings"][0].as_str().unwrap_or_default();
+            assert!(warning.contains("deploy, which is in use"), "{document}");
+            assert_eq!(document["ok"], true, "{document}");
+            let said = scene.run([verb, "-q", slip]).expect(0, "free");
+            assert_eq!(said.stderr(), "", "quiet is quiet");
+        }
+    }
+    for other in [
+        // Numbers are no slips, and neither is what has been used, what is held, or what is far away.
+        "build2", "build", "build11", "deploys", "deploy2", "idel", "destroy", "x",
+    ] {
+        let said = scene.run(["check", other]);
+        assert_eq!(said.stderr(), "", "{other}: {}", said.said());
+    }
+    let said = scene.run(["check", "deploy"]).expect(4, "held");
+    assert!(!said.said().contains("nobody has used"), "{}", said.said());
+    let _ = first.open().expect(0, "the holder");
+    let _ = second.open().expect(0, "the holder");
+    let said = scene.run(["check", "deploi"]).expect(0, "free");
+    assert_eq!(said.stderr(), "", "nobody uses the other one any more");
+}

@@ -1181,6 +1181,68 @@ fn a_mode_that_there_is_not_or_that_differs_is_invalid() {
 }
 
 #[test]
+fn the_mode_of_a_document_is_verb_enough() {
+    let project = Project::new();
+    let root = project.root();
+    let call = |document: &str, flags: &[&str]| {
+        let document = format!("{document}\nproject_root: {}\n", root.display());
+        let mut command = project.scene.tenure(["--profile", "sprint"]);
+        command.args(flags);
+        project.feed(&mut command, document.as_bytes())
+    };
+    let own = std::process::id();
+    let input = ["--input", "-"];
+    assert_eq!(
+        expect(call("mode: check", &input), "clean", 0)["mode"],
+        "check"
+    );
+    assert_eq!(project.names(), [""; 0], "check made nothing");
+    let acquire = format!("mode: acquire\nsession_id: s-1\nepic_spec: e\nowner: {own}");
+    expect(call(&acquire, &input), "acquired", 0);
+    let blocked = expect(call("mode: check", &["--input=-"]), "blocked", 4);
+    assert_eq!(blocked["lock_info"]["session_id"], "s-1", "{blocked}");
+    // The flags are those of the verb that the document names.
+    let mine = ["--input", "-", "--session-id", "s-1", "--health"];
+    expect(call("mode: check", &mine), "pass", 0);
+    let json = call("mode: check", &["--output", "json", "--input", "-"]).expect(4, "blocked");
+    let json: Value = serde_json::from_str(&json.stdout()).unwrap();
+    assert_eq!(json["meta"]["command"], "check", "{json}");
+    assert_eq!(json["error"]["context"]["status"], "blocked", "{json}");
+    expect(
+        call("mode: release\nsession_id: s-1", &input),
+        "released",
+        0,
+    );
+    assert!(!project.file().exists(), "it is released");
+
+    for (document, flags, sentence) in [
+        ("session_id: s-1", &input[..], "mode required"),
+        ("mode: status", &input, "Invalid mode"),
+        ("mode: run", &input, "Invalid mode"),
+        ("mode: [", &input, "--input -"),
+        ("mode: check", &["--input", "call.yaml"], "stdin only"),
+        ("mode: release", &["--input", "-", "--health"], "--health"),
+        ("mode: check", &["--input"], "--input"),
+    ] {
+        let refused = expect(call(document, flags), "failure", 2);
+        assert!(
+            message(&refused).contains(sentence),
+            "{document} {flags:?}: {refused}"
+        );
+    }
+    let mut native = project.scene.tenure(["--input", "-"]);
+    let refused = project
+        .feed(&mut native, b"mode: check\n")
+        .expect(2, "sprint's alone");
+    assert!(
+        refused.stderr().contains("sprint profile"),
+        "{}",
+        refused.said()
+    );
+    assert!(!project.file().exists(), "nothing was made");
+}
+
+#[test]
 fn a_document_that_cannot_be_read_is_bad_input() {
     let project = Project::new();
     for call in [

@@ -5,11 +5,13 @@
 use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
+use crate::render::clean;
 use crate::request;
 use crate::signals::Signals;
 use crate::supervise::{OnLost, Terms};
 use serde_json::json;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The signals that ask a process to end, by their names without `SIG`.
@@ -162,6 +164,63 @@ pub(super) fn by_shell(args: &RunArgs) -> Result<RunArgs, Failure> {
     }
     by_shell.command = shell(text.clone());
     Ok(by_shell)
+}
+
+/// Words that only a shell knows.
+const SHELL_WORDS: [&str; 12] = [
+    "cd", "source", ".", "export", "eval", "alias", "set", "ulimit", "if", "for", "while", "{",
+];
+
+/// Adds to the answer that there is no such command what was probably meant, where it looks like a line
+/// for a shell.
+#[cold]
+#[inline(never)]
+pub(super) fn hint_at_shell(mut failure: Failure, args: &RunArgs) -> Failure {
+    let words: Vec<_> = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    let Some(first) = words.first() else {
+        return failure;
+    };
+    let is_assignment = first.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty()
+            && !name.starts_with(|letter: char| letter.is_ascii_digit())
+            && name
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    });
+    let is_line =
+        first.contains(|letter: char| letter.is_whitespace() || "|&;<>()$`*".contains(letter));
+    let is_shells = is_line || is_assignment || SHELL_WORDS.contains(&&**first);
+    if failure.exit != Exit::CommandNotFound || args.shell || !is_shells {
+        return failure;
+    }
+    let line = match words.as_slice() {
+        [line] => line.to_string(),
+        words => {
+            let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+            words.join(" ")
+        }
+    };
+    let name = args.name.as_deref().unwrap_or("NAME");
+    // Writing to a `String` cannot fail.
+    let _ = write!(
+        failure.message,
+        "; a line for the shell needs --shell: tenure run --shell {name} -- {}",
+        quoted(&clean(&line))
+    );
+    failure
+}
+
+/// A word as a shell has to see it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-+=:,./%@".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// A shell and what it is told.

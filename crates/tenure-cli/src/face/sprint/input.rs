@@ -49,14 +49,25 @@ pub(super) fn check_mode(fields: &Fields, verb: &str) -> Result<(), Failure> {
     let Some(mode) = fields.mode.as_deref().filter(|mode| *mode != verb) else {
         return Ok(());
     };
-    let known = ["acquire", "release", "check"].contains(&mode);
-    Err(if known {
+    Err(if is_mode(mode) {
         Failure::bad_arguments(format!(
             "Invalid mode {mode:?}: the verb on the command line is {verb}"
         ))
     } else {
         invalid_mode(mode)
     })
+}
+
+/// Whether a word is one of the three modes.
+pub(super) fn is_mode(word: &str) -> bool {
+    ["acquire", "release", "check"].contains(&word)
+}
+
+/// The answer to a call that names no mode, neither as its verb nor in its document.
+pub(super) fn no_mode() -> Failure {
+    Failure::bad_arguments(
+        "mode required: acquire, release or check, in the document or as the verb",
+    )
 }
 
 /// The answer to a mode that there is not.

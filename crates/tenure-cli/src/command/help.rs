@@ -1,0 +1,34 @@
+//! `help`, `-h` and `--help`, and the version: what is printed of tenure itself, always as text.
+
+use crate::args::help::page;
+use crate::args::{HelpArgs, version};
+use crate::exit::Exit;
+use crate::face;
+use crate::failure::Failure;
+use crate::render::{Output, Surface, colour};
+use serde_json::Value;
+
+#[cold]
+#[inline(never)]
+pub(super) fn help(args: &HelpArgs) -> Exit {
+    let profile = match face::format(&args.common) {
+        Ok(format) => format,
+        Err(failure) => {
+            let output = args.common.output.or_else(Output::from_environment);
+            return Failure::report(failure.with_output(output.unwrap_or(Output::Text)));
+        }
+    };
+    let page = page(args.of.as_deref(), args.size, profile.as_deref());
+    answer(&colour::page(page.trim_end(), &std::io::stdout()))
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn show_version() -> Exit {
+    answer(version().trim_end())
+}
+
+fn answer(text: &str) -> Exit {
+    let surface = Surface::new(Output::Text, false, false, "help".to_owned(), None);
+    surface.succeed(text, &Value::Null)
+}

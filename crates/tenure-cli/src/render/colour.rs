@@ -1,0 +1,106 @@
+//! The one address of two questions: may this stream show colours, and may it be drawn on?
+//!
+//! Colours are for a terminal whose user has not asked for none: by `NO_COLOR` (no-color.org) or
+//! `CLICOLOR=0`. A terminal that calls itself dumb (`TERM=dumb`: an editor's window, a log) is written to
+//! line by line, without colours, and nothing on it is drawn twice.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+
+/// Whether a stream shows colours.
+pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    can_be_drawn_on(stream)
+        && variable("NO_COLOR").is_none()
+        && variable("CLICOLOR").is_none_or(|value| value != "0")
+}
+
+/// Whether a line on a stream can be taken back and drawn again.
+pub(crate) fn can_be_drawn_on(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// What clears the line that was drawn last on a stream of so many columns. A user who wants no colours
+/// gets no sequences at all, for what takes out the one may not know the other.
+pub(crate) fn cleared(stream: &impl IsTerminal, columns: usize) -> String {
+    if shows_colours(stream) {
+        "\r\x1b[K".to_owned()
+    } else {
+        format!("\r{:1$}\r", "", columns.saturating_sub(1))
+    }
+}
+
+/// A word in the colour of the standing that it names: what is free is green, what is held red,
+/// what wants attention yellow.
+pub(crate) fn paint(padded: &str, standing: &str) -> String {
+    let colour = match standing {
+        "free" => 32,
+        "held" => 31,
+        _ => 33,
+    };
+    format!("\x1b[{colour}m{padded}\x1b[0m")
+}
+
+/// A page of help as a stream shows it: headings stand out, and so does what can be typed.
+pub(crate) fn page(text: &str, stream: &impl IsTerminal) -> String {
+    if shows_colours(stream) {
+        painted(text)
+    } else {
+        text.to_owned()
+    }
+}
+
+fn painted(text: &str) -> String {
+    let mut section = "";
+    let mut page = String::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        if indent == 0 {
+            section = line;
+        }
+        // Writing to a `String` cannot fail.
+        if indent == 0 && line.ends_with(':') {
+            let _ = write!(page, "\x1b[1m{line}\x1b[0m");
+        } else if let Some(usage) = line.strip_prefix("Usage:") {
+            let _ = write!(page, "\x1b[1mUsage:\x1b[0m{usage}");
+        } else if is_typed(section, line, indent) {
+            let end = line
+                .get(indent..)
+                .and_then(|rest| rest.find("  "))
+                .map_or(line.len(), |gap| indent + gap);
+            let (typed, about) = line.split_at(end);
+            let (margin, typed) = typed.split_at(indent);
+            let _ = write!(page, "{margin}\x1b[36m{typed}\x1b[0m{about}");
+        } else {
+            page.push_str(line);
+        }
+        page.push('\n');
+    }
+    page.truncate(page.trim_end().len());
+    page
+}
+
+/// Whether a line begins with something that can be typed.
+fn is_typed(section: &str, line: &str, indent: usize) -> bool {
+    let is_flag = matches!(indent, 2 | 6) && line.trim_start().starts_with('-');
+    let is_word = indent == 2 && matches!(section, "Verbs:" | "Arguments:" | "Examples:");
+    is_flag || is_word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::painted;
+
+    #[test]
+    fn a_painted_page_says_the_same_in_colours() {
+        let page = "About\n\nUsage: x y\n\nOptions:\n  -a, --all <N>  All of\n                 --these\n\n\
+                    Examples:\n  x y  so\n\nExit codes:\n  0 good  1 bad";
+        let shown = painted(page);
+        assert_eq!(
+            shown,
+            "About\n\n\x1b[1mUsage:\x1b[0m x y\n\n\x1b[1mOptions:\x1b[0m\n  \x1b[36m-a, --all \
+             <N>\x1b[0m  All of\n                 --these\n\n\x1b[1mExamples:\x1b[0m\n  \x1b[36mx \
+             y\x1b[0m  so\n\n\x1b[1mExit codes:\x1b[0m\n  0 good  1 bad"
+        );
+    }
+}
