@@ -215,7 +215,7 @@ pub(crate) struct Claiming {
     pub(crate) patience: Patience,
     /// How long it outlives its last heartbeat.
     ///
-    /// Only where its holder cannot be watched
+    /// This counts where its holder cannot be watched
     #[arg(long, value_name = "DURATION")]
     pub(crate) ttl: Option<String>,
     /// The owner token [default: generated]
@@ -223,7 +223,7 @@ pub(crate) struct Claiming {
     pub(crate) request_id: Option<String>,
     /// Ask a live holder to stop.
     ///
-    /// A detached hold is overridden instead (that needs --yes)
+    /// A detached hold, which nobody can ask, is overridden (that needs --yes)
     #[arg(long, visible_alias = "force-lock")]
     pub(crate) force: bool,
     /// Confirm --force
@@ -231,7 +231,7 @@ pub(crate) struct Claiming {
     pub(crate) yes: bool,
     /// Hold it beside other shared holders.
     ///
-    /// But beside no exclusive one
+    /// Never beside an exclusive one
     #[arg(short, long, conflicts_with = "slots")]
     pub(crate) shared: bool,
     /// Hold one of N slots: so many may hold it at a time
@@ -518,6 +518,7 @@ pub(crate) struct CancelArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure heartbeat deploy --request-id run-42 || exit
+  tenure heartbeat deploy --output json | jq .data.cancel_requested
 
 Exit code: 80 if the lock is lost, 6 if it is somebody else's.
 
@@ -574,6 +575,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure wait deploy --wait 5m && echo free
+  tenure wait deploy -n                      do not wait: exit 4 if it is held
 
 The lock may be taken again by the time this returns; to have it, use `run` or `acquire`.")]
 pub(crate) struct WaitArgs {

@@ -1292,11 +1292,17 @@ fn terminal_help_fits_the_screen_and_is_in_colour_unless_nobody_wants_it() {
         ("CLICOLOR=0 ", false),
         ("TERM=dumb ", false),
     ] {
-        for words in ["-h", "run -h", "--profile fleet run -h", "check --help"] {
+        for words in [
+            "-h",
+            "run -h",
+            "--profile fleet run -h",
+            "check --help",
+            "flock -h",
+        ] {
             assert_eq!(terminal.command("clear; tmux -S ./tmux clear-history"), 0);
             assert_eq!(terminal.command(&format!("{before}tenure {words}")), 0);
             let screen = painted(&terminal);
-            assert!(screen.contains("--output"), "the page is there: {screen}");
+            assert!(screen.contains("--help"), "the page is there: {screen}");
             let page = screen.split("Usage:").nth(1).unwrap_or_default();
             let is_painted = page.contains("\u{1b}[36m");
             assert_eq!(

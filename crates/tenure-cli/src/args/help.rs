@@ -151,7 +151,9 @@ fn shown(arg: Arg, size: Size, chosen: Option<&str>) -> Arg {
     } else {
         arg
     };
-    let is_left_out = size == Size::Brief && arg.is_hide_short_help_set();
+    // Whoever has chosen a profile knows how.
+    let is_chosen_already = chosen.is_some() && arg.get_id() == "profile";
+    let is_left_out = size == Size::Brief && (arg.is_hide_short_help_set() || is_chosen_already);
     match (profile_of(&arg), chosen) {
         (None, _) => arg.hide_short_help(is_left_out),
         (Some(_), None) => arg.hide_short_help(size == Size::Brief),

@@ -11,6 +11,7 @@ use super::run::find_program;
 use crate::args::FlockArgs;
 use crate::args::flock::{self, Asked, Call, Command as Task, FlockWait, Kind, Start, Target};
 use crate::exit::{Exit, SysExit};
+use crate::render::colour;
 use crate::signals::{self, FileLock};
 use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
@@ -46,7 +47,7 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
         "tenure flock"
     };
     match flock::read(&args.words) {
-        Ok(Asked::Help) => show(&flock::help(name)),
+        Ok(Asked::Help) => show(&colour::page(&flock::help(name), &std::io::stdout())),
         Ok(Asked::Version) => show(&format!(
             "flock from tenure {}\n",
             env!("CARGO_PKG_VERSION")

@@ -76,7 +76,9 @@ fn painted(text: &str) -> String {
         }
         page.push('\n');
     }
-    page.truncate(page.trim_end().len());
+    if !text.ends_with('\n') {
+        page.pop();
+    }
     page
 }
 
@@ -96,6 +98,7 @@ mod tests {
         let page = "About\n\nUsage: x y\n\nOptions:\n  -a, --all <N>  All of\n                 --these\n\n\
                     Examples:\n  x y  so\n\nExit codes:\n  0 good  1 bad";
         let shown = painted(page);
+        assert_eq!(painted(&format!("{page}\n")), format!("{shown}\n"));
         assert_eq!(
             shown,
             "About\n\n\x1b[1mUsage:\x1b[0m x y\n\n\x1b[1mOptions:\x1b[0m\n  \x1b[36m-a, --all \
