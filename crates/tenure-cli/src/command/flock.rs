@@ -47,7 +47,7 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
         "tenure flock"
     };
     match flock::read(&args.words) {
-        Ok(Asked::Help) => show(&colour::page(&flock::help(name), &std::io::stdout())),
+        Ok(Asked::Help) => show(&colour::page(&flock::help(name), &io::stdout())),
         Ok(Asked::Version) => show(&format!(
             "flock from tenure {}\n",
             env!("CARGO_PKG_VERSION")

@@ -37,6 +37,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
         };
         let nobody = Entry::default();
         let mut progress = Progress::new(surface, &name, &session.identity.host, limit);
+        let mut has_waited = false;
         loop {
             let reading = session.store.read(&name)?;
             let now = session.clock.now();
@@ -44,7 +45,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             let view = LockView::of(&name, &reading, &policy, &now, |_| false);
             let waited = began.elapsed();
             if view.available {
-                if !told {
+                if !has_waited {
                     near::point_out(&session, surface, &name, &reading);
                 }
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -70,6 +71,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
                 let failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
                 return Err(session.face.refused(failure, &view, Reason::Held));
             }
+            has_waited = true;
             let frame = progress.show(|here| {
                 let entry = reading.entry().unwrap_or(&nobody);
                 let front = reading.standing(&policy, &now).1;

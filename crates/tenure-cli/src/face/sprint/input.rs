@@ -11,6 +11,7 @@ use crate::request;
 use rustix::fs::Access;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
+use tenure::tenure_core::RequestId;
 
 /// The longest `epic_spec`: as long as the longest path.
 const EPIC_SPEC_BYTES_MAX: usize = 4096;
@@ -174,7 +175,7 @@ fn place(common: &mut Common, fields: &Fields) -> Result<(), Failure> {
 }
 
 pub(super) fn session(id: &str) -> Result<(), Failure> {
-    tenure::tenure_core::RequestId::new(id)
+    RequestId::new(id)
         .map(|_| ())
         .map_err(|why| Failure::bad_arguments(format!("session_id {id:?}: {why}")))
 }
