@@ -1258,3 +1258,47 @@ fn every_call_can_be_told_from_every_other_one() {
         );
     }
 }
+
+/// What the fleet profile has beyond the other profiles' answers.
+#[test]
+fn intents_of_a_fleet_and_what_is_refused_there() {
+    let scene = Scene::new();
+    let observing = scene.write("observe.yaml", "{mode: observe, controls: {lock: x}}");
+    let locking = scene.write("lock.yaml", "controls: {lock: x}");
+    let (observing, locking) = (observing.to_str().unwrap(), locking.to_str().unwrap());
+    let fleet = |words: &[&'static str], more: &[&str], code: i32| {
+        let profile = ["--profile", "fleet", "--output", "json"];
+        let all: Vec<_> = [words, more, &profile].concat();
+        judged(words[0], scene.run(all), code)
+    };
+    let answer = fleet(&["acquire", "--intent"], &[observing], 0);
+    assert_eq!(answer["data"]["status"], "unlocked");
+    has_code(
+        &fleet(&["acquire", "--intent"], &["nowhere.yaml"], 5),
+        "NOT_FOUND",
+    );
+    has_code(
+        &fleet(&["acquire", "--intent"], &[locking], 2),
+        "BAD_ARGUMENTS",
+    );
+    has_code(&fleet(&["acquire"], &[], 2), "BAD_ARGUMENTS");
+    let identity = [locking, "--intent-name", "i", "--intent-version", "1"];
+    let none = [&identity[..], &["--owner", "none", "--request-id", "r"]].concat();
+    let answer = fleet(&["acquire", "--intent"], &none, 0);
+    assert_eq!(answer["data"]["name"], "x");
+    has_code(&fleet(&["release", "x"], &[], 6), "NOT_OWNER");
+    has_code(
+        &fleet(&["heartbeat", "x"], &["--request-id", "s"], 6),
+        "NOT_OWNER",
+    );
+    has_code(
+        &fleet(&["heartbeat", "y"], &["--request-id", "s"], 80),
+        "LOCK_LOST",
+    );
+    let step = ["--request-id", "r", "--failure-step", "migrate"];
+    let both = [&step[..], &["--result", "success"]].concat();
+    has_code(&fleet(&["release", "x"], &both, 2), "BAD_ARGUMENTS");
+    let answer = fleet(&["release", "x"], &step, 0);
+    assert_eq!(answer["data"]["result"], "failure");
+    assert_eq!(answer["data"]["failure_step"], "migrate");
+}

@@ -10,7 +10,7 @@ pub(super) mod terms;
 mod told;
 mod within;
 
-pub(crate) use exec::{ends_without_release, is_ordinary_end};
+pub(crate) use exec::{ends_without_release, is_ordinary_end, unsuited};
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
@@ -32,7 +32,7 @@ use std::time::Duration;
 use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
 use tenure::store::{Store, StoreError};
-use tenure_core::{Left, LockName, Policy, RequestId};
+use tenure_core::{Left, LockName, RequestId};
 pub(super) use told::Told;
 
 pub(crate) fn run(args: &RunArgs) -> Exit {
@@ -356,9 +356,6 @@ pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>
         let args = shelled.as_ref().unwrap_or(args);
         let signals = collect_signals()?;
         let terms = terms::of(args, signals)?;
-        if args.exec {
-            return Err(exec::unsuited(Policy::FLEET.name));
-        }
         let place = request::Place::of(&args.common)?;
         let program = program_of(args)?;
         if let Some(warning) = warning {

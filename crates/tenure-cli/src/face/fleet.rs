@@ -66,7 +66,12 @@ impl Face for Fleet {
             group: args.group.is_some(),
             claiming: &args.claiming,
         };
-        match meaning(&typed) {
+        let meaning = match &args.common.profile {
+            // No intent mends that, so it comes first.
+            Some(profile) if args.exec => Err(command::run::unsuited(profile)),
+            _ => meaning(&typed),
+        };
+        match meaning {
             Ok(Meaning::Locked { name, claiming }) => command::run::run(&RunArgs {
                 name,
                 claiming: *claiming,

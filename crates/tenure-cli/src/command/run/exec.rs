@@ -39,7 +39,7 @@ pub(super) fn refuse_unsuited(session: &Session) -> Result<(), Failure> {
     Err(unsuited(session.store.policy().name))
 }
 
-pub(super) fn unsuited(profile: &str) -> Failure {
+pub(crate) fn unsuited(profile: &str) -> Failure {
     Failure::bad_arguments(format!(
         "--exec leaves nobody behind, and a lock of the {profile} profile has to be renewed and \
          withdrawn; leave --exec out"
