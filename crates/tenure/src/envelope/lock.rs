@@ -87,6 +87,10 @@ pub struct StandstillView {
 
 /// Who has it.
 #[derive(Debug, Clone, Serialize)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "facts of a holder that have nothing to do with each other, as the document has them"
+)]
 pub struct HolderView {
     /// `run` (supervised, lives by a kernel lock), `detached` (lives by its record) or `foreign`
     /// (a record of another program).
