@@ -3,6 +3,14 @@
 # share. What $AGENT says is run by the shell; everything else is as it stands.
 set -eu
 
+# 👀 for as long as the run works, and no longer: also when it fails or is asked to end. A run does its work
+# without the mark, too.
+here=$(dirname "$0")
+trap 'sh "$here/reaction.sh" remove || :' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+sh "$here/reaction.sh" add || :
+
 sh -c "${AGENT:?AGENT is the command that does the work}"
 
 git add --all

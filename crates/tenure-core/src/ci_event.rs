@@ -5,7 +5,7 @@
 //!   a pull request arrives as `issue_comment`, for there every pull request is an issue as well;
 //!   it belongs to the pull request all the same, because that is what such a run works on.
 //! - a schedule: `schedule`
-//! - a dispatch, by hand or by another program: `dispatch-RUNID`, which no other run shares
+//! - started by hand: `dispatch-RUNID`, which no other run shares
 //! - everything else: `other-RUNID`
 //!
 //! Where the facts come from is left to the caller, and so is what a group does.
@@ -54,7 +54,7 @@ impl Subject {
             | "pull_request_review_comment"
             | "pull_request_review_thread" => Self::PullRequest,
             "schedule" => Self::Schedule,
-            "workflow_dispatch" | "repository_dispatch" => Self::Dispatch,
+            "workflow_dispatch" => Self::Dispatch,
             _ => Self::Other,
         }
     }
@@ -172,7 +172,7 @@ mod tests {
             ("pull_request_review_thread", "pr-42"),
             ("schedule", "schedule"),
             ("workflow_dispatch", "dispatch-777"),
-            ("repository_dispatch", "dispatch-777"),
+            ("repository_dispatch", "other-777"),
             ("push", "other-777"),
             ("workflow_run", "other-777"),
             ("merge_group", "other-777"),

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const WORKFLOWS: [&str; 2] = ["agent.yml", "agent-self-hosted.yml"];
-const SCRIPTS: [&str; 2] = ["work.sh", "note-superseded.sh"];
+const SCRIPTS: [&str; 3] = ["work.sh", "note-superseded.sh", "reaction.sh"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/github-actions")
@@ -351,6 +351,100 @@ fn a_superseded_run_posts_its_note() {
         ),
         "{said}"
     );
+}
+
+/// What a run asks of GitHub, by a `gh` that writes it down.
+struct Asked {
+    scene: Scene,
+}
+
+impl Asked {
+    fn new() -> Self {
+        let scene = Scene::new();
+        fs::create_dir(scene.path("bin")).unwrap();
+        let gh = format!(
+            "#!/bin/sh\nset -eu\n[ ! -e '{0}/down' ]\necho \"$@\" >>'{0}/asked'\n\
+             case \"$*\" in *POST*) echo 555 ;; esac\n",
+            scene.root().display()
+        );
+        scene.script("bin/gh", &gh);
+        Self { scene }
+    }
+
+    /// `work.sh` of a run that this event has started.
+    fn work(&self, event: &str, agent: &str) -> std::process::Command {
+        let mut command = self.scene.program("sh");
+        let path = std::env::var("PATH").unwrap_or_default();
+        command
+            .arg(folder().join("work.sh"))
+            .current_dir(self.scene.root())
+            .env(
+                "PATH",
+                format!("{}:{path}", self.scene.path("bin").display()),
+            )
+            .env("RUNNER_TEMP", self.scene.root())
+            .env("GITHUB_EVENT_NAME", event)
+            .env("GITHUB_REPOSITORY", "a/b")
+            .env("GITHUB_RUN_ID", "777")
+            .env("NUMBER", "7")
+            .env("COMMENT", "99")
+            .env("AGENT", agent);
+        command
+    }
+
+    /// What was asked since the last time.
+    fn taken(&self) -> Vec<String> {
+        let file = self.scene.path("asked");
+        let said = fs::read_to_string(&file).unwrap_or_default();
+        let _ = fs::write(file, "");
+        said.lines().map(str::to_owned).collect()
+    }
+}
+
+/// 👀 stands on what started the run while the agent works, and is gone afterwards, however that ends.
+#[test]
+fn the_reaction_of_a_run_is_taken_away_at_its_end() {
+    let asked = Asked::new();
+    let seen = "grep -c POST asked >during; exit 3";
+    for (event, place) in [
+        ("issues", "issues/7"),
+        ("issue_comment", "issues/comments/99"),
+        ("pull_request", "issues/7"),
+        ("pull_request_review", "issues/7"),
+        ("pull_request_review_comment", "pulls/comments/99"),
+    ] {
+        let place = format!("repos/a/b/{place}/reactions");
+        let marked = [
+            format!("api --method POST {place} -f content=eyes --jq .id"),
+            format!("api --silent --method DELETE {place}/555"),
+        ];
+        let _ = answer(&mut asked.work(event, seen)).expect(3, "the agent's own failure");
+        assert_eq!(asked.taken(), marked, "{event}");
+        let during = fs::read_to_string(asked.scene.path("during")).unwrap();
+        assert_eq!(during, "1\n", "{event}: before the agent began");
+    }
+
+    // A run that is asked to end takes it away as well, still under its lock.
+    let mut work = asked.work("issues", "touch begun; sleep 1000");
+    let words = ["run", "--group", "issue-7", "--", "sh"].map(std::ffi::OsString::from);
+    let mut run = asked.scene.tenure(words);
+    run.args(work.get_args().map(std::ffi::OsStr::to_owned));
+    run.current_dir(asked.scene.root());
+    for (name, value) in work.get_envs() {
+        run.env(name, value.unwrap_or_default());
+    }
+    let run = crate::support::Started::new(&mut run);
+    crate::support::eventually("the agent", || asked.scene.path("begun").exists());
+    run.signal(rustix::process::Signal::TERM);
+    assert_eq!(run.finish().code(), 143);
+    assert_eq!(asked.taken().len(), 2, "put there and taken away");
+
+    // Nothing to mark, and nobody there to ask: the work is done all the same.
+    let _ = answer(work.env("AGENT", "exit 4").env("NUMBER", "")).expect(4, "a schedule");
+    assert_eq!(asked.taken(), [""; 0]);
+    fs::write(asked.scene.path("down"), "").unwrap();
+    let _ = answer(work.env("NUMBER", "7").env("AGENT", "exit 5")).expect(5, "GitHub is down");
+    assert_eq!(asked.taken(), [""; 0]);
 }
 
 #[test]

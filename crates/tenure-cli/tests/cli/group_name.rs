@@ -37,7 +37,7 @@ fn the_environment_of_a_run_says_which_group_it_is_in() {
         ("pull_request_review_comment", REVIEW, "pr-42"),
         ("schedule", r#"{"schedule":"0 * * * *"}"#, "schedule"),
         ("workflow_dispatch", "{}", "dispatch-777"),
-        ("repository_dispatch", "{}", "dispatch-777"),
+        ("repository_dispatch", "{}", "other-777"),
         ("push", "this is not read", "other-777"),
     ] {
         let answer = called(&scene, event, document, &[]).expect(0, event);
