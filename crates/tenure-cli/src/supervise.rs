@@ -103,8 +103,8 @@ pub(crate) enum Action {
 pub(crate) enum Verdict {
     /// As its command did.
     Command(End),
-    /// By a signal to this process.
-    Signalled(i32),
+    /// By a signal to this process, whatever the command made of it: how it ended, where it has.
+    Signalled { number: i32, end: Option<End> },
     /// Because another claim asked for the lock.
     Superseded { by: String },
     /// Because the lock was lost.
@@ -194,7 +194,7 @@ impl Supervision {
         let signalled = matches!(
             self.ending,
             Some(Ending {
-                verdict: Verdict::Signalled(_),
+                verdict: Verdict::Signalled { .. },
                 ..
             })
         );
@@ -266,7 +266,8 @@ impl Supervision {
                 if shared || self.is_ending() || self.asked().signalled {
                     return Vec::new();
                 }
-                self.end_with(Verdict::Signalled(number), number, now)
+                let verdict = Verdict::Signalled { number, end: None };
+                self.end_with(verdict, number, now)
             }
             libc::SIGCONT => vec![Action::Continue],
             _ if shared => Vec::new(),
@@ -352,9 +353,14 @@ impl Supervision {
     }
 
     fn verdict(&self, end: End) -> Verdict {
-        self.ending
-            .as_ref()
-            .map_or(Verdict::Command(end), |ending| ending.verdict.clone())
+        match self.ending.as_ref().map(|ending| ending.verdict.clone()) {
+            None => Verdict::Command(end),
+            Some(Verdict::Signalled { number, .. }) => Verdict::Signalled {
+                number,
+                end: Some(end),
+            },
+            Some(verdict) => verdict,
+        }
     }
 }
 
@@ -502,7 +508,10 @@ mod tests {
         );
         assert_eq!(
             supervision.on(Event::RestEnded, at(0.3)),
-            [Action::Finish(Verdict::Signalled(libc::SIGTERM))]
+            [Action::Finish(Verdict::Signalled {
+                number: libc::SIGTERM,
+                end: Some(End::Code(0)),
+            })]
         );
     }
 
@@ -729,7 +738,10 @@ mod tests {
         let _ = supervision.on(Event::Ended(End::Code(0)), at(6.0));
         assert_eq!(
             supervision.on(Event::RestEnded, at(6.0)),
-            [Action::Finish(Verdict::Signalled(libc::SIGTERM))]
+            [Action::Finish(Verdict::Signalled {
+                number: libc::SIGTERM,
+                end: Some(End::Code(0)),
+            })]
         );
     }
 
@@ -764,7 +776,10 @@ mod tests {
         assert_eq!(supervision.next_time(), Some(at(12.0)), "it has its grace");
         assert_eq!(
             supervision.on(Event::RestEnded, at(3.0)),
-            [Action::Finish(Verdict::Signalled(libc::SIGTERM))]
+            [Action::Finish(Verdict::Signalled {
+                number: libc::SIGTERM,
+                end: Some(End::Code(0)),
+            })]
         );
     }
 }

@@ -856,6 +856,63 @@ fn is_cancelled(document: &Value, signal: &str, phase: &str) {
     );
 }
 
+/// What the command makes of the signal does not make the run a success, and is not lost either.
+#[test]
+fn a_code_that_the_command_ends_with_after_a_signal_is_told_beside_it() {
+    for (signal, name, code) in ENDING {
+        let short = name.trim_start_matches("SIG");
+        for own in [0, 3] {
+            let scene = Scene::new();
+            let trap = format!("trap 'exit {own}' {short}");
+            let stopped = |flags: &[&str]| {
+                let gate = Gate::new(&scene, "x");
+                let holder = scene.hold_with("x", flags, &gate, &trap);
+                holder.signal(signal);
+                holder.finish()
+            };
+            let document = judged("run", stopped(&["--output", "json"]), code);
+            is_cancelled(&document, name, "run");
+            let context = &document["error"]["context"];
+            assert_eq!(context["command_exit_code"], own, "{document}");
+            let said = stopped(&[]).expect(code, name).stderr();
+            let expected = format!("Cancelled by {name}; the command ended with exit code {own}\n");
+            assert!(said.ends_with(&expected), "{said}");
+        }
+    }
+    // One that dies of it has no code of its own.
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["--output", "json"]);
+    holder.signal(Signal::TERM);
+    let document = judged("run", holder.finish(), 143);
+    assert_eq!(document["error"]["context"], Value::Null, "{document}");
+    assert_eq!(document["error"]["message"], "Cancelled by SIGTERM");
+    // What undoes the work is not the command.
+    let gate = Gate::new(&scene, "y");
+    let undo = gate.script("trap 'exit 5' TERM");
+    let words = [
+        "run",
+        "y",
+        "--output",
+        "json",
+        "--rollback",
+        &undo,
+        "--",
+        "sh",
+        "-c",
+        "exit 7",
+    ];
+    let mut run = scene.tenure(words);
+    run.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = Started::new(&mut run);
+    let _ = gate.entered();
+    run.signal(Signal::TERM);
+    let document = judged("run", run.finish(), 143);
+    assert_eq!(
+        document["error"]["context"]["command_exit_code"], 7,
+        "{document}"
+    );
+}
+
 #[test]
 fn a_signal_while_the_command_runs_is_answered_with_cancelled() {
     for (signal, name, code) in ENDING {

@@ -416,7 +416,7 @@ fn supervise(
     let code = match &verdict {
         Verdict::Command(End::Code(code)) => *code,
         Verdict::Command(End::Signal(number)) => Exit::DieBy(*number).code(),
-        Verdict::Signalled(number) => Exit::Signalled(*number).code(),
+        Verdict::Signalled { number, .. } => Exit::Signalled(*number).code(),
         Verdict::Superseded { .. } => Exit::Superseded.code(),
         Verdict::MaxRuntime => Exit::MaxRuntime.code(),
         Verdict::Lost => return Ok(verdict),
@@ -440,7 +440,7 @@ fn supervise(
         Ok(Verdict::Command(End::Code(code))) => {
             surface.warn(format!("the rollback failed with exit code {code}"));
         }
-        Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled(number)) => {
+        Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled { number, .. }) => {
             surface.warn(format!("the rollback was ended by signal {number}"));
         }
         // Nobody asks a rollback to make room, and it has no limit.
@@ -456,7 +456,11 @@ fn supervise(
     }
     Ok(match (verdict, rolled_back) {
         // What happened to us, and not to the rollback, is told; the first of it.
-        (Verdict::Command(_), Ok(ours @ (Verdict::Signalled(_) | Verdict::Lost))) => ours,
+        (Verdict::Command(_), Ok(Verdict::Lost)) => Verdict::Lost,
+        (Verdict::Command(end), Ok(Verdict::Signalled { number, .. })) => Verdict::Signalled {
+            number,
+            end: Some(end),
+        },
         (verdict, _) => verdict,
     })
 }
@@ -572,7 +576,7 @@ fn answer(
     args: &RunArgs,
 ) -> Result<Exit, Failure> {
     match verdict {
-        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled(_) | Verdict::MaxRuntime)) => {
+        Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled { .. } | Verdict::MaxRuntime)) => {
             ended(&verdict, args)
         }
         Ok(Verdict::Superseded { by }) => Err(superseded(name, &by)),
@@ -590,11 +594,26 @@ fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
     match verdict {
         Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
         Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
-        Verdict::Signalled(number) => Err(cancelled_by(*number, "run")),
+        Verdict::Signalled { number, end } => Err(cancelled_with(*number, *end)),
         Verdict::MaxRuntime => Err(terms::too_long(args)),
         // What holds nothing loses nothing.
         Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
     }
+}
+
+/// The answer of a run that a signal ended. It is no success, whatever the command made of it; a code with
+/// which the command ended by itself is told beside it.
+#[cold]
+fn cancelled_with(number: i32, end: Option<End>) -> Failure {
+    let mut failure = cancelled_by(number, "run");
+    if let Some(End::Code(code)) = end {
+        let said = format!("; the command ended with exit code {code}");
+        failure.message.push_str(&said);
+        failure
+            .context
+            .insert("command_exit_code".into(), code.into());
+    }
+    failure
 }
 
 pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {

@@ -73,7 +73,10 @@ impl Driver<'_> {
         let mut verdict = Verdict::Command(end);
         while (self.held.iter()).any(|held| held.store.is_entered(held.seat)) {
             if let Some(arrived) = self.signals.next() {
-                verdict = Verdict::Signalled(arrived.number);
+                verdict = Verdict::Signalled {
+                    number: arrived.number,
+                    end: Some(end),
+                };
             }
             for (index, held) in self.held.iter().enumerate() {
                 if course.due(self, index) != Due::Nothing {

@@ -133,7 +133,7 @@ impl Git<'_> {
                 Some(_) => Err(cancelled(PHASE)),
                 None => outputs.answer(end),
             },
-            (Verdict::Signalled(number), _) => Err(cancelled_by(number, PHASE)),
+            (Verdict::Signalled { number, .. }, _) => Err(cancelled_by(number, PHASE)),
             (Verdict::Superseded { by }, Some(name)) => Err(superseded(&name, &by)),
             (Verdict::Lost, Some(name)) => Err(Failure::new(
                 Exit::LockLost,
