@@ -15,6 +15,7 @@
     reason = "the comments are the help text that people read, and the flags are what they typed"
 )]
 
+pub(crate) mod expected;
 #[cfg_attr(windows, path = "args/no_flock.rs")]
 pub(crate) mod flock;
 mod front;
@@ -106,6 +107,10 @@ pub(crate) enum Verb {
     Push(PushArgs),
     /// Name the concurrency group of a CI event
     GroupName(GroupNameArgs),
+    /// Print what completes tenure's words in a shell
+    Completions(CompletionsArgs),
+    /// Print the manual's page of a verb, or write all pages
+    Man(ManArgs),
     /// A call whose verb stands in a document
     #[command(skip)]
     Document(DocumentArgs),
@@ -797,6 +802,58 @@ pub(crate) struct GroupNameArgs {
     pub(crate) common: Common,
 }
 
+/// `completions`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure completions bash > ~/.local/share/bash-completion/completions/tenure
+  tenure completions zsh > \"${fpath[1]}/_tenure\"
+  tenure completions fish > ~/.config/fish/completions/tenure.fish
+
+The script asks the tenure on the PATH what may stand where the cursor is: verbs, flags, and the names \
+of the locks, groups and profiles that there are. Such a question reads only, says nothing that is \
+wrong and ends within half a second. Servers (etcd) are not asked.")]
+pub(crate) struct CompletionsArgs {
+    /// The shell that reads it
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+    /// Refused: there is one form only.
+    #[arg(long, hide = true)]
+    pub(crate) output: Option<Output>,
+    /// Asked by the scripts: the line up to the cursor (bash), or its words
+    #[arg(last = true, hide = true)]
+    pub(crate) line: Vec<OsString>,
+}
+
+/// The shells that there are completions for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shell {
+    /// bash 4 or newer
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish 3 or newer
+    Fish,
+}
+
+/// `man`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure man run | man -l -             read the page of a verb
+  tenure man > tenure.1                 the page of tenure itself
+  tenure man --to ~/.local/share/man/man1
+                                        all pages, where man(1) finds them")]
+pub(crate) struct ManArgs {
+    /// The verb whose page is meant [default: tenure itself; with --to all of them]
+    #[arg(value_name = "VERB")]
+    pub(crate) verb: Option<String>,
+    /// Write files into this folder, which is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: Option<PathBuf>,
+    /// Refused: there is one form only.
+    #[arg(long, hide = true)]
+    pub(crate) output: Option<Output>,
+}
+
 /// Global flags that take a value and may stand before the verb.
 const BEFORE_VERB: [&str; 9] = [
     "--dir",
@@ -817,7 +874,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     if let Some(args) = asked_for_flock(words) {
         return Ok(Verb::Flock(args));
     }
-    Output::check_environment()?;
+    Output::check_environment()
+        .or_else(|failure| is_a_shells(words).then_some(()).ok_or(failure))?;
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
     }
@@ -887,6 +945,13 @@ fn asked_for_flock(words: &[OsString]) -> Option<FlockArgs> {
     })
 }
 
+/// Whether a shell asks for completions, which have one form only, whatever the environment says.
+#[cold]
+#[inline(never)]
+fn is_a_shells(words: &[OsString]) -> bool {
+    words.get(1).is_some_and(|verb| verb == "completions")
+}
+
 /// Builds the parser of the verb alone. `None` if the words do not begin with flags that may
 /// stand there and a verb.
 #[cold]
@@ -916,6 +981,8 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
         "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
+        "completions" => one::<CompletionsArgs>("tenure completions", words).map(Verb::Completions),
+        "man" => one::<ManArgs>("tenure man", words).map(Verb::Man),
         // `flock` stands first or not at all, so the whole tree refuses it here.
         _ => return None,
     })
@@ -1072,6 +1139,14 @@ mod tests {
             "tenure group-name --number x",
             "tenure list x",
             "tenure profiles x",
+            "tenure completions bash",
+            "tenure completions csh",
+            "tenure completions zsh -- tenure run -",
+            "tenure completions fish --output json",
+            "tenure completions",
+            "tenure man",
+            "tenure man run --to d",
+            "tenure man --to",
         ] {
             let quick = parse_quick(&words(line)).expect("a verb");
             let whole = Tree::try_parse_from(words(line)).map(|tree| tree.verb);

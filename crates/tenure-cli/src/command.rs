@@ -6,6 +6,7 @@ mod audit;
 mod cancel;
 pub(crate) mod check;
 mod clean;
+mod completions;
 mod fence;
 #[cfg(unix)]
 mod flock;
@@ -13,6 +14,7 @@ pub(crate) mod force_release;
 mod group_name;
 mod heartbeat;
 mod help;
+mod man;
 mod near;
 mod profiles;
 #[cfg(unix)]
@@ -30,7 +32,7 @@ use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Surface, clean};
+use crate::render::{Output, Surface, clean};
 use crate::request::{self, Place};
 #[cfg(windows)]
 use crate::signals::numbers as libc;
@@ -106,6 +108,8 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Document(args) => face(&args.common).map(|face| face.document(&args)),
         Verb::Help(args) => Ok(help::help(&args)),
         Verb::Version => Ok(help::show_version()),
+        Verb::Completions(args) => Ok(completions::completions(&args)),
+        Verb::Man(args) => Ok(man::man(&args)),
     };
     said.unwrap_or_else(|exit| exit)
 }
@@ -783,6 +787,19 @@ pub(crate) fn finish(
         Ok((text, data)) => surface.succeed(&text, &data),
         Err(failure) => surface.fail(&failure),
     }
+}
+
+/// The surface of a verb whose answer is a file for another program, which has one form whatever
+/// answers are printed as. Who asks for another one is refused.
+fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Surface, Exit> {
+    let output = output.unwrap_or(Output::Text);
+    let surface = Surface::new(output, false, false, verb.to_owned(), None);
+    if output == Output::Text {
+        return Ok(surface);
+    }
+    Err(surface.fail(&Failure::bad_arguments(format!(
+        "{verb} prints {what}, which have no other format; leave --output out"
+    ))))
 }
 
 /// Starts to collect the signals that end a wait.

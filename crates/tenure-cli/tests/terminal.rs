@@ -31,6 +31,13 @@ struct Terminal {
 
 impl Terminal {
     fn new() -> Self {
+        Self::with_shell(&format!(
+            "PS1='{PROMPT} ' PS2='' HISTFILE= exec bash --norc --noprofile -i"
+        ))
+    }
+
+    /// One with a shell that is started by this line.
+    fn with_shell(shell: &str) -> Self {
         let there = Command::new("tmux")
             .arg("-V")
             .stdout(Stdio::null())
@@ -46,7 +53,6 @@ impl Terminal {
         };
         let mut start = terminal.tmux(["new-session", "-d", "-x", "150", "-y", "40"]);
         start.arg("-c").arg(terminal.scene.root());
-        let shell = format!("PS1='{PROMPT} ' PS2='' HISTFILE= exec bash --norc --noprofile -i");
         start.arg(shell);
         let started = start.status().expect("starting tmux");
         assert!(started.success(), "tmux starts a session");
@@ -1357,4 +1363,216 @@ fn terminal_a_dumb_one_is_not_drawn_on_while_waiting() {
         "lines alone: {dumb:?}"
     );
     let _ = holder.open().expect(0, "the holder");
+}
+
+/// A shell that completes, and what it is given to read first.
+struct Completing {
+    shell: &'static str,
+    start: String,
+    setup: &'static str,
+    /// A file that the set-up needs, and the package that has it.
+    needs: Option<(&'static str, &'static str)>,
+    /// What leaves it without any program.
+    unplug: &'static str,
+}
+
+fn completing(shell: &str) -> Completing {
+    match shell {
+        "bash" => Completing {
+            shell: "bash",
+            start: format!("PS1='{PROMPT} ' PS2='' HISTFILE= exec bash --norc --noprofile -i"),
+            setup: "eval \"$(tenure completions bash)\"",
+            needs: None,
+            unplug: "PATH=/",
+        },
+        "bash with bash-completion" => Completing {
+            shell: "bash",
+            setup: ". /usr/share/bash-completion/bash_completion; . <(tenure completions bash)",
+            needs: Some((
+                "/usr/share/bash-completion/bash_completion",
+                "bash-completion",
+            )),
+            ..completing("bash")
+        },
+        "zsh" => Completing {
+            shell: "zsh",
+            start: format!("PROMPT='{PROMPT} ' exec zsh -f -i"),
+            setup: "unsetopt beep promptsp; autoload -U compinit; compinit -D -u; source <(tenure completions zsh)",
+            needs: None,
+            unplug: "PATH=/",
+        },
+        _ => Completing {
+            shell: "fish",
+            start: format!(
+                "exec fish --no-config -i -C 'function fish_prompt; echo -n \"{PROMPT} \"; end; \
+                 function fish_greeting; end; set -g fish_autosuggestion_enabled 0'"
+            ),
+            setup: "tenure completions fish | source",
+            needs: None,
+            unplug: "set PATH /",
+        },
+    }
+}
+
+impl Terminal {
+    /// A terminal whose shell has read the script.
+    fn completing(of: &str) -> Self {
+        let with = completing(of);
+        let there = Command::new(with.shell)
+            .args(["-c", "true"])
+            .stdout(Stdio::null())
+            .status();
+        assert!(
+            there.is_ok_and(|status| status.success()),
+            "this test needs {}, and it cannot be run; `scripts/install-tools` gets it",
+            with.shell
+        );
+        if let Some((file, package)) = with.needs {
+            assert!(
+                std::path::Path::new(file).exists(),
+                "this test needs {package}; `scripts/install-tools` gets it"
+            );
+        }
+        let terminal = Self::with_shell(&with.start);
+        terminal.line(with.setup);
+        terminal.line("clear");
+        terminal.until("an empty screen", |screen| screen.trim() == PROMPT);
+        terminal
+    }
+
+    /// The line that is being typed.
+    fn typed(&self) -> String {
+        let screen = self.screen();
+        let at = screen.rfind(PROMPT).map_or(0, |at| at + PROMPT.len());
+        screen[at..].trim().to_owned()
+    }
+
+    /// Types the beginning of a line and has it completed.
+    #[track_caller]
+    fn completes(&self, typed: &str, whole: &str) {
+        self.until("an empty line", |_| self.typed().is_empty());
+        self.keys(typed);
+        self.until("the line", |_| self.typed().starts_with(typed));
+        self.key("Tab");
+        let what = format!("{typed:?} to become {whole:?}");
+        self.until(&what, |_| self.typed() == whole);
+        self.key("C-e");
+        self.key("C-u");
+    }
+
+    /// Has a line completed whose last word is then read by the shell.
+    #[track_caller]
+    fn means(&self, typed: &str, close: &str, word: &str) {
+        self.until("an empty line", |_| self.typed().is_empty());
+        self.keys(typed);
+        self.until("the line", |_| self.typed().starts_with(typed));
+        self.key("Tab");
+        self.until("something more", |_| self.typed().len() > typed.len() + 5);
+        self.keys(close);
+        self.key("C-a");
+        self.keys("printf '[%s]' ");
+        self.key("Enter");
+        self.until(&format!("{word:?}"), |screen| {
+            screen.contains(&format!("[{word}]"))
+        });
+        self.line("clear");
+        self.until("an empty screen", |screen| screen.trim() == PROMPT);
+    }
+}
+
+/// What every shell has to do.
+fn completes_what_there_is(shell: &str) {
+    let terminal = Terminal::completing(shell);
+    let scene = &terminal.scene;
+    let hostile = "ci a$(touch pwned)`touch pwned`; 'b' \"c\"";
+    let _backup = scene.hold("backup", ["-n"]);
+    let _group = scene.hold("x1", ["--group", hostile]);
+    scene.write("tenure.toml", "[profile.nightly]\nheld = \"1m\"\n");
+    scene.write("deploy intent.yaml", "");
+    std::fs::create_dir_all(scene.path("a folder/inner")).expect("folders");
+
+    terminal.completes("tenure forc", "tenure force-release");
+    terminal.completes("tenure run --cancel", "tenure run --cancel-in-progress");
+    terminal.completes("tenure -q check ba", "tenure -q check backup");
+    terminal.completes("tenure release 'ba", "tenure release 'backup'");
+    terminal.completes("tenure --profile=ni", "tenure --profile=nightly");
+    terminal.completes("tenure list --profile ni", "tenure list --profile nightly");
+    terminal.completes("tenure --dir a", "tenure --dir a\\ folder/");
+    terminal.completes("tenure --dir=a", "tenure --dir=a\\ folder/");
+    terminal.completes(
+        "tenure run --intent dep",
+        "tenure run --intent deploy\\ intent.yaml",
+    );
+    terminal.completes("tenure run x -- tmu", "tenure run x -- tmux");
+    terminal.completes(
+        "tenure run x -- cat depl",
+        "tenure run x -- cat deploy\\ intent.yaml",
+    );
+    terminal.completes(
+        "tenure flock -n depl",
+        "tenure flock -n deploy\\ intent.yaml",
+    );
+    terminal.completes("tenure flock f tmu", "tenure flock f tmux");
+    terminal.completes("tenure flock --conf", "tenure flock --conflict-exit-code");
+
+    terminal.means("tenure cancel --group ci", "", hostile);
+    terminal.means("tenure cancel --group \"ci", "", hostile);
+    assert!(!scene.path("pwned").exists(), "a name was run");
+
+    // Where there is nothing to say, nothing is said; nor where no tenure is.
+    terminal.keys("tenure frob x");
+    terminal.key("Tab");
+    terminal.keys("y");
+    let screen = terminal.until("what is typed", |screen| screen.contains("frob xy"));
+    assert_eq!(
+        screen.lines().count(),
+        1,
+        "the prompt is disturbed:\n{screen}"
+    );
+    terminal.key("C-u");
+    terminal.until("an empty line", |_| terminal.typed().is_empty());
+    terminal.line(completing(shell).unplug);
+    terminal.until("an empty line", |_| terminal.typed().is_empty());
+    terminal.keys("tenure chec");
+    terminal.key("Tab");
+    terminal.keys("z");
+    let screen = terminal.until("what is typed", |screen| screen.contains("checz"));
+    assert_eq!(
+        screen.lines().count(),
+        2,
+        "the prompt is disturbed:\n{screen}"
+    );
+    // A key starts no program that is only typed.
+    let planted = scene.script("tenure", "#!/bin/sh\n: > planted\n");
+    assert!(planted.exists());
+    terminal.key("C-u");
+    terminal.until("an empty line", |_| terminal.typed().is_empty());
+    terminal.keys("./tenure chec");
+    terminal.key("Tab");
+    terminal.keys("z");
+    terminal.until("what is typed", |screen| screen.contains("./tenure checz"));
+    assert!(
+        !scene.path("planted").exists(),
+        "a key started what was typed"
+    );
+}
+
+#[test]
+fn bash_completes_what_there_is() {
+    completes_what_there_is("bash");
+}
+
+#[test]
+fn bash_completes_what_there_is_with_its_package_of_completions() {
+    completes_what_there_is("bash with bash-completion");
+}
+
+#[test]
+fn zsh_completes_what_there_is() {
+    completes_what_there_is("zsh");
+}
+
+#[test]
+fn fish_completes_what_there_is() {
+    completes_what_there_is("fish");
 }

@@ -9,6 +9,7 @@
 
 use crate::exit::SysExit;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 
@@ -273,46 +274,159 @@ impl Options {
     }
 }
 
+/// An option as its users are told of it.
+pub(crate) struct Described {
+    /// The ways to write it, in the order in which they are shown.
+    pub(crate) words: &'static [&'static str],
+    /// What its value is called; empty if it takes none.
+    pub(crate) value: &'static str,
+    pub(crate) about: &'static str,
+    /// It stands behind the file, and not among the others.
+    pub(crate) behind_file: bool,
+}
+
+const fn option(
+    words: &'static [&'static str],
+    value: &'static str,
+    about: &'static str,
+) -> Described {
+    Described {
+        words,
+        value,
+        about,
+        behind_file: false,
+    }
+}
+
+/// The options, for the help, the manual and the shells' completions.
+pub(crate) const OPTIONS: [Described; 13] = [
+    option(
+        &["-x", "-e", "--exclusive"],
+        "",
+        "One holder at a time; this is the default",
+    ),
+    option(&["-s", "--shared"], "", "Beside others that hold it shared"),
+    option(&["-u", "--unlock"], "", "Let go of the lock"),
+    option(&["-n", "--nb", "--nonblock"], "", "Do not wait"),
+    option(
+        &["-w", "--wait", "--timeout"],
+        "SECONDS",
+        "Wait so long at most, fractions too; 0 is -n",
+    ),
+    option(
+        &["-E", "--conflict-exit-code"],
+        "N",
+        "The exit code if it is not had in time [default: 1]",
+    ),
+    option(
+        &["-o", "--close"],
+        "",
+        "Do not hand the lock down to the command",
+    ),
+    option(
+        &["-F", "--no-fork"],
+        "",
+        "Become the command, which then holds the lock itself",
+    ),
+    Described {
+        words: &["-c", "--command"],
+        value: "LINE",
+        about: "Have $SHELL run a line; stands behind the file",
+        behind_file: true,
+    },
+    option(
+        &["--fcntl"],
+        "",
+        "A lock of fcntl(2) on the open file, not of flock(2)",
+    ),
+    option(
+        &["--verbose"],
+        "",
+        "Say how long the lock took, or why it was not had",
+    ),
+    option(&["-h", "--help"], "", "Print help"),
+    option(&["-V", "--version"], "", "Print version"),
+];
+
+/// What it does, in one line.
+pub(crate) const ABOUT: &str = "Lock a file, directory or open descriptor, as flock(1) does";
+
+/// The ways to call it, behind its name.
+pub(crate) const USAGES: [&str; 3] = [
+    "[OPTIONS] FILE|DIRECTORY COMMAND [ARGUMENT]...",
+    "[OPTIONS] FILE|DIRECTORY -c LINE",
+    "[OPTIONS] DESCRIPTOR",
+];
+
+/// What else there is to know, a paragraph a line.
+pub(crate) const NOTES: [&str; 3] = [
+    "Options end at the first word that is none. The file is created if it is not there, and stays.",
+    "Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) not had in time, 64 wrong \
+     call, 65 cannot be locked, 66 cannot be opened, 69 command not runnable, 71 system error, \
+     73 cannot be created.",
+    "It excludes flock(1) and is excluded by it. Nothing is recorded: `tenure run NAME -- CMD` also \
+     says who holds a lock, lets nobody jump the queue and passes signals on to the command.",
+];
+
+/// Where the descriptions of the options begin.
+const ABOUT_COLUMN: usize = 28;
+
+/// How wide a line of prose is.
+const PROSE_COLUMNS: usize = 80;
+
 /// The text of `--help`, for the program under this name.
 pub(crate) fn help(name: &str) -> String {
-    format!(
-        "\
-Lock a file, directory or open descriptor, as flock(1) does
+    let mut text = format!("{ABOUT}\n\nUsage:\n");
+    for usage in USAGES {
+        let _ = writeln!(text, "  {name} {usage}");
+    }
+    text.push_str("\nOptions:\n");
+    for option in &OPTIONS {
+        // Those that have no letter begin where the words of the others do.
+        let mut line = if option.words.iter().all(|word| word.starts_with("--")) {
+            " ".repeat(6)
+        } else {
+            " ".repeat(2)
+        };
+        line.push_str(&option.words.join(", "));
+        if !option.value.is_empty() {
+            line.push(' ');
+            line.push_str(option.value);
+        }
+        if line.len() + 2 > ABOUT_COLUMN {
+            text.push_str(&line);
+            text.push('\n');
+            line.clear();
+        }
+        let _ = writeln!(text, "{line:<ABOUT_COLUMN$}{}", option.about);
+    }
+    for note in NOTES {
+        text.push('\n');
+        let mut columns = 0;
+        for word in note.split(' ') {
+            if columns + word.len() > PROSE_COLUMNS {
+                text.push('\n');
+                columns = 0;
+            } else if columns > 0 {
+                text.push(' ');
+            }
+            text.push_str(word);
+            columns += word.len() + 1;
+        }
+        text.push('\n');
+    }
+    text
+}
 
-Usage:
-  {name} [OPTIONS] FILE|DIRECTORY COMMAND [ARGUMENT]...
-  {name} [OPTIONS] FILE|DIRECTORY -c LINE
-  {name} [OPTIONS] DESCRIPTOR
-
-Options:
-  -x, -e, --exclusive       One holder at a time; this is the default
-  -s, --shared              Beside others that hold it shared
-  -u, --unlock              Let go of the lock
-  -n, --nb, --nonblock      Do not wait
-  -w, --wait, --timeout SECONDS
-                            Wait so long at most, fractions too; 0 is -n
-  -E, --conflict-exit-code N
-                            The exit code if it is not had in time [default: 1]
-  -o, --close               Do not hand the lock down to the command
-  -F, --no-fork             Become the command, which then holds the lock itself
-  -c, --command LINE        Have $SHELL run a line; stands behind the file
-      --fcntl               A lock of fcntl(2) on the open file, not of flock(2)
-      --verbose             Say how long the lock took, or why it was not had
-  -h, --help                Print help
-  -V, --version             Print version
-
-Options end at the first word that is none. The file is created if it is not
-there, and stays.
-
-Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) not had in
-time, 64 wrong call, 65 cannot be locked, 66 cannot be opened, 69 command not
-runnable, 71 system error, 73 cannot be created.
-
-It excludes flock(1) and is excluded by it. Nothing is recorded: `tenure run
-NAME -- CMD` also says who holds a lock, lets nobody jump the queue and passes
-signals on to the command.
-"
-    )
+/// Whether an option has its value in the word that follows it.
+pub(crate) fn takes_next_word(word: &str) -> bool {
+    if let Some(long) = word.strip_prefix("--") {
+        return !long.contains('=')
+            && Flag::of_name(OsStr::new(long)).is_ok_and(|(_, flag)| flag.takes_value());
+    }
+    let mut letters = word.bytes().skip(1);
+    let opens = letters.find(|letter| Flag::of_letter(*letter).is_some_and(Flag::takes_value));
+    opens.is_some() && letters.next().is_none()
 }
 
 /// Reads the words that follow the name of the program, or the verb.
@@ -730,6 +844,48 @@ mod tests {
             assert_eq!(read(&words(line)), Ok(asked), "{line:?}");
         }
         assert_eq!(refused(&["-E", "300", "-h"]).0, SysExit::Usage);
+    }
+
+    /// What people are told is what is read: every option is described, and nothing else.
+    #[test]
+    fn the_descriptions_are_those_of_the_options() {
+        let mut described = Vec::new();
+        for option in OPTIONS.iter().filter(|option| !option.behind_file) {
+            for word in option.words {
+                let flag = match word.strip_prefix("--") {
+                    Some(long) => Flag::of_name(OsStr::new(long)).expect(word).1,
+                    None => Flag::of_letter(word.as_bytes()[1]).expect(word),
+                };
+                assert_eq!(flag.takes_value(), !option.value.is_empty(), "{word}");
+                assert_eq!(takes_next_word(word), flag.takes_value(), "{word}");
+                described.push((word.to_string(), flag));
+            }
+        }
+        for (long, flag) in LONG {
+            let is_described = |(word, of): &(String, Flag)| {
+                *of == flag
+                    && word
+                        .strip_prefix("--")
+                        .is_some_and(|word| long.starts_with(word))
+            };
+            assert!(described.iter().any(is_described), "--{long}");
+        }
+        let letters = (0..=u8::MAX).filter(|letter| Flag::of_letter(*letter).is_some());
+        for letter in letters {
+            let word = format!("-{}", char::from(letter));
+            assert!(described.iter().any(|(it, _)| *it == word), "{word}");
+        }
+        for (word, takes) in [
+            ("-xw", true),
+            ("-w5", false),
+            ("-wE", false),
+            ("-xn", false),
+        ] {
+            assert_eq!(takes_next_word(word), takes, "{word}");
+        }
+        for (word, takes) in [("--wait=5", false), ("--conf", true), ("--nonsense", false)] {
+            assert_eq!(takes_next_word(word), takes, "{word}");
+        }
     }
 
     #[test]

@@ -1,6 +1,29 @@
 //! The words of `flock` on Windows, where it is refused: nothing is read of them.
 
+/// An option as its users are told of it.
+pub(crate) struct Described {
+    pub(crate) words: &'static [&'static str],
+    pub(crate) value: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) behind_file: bool,
+}
+
+/// There are none.
+pub(crate) const OPTIONS: [Described; 0] = [];
+
+/// The ways to call it: none.
+pub(crate) const USAGES: [&str; 0] = [];
+
+/// Why there is nothing else to know.
+pub(crate) const NOTES: [&str; 1] =
+    ["It is not there on Windows: locks of flock(1) are Unix's own."];
+
 /// What `tenure flock --help` says.
 pub(crate) fn help(name: &str) -> String {
     format!("{name} is not there on Windows: locks of flock(1) are Unix's own.\n")
+}
+
+/// Whether an option has its value in the word that follows it.
+pub(crate) fn takes_next_word(_: &str) -> bool {
+    false
 }

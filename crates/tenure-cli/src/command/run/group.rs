@@ -103,6 +103,27 @@ pub(crate) fn group(name: &str) -> Result<LockName, Failure> {
     })
 }
 
+/// The group whose lock this is; `None` where no group has a lock of that name.
+pub(crate) fn of_lock(lock: &LockName) -> Option<String> {
+    let mut bytes = Vec::new();
+    let name = lock.as_str();
+    // What stands before a first `=` is there because a lock's name cannot begin with one.
+    let name = name.strip_prefix('_').unwrap_or(name);
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'=' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next()?, rest.next()?];
+        let digits = std::str::from_utf8(&digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    let name = String::from_utf8(bytes).ok()?;
+    let is_its_lock = group(&name).is_ok_and(|of| of == *lock);
+    is_its_lock.then_some(name)
+}
+
 /// How a claim holds, as far as its profile lets it.
 pub(crate) fn mode(
     shared: bool,
@@ -151,8 +172,9 @@ pub(super) fn names(args: &RunArgs) -> Result<Vec<LockName>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::group;
+    use super::{group, of_lock};
     use std::collections::HashSet;
+    use tenure::tenure_core::LockName;
 
     #[test]
     fn a_group_may_have_any_name_and_no_two_share_a_lock() {
@@ -169,9 +191,17 @@ mod tests {
         ] {
             let made = group(name).map(|lock| lock.to_string());
             assert_eq!(made.ok().as_deref(), Some(lock), "{name}");
+            let of = LockName::new(lock).ok().and_then(|lock| of_lock(&lock));
+            assert_eq!(of, Some(name.to_lowercase()), "{lock}");
             seen.insert(lock);
         }
         assert_eq!(seen.len(), 8, "no two are the same");
+        for lock in [
+            "Deploy", "_x", "a=", "a=2", "a=zz", "a=ff", "a=61", "a=+f", "_=41",
+        ] {
+            let lock = LockName::new(lock).expect("a name");
+            assert_eq!(of_lock(&lock), None, "{lock} is no group's");
+        }
         for name in ["", &"x".repeat(129), &"/".repeat(60)] {
             assert!(group(name).is_err(), "{name:?}");
         }

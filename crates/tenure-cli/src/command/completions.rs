@@ -1,0 +1,211 @@
+//! `completions`: prints what completes tenure's words in a shell, and answers what those scripts ask.
+//!
+//! The scripts know no verb and no flag. With each key they ask the `tenure` on the PATH, which reads
+//! the line as it would read it when it is finished (`args/expected`), so they do not go out of date.
+//!
+//! **A question at a prompt disturbs nobody**: whatever is wrong, it ends with 0 and says nothing; it
+//! makes no file and no folder; it is over after [`PATIENCE`], with what was found until then; and it
+//! asks no server, because a folder that somebody only looks around in may name one.
+//!
+//! # What is said
+//!
+//! The first line says what stands at the cursor, and the others are words with their meanings, a tab
+//! between them; for bash, a `+` and what continues the word at the cursor. Nothing that has a control character in it is offered, so lines and tabs are safe; what
+//! else a shell would take for its own is quoted by that shell, or for bash here (`line`).
+//!
+//! | first line | what the script offers |
+//! |---|---|
+//! | `words` | the words |
+//! | `files`, `folders` | files, folders; behind a tab what the word begins with that is no part of them |
+//! | `command N` | what completes the command that begins with word N (in bash, with character N) |
+//! | `nothing` | nothing |
+
+mod line;
+
+use self::line::Line;
+use super::one_form;
+use super::run::group;
+use crate::args::expected::{Cursor, Expected, Word, at_cursor};
+use crate::args::{Common, CompletionsArgs, Shell};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::print_lines;
+use crate::request::{self, Place};
+use crate::store::Locks;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use tenure::clock::instant;
+use tenure::process::Identity;
+use tenure::profile;
+use tenure::store::Store;
+use tenure::store::file::ThreadSleeper;
+use tenure::tenure_core::LockName;
+
+const BASH: &str = include_str!("completions/tenure.bash");
+const ZSH: &str = include_str!("completions/tenure.zsh");
+const FISH: &str = include_str!("completions/tenure.fish");
+
+/// How long names are looked for. A person notices more than this; a folder that takes longer hangs.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// How many names are offered. A shell that shows more is of no help, and slow.
+const NAMES_MAX: usize = 2_000;
+
+#[cold]
+#[inline(never)]
+pub(super) fn completions(args: &CompletionsArgs) -> Exit {
+    if !args.line.is_empty() {
+        return answer(args);
+    }
+    let surface = match one_form(args.output, "completions", "scripts for shells") {
+        Ok(surface) => surface,
+        Err(exit) => return exit,
+    };
+    let script = match args.shell {
+        Shell::Bash => BASH,
+        Shell::Zsh => ZSH,
+        Shell::Fish => FISH,
+    };
+    surface.succeed(script.trim_end(), &Value::Null)
+}
+
+/// Answers a script. Nothing that can happen here is of interest to somebody who types.
+fn answer(args: &CompletionsArgs) -> Exit {
+    let words = args.line.iter().map(|word| word.to_string_lossy());
+    let (words, bash) = match args.shell {
+        Shell::Bash => {
+            let line = Line::read(&words.collect::<Vec<_>>().join(" "));
+            (line.words(), Some(line))
+        }
+        Shell::Zsh | Shell::Fish => (words.map(String::from).collect(), None),
+    };
+    let cursor = at_cursor(&words);
+    let typed = words.last().map_or("", String::as_str);
+    let mut text = match &cursor.expected {
+        Expected::Folders => format!("folders\t{}\n", cursor.prefix),
+        Expected::Files => format!("files\t{}\n", cursor.prefix),
+        Expected::Nothing => "nothing\n".to_owned(),
+        Expected::Command(index) => {
+            let begins = bash.as_ref().map_or(*index, |line| line.begins(*index));
+            format!("command {begins}\n")
+        }
+        Expected::Words(_) | Expected::Locks | Expected::Groups | Expected::Profiles => {
+            "words\n".to_owned()
+        }
+    };
+    for Word { word, about } in offered(cursor) {
+        if word.chars().chain(about.chars()).any(char::is_control) {
+            continue;
+        }
+        if let Some(line) = &bash {
+            // Only what continues what stands there: in a word of several parts, what follows it.
+            let Some(rest) = word.strip_prefix(typed) else {
+                continue;
+            };
+            text.push('+');
+            text.push_str(&line.quoted(rest));
+        } else {
+            text.push_str(&word);
+            text.push('\t');
+            text.push_str(&about);
+        }
+        text.push('\n');
+    }
+    let _ = print_lines(&text);
+    Exit::Success
+}
+
+/// The words that may stand at the cursor.
+fn offered(cursor: Cursor) -> Vec<Word> {
+    let Cursor {
+        expected,
+        prefix,
+        common,
+    } = cursor;
+    let (names, about) = match expected {
+        Expected::Words(words) => {
+            let whole = |word: Word| Word {
+                word: format!("{prefix}{}", word.word),
+                ..word
+            };
+            return words.into_iter().map(whole).collect();
+        }
+        Expected::Locks => (in_time(move |found| locks(&common, found)), "lock"),
+        Expected::Groups => (in_time(move |found| groups(&common, found)), "group"),
+        Expected::Profiles => (in_time(move |found| profiles(&common, found)), "profile"),
+        Expected::Folders | Expected::Files | Expected::Command(_) | Expected::Nothing => {
+            return Vec::new();
+        }
+    };
+    names
+        .into_iter()
+        .map(|name| Word {
+            word: format!("{prefix}{name}"),
+            about: about.to_owned(),
+        })
+        .collect()
+}
+
+/// What is found until it takes too long, in order. Whoever still looks ends with the process.
+fn in_time(look: impl FnOnce(&Sender<String>) + Send + 'static) -> BTreeSet<String> {
+    let (sender, found) = channel();
+    let until = instant() + PATIENCE;
+    let looks = std::thread::Builder::new().spawn(move || look(&sender));
+    let mut names = BTreeSet::new();
+    if looks.is_err() {
+        return names;
+    }
+    while names.len() < NAMES_MAX {
+        let rest = until.saturating_duration_since(instant());
+        match found.recv_timeout(rest) {
+            Ok(name) => names.insert(name),
+            Err(_) => break,
+        };
+    }
+    names
+}
+
+/// The names of the locks in a place that can be looked at.
+fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
+    let Ok(mut place) = place else { return };
+    if !place.is_folder() {
+        return;
+    }
+    let profile = place.take_profile();
+    let here = Identity::current().host;
+    if let Ok(store) = Locks::open(&place, profile, here, Box::new(ThreadSleeper)) {
+        // What was found before it failed is good.
+        let _ = store.names(each);
+    }
+}
+
+fn locks(common: &Common, found: &Sender<String>) {
+    each_name(Place::of(common), &mut |name| {
+        let _ = found.send(name.to_string());
+    });
+}
+
+/// Groups are kept among the native locks, and nothing but their names tells them apart.
+fn groups(common: &Common, found: &Sender<String>) {
+    let mut send = |name: LockName| {
+        if let Some(group) = group::of_lock(&name) {
+            let _ = found.send(group);
+        }
+    };
+    let place = Place::of_groups(common);
+    let beside = place.as_ref().ok().and_then(Place::groups_beside);
+    each_name(place, &mut send);
+    if let Some(beside) = beside {
+        each_name(Ok(beside), &mut send);
+    }
+}
+
+fn profiles(common: &Common, found: &Sender<String>) {
+    // A configuration that cannot be used does not take the built-in ones away.
+    let config = request::configuration(common).unwrap_or_default();
+    for name in profile::names(&config) {
+        let _ = found.send(name.to_owned());
+    }
+}

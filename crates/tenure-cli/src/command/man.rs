@@ -1,0 +1,317 @@
+//! `man`: writes the manual, one page for tenure and one for each verb, from the parsers that `--help`
+//! is made of. Looks at no lock.
+//!
+//! What stands below the flags in the help is text for a terminal. Here its headings become sections,
+//! its indented lines stay as they are, and its paragraphs are filled anew.
+
+use super::one_form;
+use crate::args::{ManArgs, Tree, flock};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use clap::{Arg, Command, CommandFactory};
+use clap_mangen::Man;
+use roff::{Roff, bold, roman};
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// The section of commands.
+const SECTION: &str = "1";
+
+/// A page: the name of its file, and what is in it.
+struct Page {
+    file: String,
+    text: Vec<u8>,
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn man(args: &ManArgs) -> Exit {
+    let surface = match one_form(args.output, "man", "pages of the manual") {
+        Ok(surface) => surface,
+        Err(exit) => return exit,
+    };
+    match written(args) {
+        Ok(text) => surface.succeed(text.trim_end(), &Value::Null),
+        Err(failure) => surface.fail(&failure),
+    }
+}
+
+/// Writes what was asked for; answers with what is left to print.
+fn written(args: &ManArgs) -> Result<String, Failure> {
+    let mut pages = pages().map_err(|error| {
+        Failure::new(
+            Exit::General,
+            "NO_MANUAL",
+            format!("the manual cannot be made: {error}"),
+        )
+    })?;
+    // The page of tenure itself comes first.
+    match &args.verb {
+        Some(verb) => {
+            let file = format!("tenure-{verb}.{SECTION}");
+            pages.retain(|page| page.file == file);
+            if pages.is_empty() {
+                return Err(Failure::bad_arguments(format!(
+                    "there is no verb {verb:?}; `tenure --help` shows them all"
+                )));
+            }
+        }
+        None if args.to.is_none() => pages.truncate(1),
+        None => {}
+    }
+    let Some(folder) = &args.to else {
+        let text = pages.pop().map(|page| page.text).unwrap_or_default();
+        return Ok(String::from_utf8_lossy(&text).into_owned());
+    };
+    if folder.as_os_str().is_empty() {
+        return Err(Failure::bad_arguments("--to: the folder's name is empty"));
+    }
+    write_all(folder, &pages)?;
+    let noun = if pages.len() == 1 { "page" } else { "pages" };
+    Ok(format!("{} {noun} in {}", pages.len(), folder.display()))
+}
+
+fn write_all(folder: &Path, pages: &[Page]) -> Result<(), Failure> {
+    let failed = |path: &Path, error: io::Error| {
+        let (exit, code) = match error.kind() {
+            io::ErrorKind::PermissionDenied => (Exit::Permission, "PERMISSION_DENIED"),
+            _ => (Exit::General, "NOT_WRITTEN"),
+        };
+        let why = tenure::audit::error_text(&error);
+        Failure::new(
+            exit,
+            code,
+            format!("{} cannot be written: {why}", path.display()),
+        )
+    };
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    for page in pages {
+        let path = folder.join(&page.file);
+        fs::write(&path, &page.text).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}
+
+/// All pages, tenure's own first.
+fn pages() -> io::Result<Vec<Page>> {
+    let mut tree = Tree::command()
+        .disable_help_subcommand(true)
+        .subcommand_help_heading("VERBS")
+        .mut_subcommand("flock", |verb| of_flock(&verb));
+    tree.build();
+    let mut pages = vec![page(tree.clone(), &[])?];
+    for verb in tree.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let also: &[&str] = match verb.get_name() {
+            "flock" => &["tenure", "flock"],
+            _ => &["tenure"],
+        };
+        pages.push(page(verb.clone(), also)?);
+    }
+    Ok(pages)
+}
+
+/// `flock` reads its words itself; here they are described as the others' are.
+fn of_flock(verb: &Command) -> Command {
+    let about = verb.get_about().cloned().unwrap_or_default();
+    let options = flock::OPTIONS.iter().map(|option| {
+        let id = option.words.last().copied().unwrap_or_default();
+        let mut arg = Arg::new(id).help(option.about);
+        for word in option.words {
+            let long = word.strip_prefix("--");
+            let letter = word.chars().nth(1).filter(|_| long.is_none());
+            arg = match (long, letter) {
+                (Some(long), _) if arg.get_long().is_none() => arg.long(long),
+                (Some(long), _) => arg.visible_alias(long),
+                (None, Some(letter)) if arg.get_short().is_none() => arg.short(letter),
+                (None, Some(letter)) => arg.visible_short_alias(letter),
+                (None, None) => arg,
+            };
+        }
+        if option.value.is_empty() {
+            arg.action(clap::ArgAction::SetTrue)
+        } else {
+            arg.value_name(option.value)
+        }
+    });
+    Command::new("flock")
+        .about(about)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .override_usage(
+            flock::USAGES
+                .map(|usage| format!("tenure flock {usage}"))
+                .join("\n"),
+        )
+        .args(options)
+        .after_help(flock::NOTES.join("\n\n"))
+}
+
+fn page(command: Command, also: &[&str]) -> io::Result<Page> {
+    let name = command
+        .get_display_name()
+        .unwrap_or(command.get_name())
+        .to_owned();
+    let mut command = command.mut_args(described);
+    if command.get_overridden_usage().is_none() {
+        let usage = command.render_usage().to_string();
+        command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
+    }
+    let below = command.get_after_long_help().or(command.get_after_help());
+    let below = below.map(ToString::to_string).unwrap_or_default();
+    let has_verbs = command.has_subcommands();
+    let man = Man::new(command)
+        .title(name.to_uppercase())
+        .section(SECTION)
+        .date("")
+        .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
+        .manual("tenure");
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    // Names and flags are neither stretched nor cut.
+    text.extend_from_slice(b".ad l\n.nh\n");
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    if has_verbs {
+        man.render_subcommands_section(&mut text)?;
+    }
+    man.render_options_section(&mut text)?;
+    Below::of(&below).write(&mut text)?;
+    see_also(also).to_writer(&mut text)?;
+    Ok(Page {
+        file: format!("{name}.{SECTION}"),
+        text,
+    })
+}
+
+/// What the manual says of a flag beyond what the maker of pages knows: its other names.
+fn described(arg: Arg) -> Arg {
+    let letters = arg.get_visible_short_aliases().unwrap_or_default();
+    let letters = letters.iter().map(|letter| format!("-{letter}"));
+    let words = arg.get_visible_aliases().unwrap_or_default();
+    let words = words.iter().map(|word| format!("--{word}"));
+    let others: Vec<String> = letters.chain(words).collect();
+    if others.is_empty() {
+        return arg;
+    }
+    let help = arg.get_long_help().or(arg.get_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    arg.long_help(format!("{help} [also: {}]", others.join(", ")))
+}
+
+/// The sections that the text below the flags makes, in the order in which manuals have them.
+#[derive(Default)]
+struct Below {
+    /// Those that the text gives a heading of its own.
+    titled: Roff,
+    exit_status: Roff,
+    notes: Roff,
+}
+
+/// Which of them a line is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum In {
+    Titled,
+    ExitStatus,
+    Notes,
+}
+
+impl Below {
+    fn part(&mut self, part: In) -> &mut Roff {
+        match part {
+            In::Titled => &mut self.titled,
+            In::ExitStatus => &mut self.exit_status,
+            In::Notes => &mut self.notes,
+        }
+    }
+
+    fn of(text: &str) -> Self {
+        let mut below = Self::default();
+        let mut part = In::Notes;
+        let mut begins = true;
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            let shown_next = lines.peek().is_some_and(|next| next.starts_with("  "));
+            let rest = ["Exit codes:", "Exit code:"]
+                .into_iter()
+                .find_map(|words| line.strip_prefix(words));
+            if line.is_empty() {
+                begins = true;
+            } else if line.starts_with("  ") {
+                below.show(part, line, begins);
+                begins = false;
+            } else if let Some(rest) = rest {
+                part = In::ExitStatus;
+                below.fill(part, rest.trim_start());
+                begins = false;
+            } else if line.ends_with(':') && shown_next {
+                part = In::Titled;
+                let title = line.trim_end_matches(':').to_uppercase();
+                below.titled.control("SH", [title.as_str()]);
+                begins = false;
+            } else {
+                if begins {
+                    part = In::Notes;
+                }
+                below.fill(part, line);
+                begins = false;
+            }
+        }
+        below
+    }
+
+    /// A line that stays as it is.
+    fn show(&mut self, part: In, line: &str, after_gap: bool) {
+        let page = self.part(part);
+        if after_gap {
+            page.control("sp", []);
+        }
+        page.control("RS", ["4"]);
+        page.control("nf", []);
+        page.text([roman(line.get(2..).unwrap_or_default())]);
+        page.control("fi", []);
+        page.control("RE", []);
+    }
+
+    /// A paragraph.
+    fn fill(&mut self, part: In, line: &str) {
+        if line.is_empty() {
+            return;
+        }
+        let page = self.part(part);
+        page.control("PP", []);
+        page.text([roman(line)]);
+    }
+
+    fn write(self, text: &mut Vec<u8>) -> io::Result<()> {
+        self.titled.to_writer(text)?;
+        for (title, part) in [("EXIT STATUS", self.exit_status), ("NOTES", self.notes)] {
+            if part != Roff::default() {
+                let mut heading = Roff::default();
+                heading.control("SH", [title]);
+                heading.to_writer(text)?;
+                part.to_writer(text)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn see_also(pages: &[&str]) -> Roff {
+    let mut page = Roff::default();
+    let mut line = Vec::new();
+    for name in pages {
+        if !line.is_empty() {
+            line.push(roman(", "));
+        }
+        line.push(bold(*name));
+        line.push(roman(format!("({SECTION})")));
+    }
+    if !line.is_empty() {
+        page.control("SH", ["SEE ALSO"]);
+        page.text(line);
+    }
+    page
+}
