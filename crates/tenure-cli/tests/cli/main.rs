@@ -39,6 +39,7 @@ mod profiles;
 mod push;
 mod queueing;
 mod reading;
+mod readme;
 mod resume;
 mod session;
 mod several;

@@ -1,0 +1,423 @@
+//! The commands of the README, and of the pages where they can be run, in a real shell and in their
+//! order, with what the page shows of their output.
+//!
+//! Nothing is left out in silence: a block or a line that this file does not know how to treat fails
+//! the test, and so does a count that is not the expected one.
+
+use crate::support::{BOUND, Scene, Started, answer, eventually};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tenure::clock::instant;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// One fenced block of a page.
+#[derive(Debug)]
+struct Block {
+    /// Where it begins, for whoever has to look.
+    line: usize,
+    language: String,
+    lines: Vec<String>,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let text = fs::read_to_string(repository().join(page)).expect(page);
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (index, line) in text.lines().enumerate() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(language), None) => {
+                open = Some(Block {
+                    line: index + 1,
+                    language: language.to_owned(),
+                    lines: Vec::new(),
+                });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.lines.push(line.to_owned()),
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{page}: a block does not end");
+    blocks
+}
+
+/// A command as it stands, without the comment behind it.
+fn bare(line: &str) -> &str {
+    line.split("  #").next().unwrap_or(line).trim_end()
+}
+
+/// What a line needs that a page does not say: what goes before it, and the exit codes it may have.
+struct Around {
+    /// The words that the line begins with.
+    begins: &'static str,
+    before: &'static str,
+    codes: &'static [i32],
+}
+
+const fn around(begins: &'static str, before: &'static str, codes: &'static [i32]) -> Around {
+    Around {
+        begins,
+        before,
+        codes,
+    }
+}
+
+const AROUND: [Around; 9] = [
+    // man(1) finds that folder where ~/.local/bin is in the PATH.
+    around(
+        "man tenure-run",
+        "export MANPATH=~/.local/share/man MANPAGER=cat",
+        &[0],
+    ),
+    // Somebody holds it, who can be asked.
+    around(
+        "tenure cancel deploy",
+        "tenure run deploy --signal TERM -- sleep 60 & named deploy",
+        &[0],
+    ),
+    // A supervisor was killed, and its command goes on.
+    around(
+        "tenure cancel --orphan deploy",
+        "wait; tenure run deploy -- sleep 60 & named deploy; kill -9 $!; wait",
+        &[0],
+    ),
+    around("tenure check", "", &[4]),
+    around("tenure fence check", "under=deploy", &[0]),
+    around(
+        "tenure group-name",
+        "export GITHUB_EVENT_NAME=issues GITHUB_EVENT_PATH=event.json GITHUB_RUN_ID=1",
+        &[0],
+    ),
+    around("tenure push", "git_work", &[0]),
+    // These servers are nobody's here; a binary without etcd says that.
+    around("tenure --store", "", &[12, 2]),
+    around("tenure --profile resume", "mkdir -p store", &[0]),
+];
+
+/// What stands for something else in a line.
+const PLACEHOLDERS: [(&str, &str); 3] = [
+    // What else the script does.
+    ("; … )", "; true )"),
+    // The id that `acquire` has printed.
+    (
+        "req_…",
+        "$(tenure check x --output json | grep -o 'req_[0-9a-f]*' | head -n 1)",
+    ),
+    // Nothing is written outside of the test's folder.
+    ("/run/lock/", "lock/"),
+];
+
+/// What the scripts have at hand.
+const PRELUDE: &str = r#"
+named() { until tenure check "$1" --output json | grep -q '"command_pid":[0-9]'; do sleep 0.05; done; }
+git_work() {
+    [ ! -d .git ] || return 0
+    git init -q --bare ../origin.git
+    git init -q -b main .
+    git config user.name tester; git config user.email tester@example.org
+    git remote add origin ../origin.git
+    git commit -q --allow-empty -m one; git push -q -u origin main
+    git commit -q --allow-empty -m two
+}
+"#;
+
+/// The programs and files that the commands of the README are about.
+fn furnish(scene: &Scene) {
+    fs::create_dir_all(scene.path("work/lock")).expect("a folder");
+    for program in [
+        "job",
+        "migrate",
+        "etl",
+        "starts-workers",
+        "server",
+        "agent",
+        "train",
+        "step",
+        "deploy",
+        "a",
+        "b",
+    ] {
+        scene.script(&format!("work/{program}"), "#!/bin/sh\nexit 0\n");
+    }
+    for program in ["backup.sh", "restore.sh"] {
+        scene.script(
+            &format!("work/{program}"),
+            "#!/bin/sh\nuntil [ -e go ]; do sleep 0.05; done\n",
+        );
+    }
+    scene.write("work/Makefile", "deploy:\n\t@true\n");
+    scene.write("work/event.json", r#"{"issue":{"number":42}}"#);
+    scene.write(
+        "work/deploy.yaml",
+        "metadata:\n  name: deploy\n  version: 1.2.0\ncontrols:\n  lock: ${params.app}-prod\n",
+    );
+}
+
+/// Runs the lines of a block by one shell, each as it stands; answers with how many there were.
+fn run_lines(scene: &Scene, page: &str, block: &Block, lines: &[&str]) -> usize {
+    let mut script = PRELUDE.to_owned();
+    let mut expected: Vec<(&str, &[i32])> = Vec::new();
+    for line in lines {
+        let known = AROUND.iter().find(|known| {
+            let rest = bare(line).strip_prefix(known.begins);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        });
+        let mut run = (*line).to_owned();
+        for (placeholder, stands_for) in PLACEHOLDERS {
+            run = run.replace(placeholder, stands_for);
+        }
+        let (before, codes) = known.map_or(("", &[0][..]), |known| (known.before, known.codes));
+        let number = expected.len();
+        if let Some(name) = before.strip_prefix("under=") {
+            // A line of a script that runs under a lock.
+            let inner = scene.write(&format!("line.{number}.sh"), &format!("{run}\n"));
+            run = format!("tenure run {name} -- bash {}", inner.display());
+        } else {
+            script.push_str(before);
+            script.push('\n');
+        }
+        script.push_str(&run);
+        let _ = writeln!(script, "\necho \"{number} $?\" >>../codes.{}", block.line);
+        expected.push((line, codes));
+    }
+    let file = scene.write(&format!("block.{}.sh", block.line), &script);
+    let mut bash = scene.program("bash");
+    bash.arg(file).current_dir(scene.path("work"));
+    let answer = answer(&mut bash);
+    let codes = fs::read_to_string(scene.path(&format!("codes.{}", block.line)));
+    let codes = codes.unwrap_or_default();
+    for (number, (line, allowed)) in expected.iter().enumerate() {
+        let code = codes
+            .lines()
+            .find_map(|said| said.strip_prefix(&format!("{number} ")))
+            .unwrap_or_else(|| panic!("{page}:{}: not reached: {line}", block.line));
+        let code: i32 = code.parse().expect("an exit code");
+        assert!(
+            allowed.contains(&code),
+            "{page}:{}: exit code {code}: {line}\n{}\n{}",
+            block.line,
+            answer.stdout(),
+            answer.stderr()
+        );
+    }
+    if lines
+        .iter()
+        .any(|line| line.starts_with("tenure group-name"))
+    {
+        let said = answer.stdout();
+        assert!(said.lines().any(|line| line == "issue-42"), "{said}");
+    }
+    expected.len()
+}
+
+/// Looks whether a command that builds or tests the project itself could be run; it is not, from here.
+fn set_up(page: &str, line: &str) -> bool {
+    let read = |file: &str| fs::read_to_string(repository().join(file)).expect(file);
+    let words: Vec<_> = bare(line).split_whitespace().collect();
+    match words.as_slice() {
+        ["scripts/test", ..] => {
+            use std::os::unix::fs::PermissionsExt;
+            let script = fs::metadata(repository().join("scripts/test")).expect("scripts/test");
+            assert_ne!(script.permissions().mode() & 0o111, 0, "{page}: {line}");
+        }
+        ["rustup", "target", "add", target] => {
+            assert!(
+                read("scripts/install-tools").contains("-unknown-linux-musl"),
+                "{line}"
+            );
+            assert!(target.ends_with("-unknown-linux-musl"), "{page}: {line}");
+        }
+        [
+            "cargo",
+            "build",
+            "--profile",
+            profile,
+            "--target",
+            target,
+            "-p",
+            package,
+        ] => {
+            assert!(
+                read("Cargo.toml").contains(&format!("[profile.{profile}]")),
+                "{line}"
+            );
+            assert!(
+                read(".cargo/config.toml").contains(&format!("[target.{target}]")),
+                "{line}"
+            );
+            let manifest = read("crates/tenure-cli/Cargo.toml");
+            assert!(
+                manifest.contains(&format!("name = \"{package}\"")),
+                "{line}"
+            );
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// What differs from one time to the next, in one form.
+fn general(text: &str) -> String {
+    let mut words = Vec::new();
+    for line in text.lines() {
+        let mut before = "";
+        let line = line.split(' ').map(|word| {
+            let is_age = |word: &str| {
+                let number = word.trim_end_matches(char::is_alphabetic);
+                !number.is_empty() && number != word && number.bytes().all(|b| b.is_ascii_digit())
+            };
+            let said = match word {
+                _ if before == "PID" => "N".to_owned(),
+                _ if before == "since" && word.contains('T') => "TIME".to_owned(),
+                who if who.starts_with('(') && who.ends_with(')') && who.contains('@') => {
+                    "(WHO)".to_owned()
+                }
+                age if is_age(age.trim_matches(['(', ':'])) => {
+                    let number = age.trim_matches(['(', ':']);
+                    age.replace(number, "AGE")
+                }
+                other => other.to_owned(),
+            };
+            before = word;
+            said
+        });
+        words.push(line.collect::<Vec<_>>().join(" "));
+    }
+    words.join("\n").trim().to_owned()
+}
+
+/// Types what stands behind the `$` of a session; what stands below has to be what is shown. A
+/// blank line begins another terminal.
+fn run_session(scene: &Scene, page: &str, block: &Block) -> usize {
+    let mut count = 0;
+    let mut terminals = Vec::new();
+    for part in block.lines.split(String::is_empty) {
+        let mut script = PRELUDE.to_owned();
+        for line in part.iter().filter_map(|line| line.strip_prefix("$ ")) {
+            script.push_str(line);
+            script.push('\n');
+            if line.ends_with('&') {
+                script.push_str("named backup\n");
+            }
+            count += 1;
+        }
+        let shown: Vec<_> = part
+            .iter()
+            .filter(|line| !line.starts_with("$ "))
+            .cloned()
+            .collect();
+        let name = format!("terminal.{}.{}", block.line, terminals.len());
+        let file = scene.write(&format!("{name}.sh"), &script);
+        let output = fs::File::create(scene.path(&name)).expect("a file");
+        let mut bash = scene.program("bash");
+        bash.arg(file).current_dir(scene.path("work"));
+        bash.stdout(output.try_clone().expect("a file"))
+            .stderr(output);
+        terminals.push(Started::new(bash.stdin(Stdio::null())));
+        let wanted = general(&shown.join("\n"));
+        let said = || fs::read_to_string(scene.path(&name)).unwrap_or_default();
+        let until = instant() + BOUND;
+        while general(&said()) != wanted {
+            assert!(
+                instant() < until,
+                "{page}:{}: it shows\n{wanted}\nand what is said is\n{}",
+                block.line,
+                general(&said())
+            );
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    scene.write("work/go", "");
+    for terminal in terminals {
+        terminal.finish();
+    }
+    eventually("the lock to be free", || scene.is_free("backup"));
+    count
+}
+
+/// Runs a page, and answers with how many of its commands were run.
+fn run_page(scene: &Scene, page: &str) -> usize {
+    furnish(scene);
+    let mut count = 0;
+    for block in blocks(page) {
+        match block.language.as_str() {
+            "console" => count += run_session(scene, page, &block),
+            "toml" => {
+                // A project of its own: the page goes on with locks of the others.
+                fs::create_dir_all(scene.path("project")).expect("a folder");
+                let config = scene.write("project/tenure.toml", &block.lines.join("\n"));
+                let config = config.to_str().expect("a path");
+                let read = scene.run(["profiles", "--config", config]);
+                let read = read.expect(0, "the configuration can be used").stdout();
+                assert!(read.contains("nightly"), "{read}");
+                count += 1;
+            }
+            "sh" => {
+                let mut lines = Vec::new();
+                let written = block.lines.iter();
+                for line in written.filter(|line| !line.is_empty() && !line.starts_with("# ")) {
+                    let is_run = RUN.iter().any(|begins| line.starts_with(begins));
+                    if set_up(page, line) {
+                        count += 1;
+                    } else if let Some(line) = line.strip_prefix("cargo run -q -- ") {
+                        // The same binary, built already.
+                        let line = format!("tenure {line}");
+                        count += run_lines(scene, page, &block, &[&line]);
+                    } else if is_run {
+                        lines.push(line.as_str());
+                    } else {
+                        panic!("{page}:{}: what is to be done with: {line}", block.line);
+                    }
+                }
+                count += run_lines(scene, page, &block, &lines);
+            }
+            other => panic!(
+                "{page}:{}: a block of a kind that nobody knows: {other}",
+                block.line
+            ),
+        }
+    }
+    count
+}
+
+/// What a line begins with that a shell runs.
+const RUN: [&str; 5] = ["tenure ", "( tenure ", "mkdir -p ~/", "man ", "ln -s "];
+
+/// How many commands of each page are run: a number to change with the page.
+#[test]
+fn the_commands_of_the_readme_run_as_they_stand() {
+    let scene = Scene::new();
+    assert_eq!(run_page(&scene, "README.md"), 37, "commands that were run");
+}
+
+#[test]
+fn the_commands_of_the_page_on_shells_run_as_they_stand() {
+    let scene = Scene::new();
+    assert_eq!(
+        run_page(&scene, "docs/shells.md"),
+        9,
+        "commands that were run"
+    );
+    let read = |file: &str| fs::read_to_string(scene.path(file)).expect(file);
+    let bash = read(".local/share/bash-completion/completions/tenure");
+    assert!(bash.contains("complete -F"), "{bash}");
+    let fish = read(".config/fish/completions/tenure.fish");
+    assert!(fish.contains("complete -c tenure"), "{fish}");
+    assert!(read(".zfunc/_tenure").starts_with("#compdef tenure"));
+}
+
+#[test]
+fn the_commands_of_the_page_on_flock_run_as_they_stand() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.path(".local/bin")).expect("a folder");
+    assert_eq!(
+        run_page(&scene, "docs/flock.md"),
+        5,
+        "commands that were run"
+    );
+}
