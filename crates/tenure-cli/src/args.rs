@@ -903,14 +903,10 @@ pub(crate) fn parse_as(verb: &str, words: &[OsString]) -> Result<Verb, Failure> 
 fn explain(error: &clap::Error, words: &[OsString]) -> Result<Verb, Failure> {
     let (common, verb) = hints_of(words);
     if error.kind() == clap::error::ErrorKind::DisplayHelp {
-        let mut words = words.iter().take_while(|word| *word != "--");
         return Ok(Verb::Help(HelpArgs {
             of: Some(verb),
-            size: if words.any(|word| word == "--help") {
-                Size::Full
-            } else {
-                Size::Brief
-            },
+            // Among letters that stand together there may be an `h`.
+            size: Size::asked_for(words).unwrap_or(Size::Brief),
             common,
         }));
     }

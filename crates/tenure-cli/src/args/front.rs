@@ -43,6 +43,13 @@ pub(super) fn read(words: &[OsString]) -> Result<Verb, Failure> {
         }
         Some(flag) if flag.starts_with('-') => {
             if let Some(input) = input_of(words) {
+                if let Some(size) = Size::asked_for(words) {
+                    return Ok(Verb::Help(HelpArgs {
+                        of: None,
+                        size,
+                        common: hints_of(words).0,
+                    }));
+                }
                 return Ok(Verb::Document(DocumentArgs {
                     common: hints_of(words).0,
                     input,

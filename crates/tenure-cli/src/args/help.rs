@@ -10,6 +10,7 @@
 
 use super::{Common, Tree, flock};
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 /// How much is shown.
@@ -19,6 +20,17 @@ pub(crate) enum Size {
     Brief,
     /// `--help`.
     Full,
+}
+
+impl Size {
+    /// The page that these words ask for, if they ask for one: the whole one, if they ask for both.
+    pub(super) fn asked_for(words: &[OsString]) -> Option<Self> {
+        let words = || words.iter().take_while(|word| *word != "--");
+        if words().any(|word| word == "--help") {
+            return Some(Self::Full);
+        }
+        words().any(|word| word == "-h").then_some(Self::Brief)
+    }
 }
 
 /// The heading of flags that every verb takes.

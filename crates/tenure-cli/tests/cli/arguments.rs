@@ -442,6 +442,8 @@ fn a_command_that_is_a_line_for_the_shell_is_pointed_at_the_flag() {
         let words = [&["run", "x", "--output", "json", "--"], command].concat();
         let document = scene.run(&words).expect(127, "no such command").stdout();
         assert!(document.contains("needs --shell"), "{document}");
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(document["error"]["fix_command"], hint, "{document}");
     }
     for command in ["no-such-program", "./no/such=program", "9=1"] {
         let answer = scene

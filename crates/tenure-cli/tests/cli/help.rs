@@ -195,6 +195,8 @@ fn help_and_version_are_answered_wherever_they_are_asked_for() {
         &["help", "--help"],
         &["help", "help"],
         &["help", "--output", "json"],
+        &["--input", "-", "--help"],
+        &["-qh", "--help"],
     ] {
         assert_eq!(page(&scene, words), whole, "{words:?}");
     }

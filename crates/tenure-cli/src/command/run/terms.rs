@@ -205,12 +205,13 @@ pub(super) fn hint_at_shell(mut failure: Failure, args: &RunArgs) -> Failure {
         }
     };
     let name = args.name.as_deref().unwrap_or("NAME");
+    let call = format!("tenure run --shell {name} -- {}", quoted(&clean(&line)));
     // Writing to a `String` cannot fail.
     let _ = write!(
         failure.message,
-        "; a line for the shell needs --shell: tenure run --shell {name} -- {}",
-        quoted(&clean(&line))
+        "; a line for the shell needs --shell: {call}"
     );
+    failure.fix_command = Some(call);
     failure
 }
 
