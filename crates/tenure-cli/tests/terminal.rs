@@ -1470,7 +1470,7 @@ impl Terminal {
         self.until("something more", |_| self.typed().len() > typed.len() + 5);
         self.keys(close);
         self.key("C-a");
-        self.keys("printf '[%s]' ");
+        self.keys("printf '[%s]\\n' ");
         self.key("Enter");
         self.until(&format!("{word:?}"), |screen| {
             screen.contains(&format!("[{word}]"))
