@@ -45,45 +45,54 @@ use tenure::clock::{Clock, SystemClock};
 use tenure::config::LockDefaults;
 use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
-use tenure::profile::known_as;
+use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
 use tenure::tenure_core::{
     Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Policy, Process, Reason,
-    Refusal, Request, RequestId, Standing, UnreadableRule,
+    Refusal, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
 
 /// Does what was asked and answers with the exit code.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
-    let face = |common: &Common| face::of(common).map_err(Failure::report);
+    let face = |verb: &'static str, common: &Common| {
+        face::of(common).map_err(|failure| {
+            // No profile speaks here: it could not be found.
+            let surface = request::surface(common, verb, None).plain(false);
+            surface.fail(&failure)
+        })
+    };
     // The same, and the name of the lock filled in where a profile knows only one.
-    let named = |common: &Common, name: &mut Option<String>| {
-        let face = face(common)?;
+    let named = |verb: &'static str, common: &Common, name: &mut Option<String>| {
+        let face = face(verb, common)?;
         if name.is_none() {
             *name = face.default_name().map(str::to_owned);
         }
         Ok(face)
     };
     let said = match verb {
-        Verb::Run(mut args) => named(&args.common, &mut args.name).map(|face| face.run(&args)),
-        Verb::Acquire(args) => face(&args.common).map(|face| face.acquire(&args)),
+        Verb::Run(mut args) => {
+            named("run", &args.common, &mut args.name).map(|face| face.run(&args))
+        }
+        Verb::Acquire(args) => face("acquire", &args.common).map(|face| face.acquire(&args)),
         Verb::Cancel(mut args) => {
             if args.group.is_some() {
                 Ok(cancel::cancel(&args))
             } else {
-                named(&args.common, &mut args.name).map(|_| cancel::cancel(&args))
+                named("cancel", &args.common, &mut args.name).map(|_| cancel::cancel(&args))
             }
         }
-        Verb::Release(args) => face(&args.common).map(|face| face.release(&args)),
-        Verb::ForceRelease(mut args) => {
-            named(&args.common, &mut args.name).map(|face| face.force_release(&args))
-        }
-        Verb::Check(args) => face(&args.common).map(|face| face.check(&args)),
-        Verb::List(args) => face(&args.common).map(|face| face.list(&args)),
+        Verb::Release(args) => face("release", &args.common).map(|face| face.release(&args)),
+        Verb::ForceRelease(mut args) => named("force-release", &args.common, &mut args.name)
+            .map(|face| face.force_release(&args)),
+        Verb::Check(args) => face("check", &args.common).map(|face| face.check(&args)),
+        Verb::List(args) => face("list", &args.common).map(|face| face.list(&args)),
         Verb::Heartbeat(mut args) => {
-            named(&args.common, &mut args.name).map(|_| heartbeat::heartbeat(&args))
+            named("heartbeat", &args.common, &mut args.name).map(|_| heartbeat::heartbeat(&args))
         }
-        Verb::Wait(mut args) => named(&args.common, &mut args.name).map(|_| wait::wait(&args)),
+        Verb::Wait(mut args) => {
+            named("wait", &args.common, &mut args.name).map(|_| wait::wait(&args))
+        }
         Verb::Fence(args) => Ok(fence::fence(&args)),
         Verb::Clean(args) => Ok(clean::clean(&args)),
         Verb::Profiles(args) => Ok(profiles::profiles(&args)),
@@ -105,7 +114,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         )
         .report()),
         Verb::GroupName(args) => Ok(group_name::group_name(&args)),
-        Verb::Document(args) => face(&args.common).map(|face| face.document(&args)),
+        Verb::Document(args) => face("acquire", &args.common).map(|face| face.document(&args)),
         Verb::Help(args) => Ok(help::help(&args)),
         Verb::Version => Ok(help::show_version()),
         Verb::Completions(args) => Ok(completions::completions(&args)),
@@ -449,7 +458,7 @@ impl Session {
         let holds = cleaned
             .swept
             .iter()
-            .filter(|claim| claim.token.is_some() && !run::ends_without_release(claim));
+            .filter(|claim| claim.token.is_some() && !ends_without_release(claim));
         for claim in holds {
             self.trail
                 .removed(surface, occasion, Some(claim), &cleaned.record);
@@ -513,7 +522,8 @@ impl Session {
             self.store.policy(),
             &self.clock.now(),
         );
-        if refusal.reason == Reason::Unreadable
+        let nobody_is_named = matches!(refusal.standing, Standing::Stale(StaleReason::Unreadable));
+        if (refusal.reason == Reason::Unreadable || nobody_is_named)
             && let Ok(reading) = self.reading(name)
             && let Content::Unreadable { why, .. } = reading.content
         {

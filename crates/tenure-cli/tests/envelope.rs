@@ -11,19 +11,20 @@
 )]
 
 mod support;
+mod support_schemas;
 
-use jsonschema::{Registry, Validator};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
+use support_schemas::{satisfies, schemas};
 
-const VERBS: [&str; 14] = [
+const VERBS: [&str; 15] = [
     "run",
     "acquire",
     "release",
+    "force-release",
     "cancel",
     "heartbeat",
     "check",
@@ -36,58 +37,6 @@ const VERBS: [&str; 14] = [
     "push",
     "group-name",
 ];
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas")
-}
-
-/// Every schema with the name of its file.
-fn schemas() -> Vec<(String, Value)> {
-    std::fs::read_dir(folder())
-        .expect("the folder of the schemas")
-        .map(|item| {
-            let path = item.expect("a file").path();
-            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            let text = std::fs::read_to_string(&path).expect("a schema");
-            let schema = serde_json::from_str(&text)
-                .unwrap_or_else(|error| panic!("{name} is no JSON: {error}"));
-            (name, schema)
-        })
-        .collect()
-}
-
-/// Fails the test unless a document satisfies a schema. Nothing is fetched: the schemas refer to
-/// each other by file name, and all of them are at hand.
-#[track_caller]
-fn satisfies(name: &str, document: &Value) {
-    let mut registry = Registry::new();
-    let mut wanted = None;
-    for (file, schema) in schemas() {
-        if file == format!("{name}.schema.json") {
-            wanted = Some(schema.clone());
-        }
-        registry = registry
-            .add(format!("json-schema:///{file}"), schema)
-            .expect("a schema's place");
-    }
-    let registry = registry
-        .prepare()
-        .expect("schemas that refer to each other");
-    let schema = wanted.unwrap_or_else(|| panic!("there is no schema for {name}"));
-    let validator: Validator = jsonschema::options()
-        .with_registry(&registry)
-        .build(&schema)
-        .unwrap_or_else(|error| panic!("{name} is no schema: {error}"));
-    let errors: Vec<_> = validator
-        .iter_errors(document)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(
-        errors.is_empty(),
-        "the answer of {name} breaks its schema:\n{}\n{document:#}",
-        errors.join("\n")
-    );
-}
 
 /// Runs a verb in JSON mode; answers with its document, which satisfies the verb's schema and
 /// agrees with the exit code.
@@ -380,8 +329,25 @@ fn every_standing_of_a_lock() {
             );
         }
     }
+    // All together are refused by one answer, which has the facts of every one.
     let all = document(&scene, &["check"], 4);
-    assert_ne!(all["error"]["code"], Value::Null, "{all}");
+    has_code(&all, "LOCKS_NOT_FREE");
+    let error = &all["error"];
+    assert_eq!(error["retryable"], false, "one of them is unreadable");
+    assert_eq!(
+        error["message"],
+        "4 of 6 locks are not free: detached (held), held (held), orphaned (held), torn \
+         (unreadable)"
+    );
+    let names = |locks: &Value| {
+        let locks = locks.as_array().unwrap().iter();
+        locks.map(|lock| lock["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(&error["context"]["locks"]),
+        names(&list["data"]["locks"]),
+        "{all:#}"
+    );
     orphan.gate.open();
     let _ = holder.open().expect(0, "the holder");
     let _ = waiting.finish().expect(0, "the waiter");
@@ -431,16 +397,30 @@ fn a_held_lock_is_answered_with_who_and_when_to_come_back() {
             "{document:#}"
         );
     }
-    for document in [
-        run_document(&scene, &["x", "-n"], &["true"], 4),
-        document(&scene, &["acquire", "x", "-n"], 4),
-        document(&scene, &["check", "x"], 4),
-        document(&scene, &["wait", "x", "--wait", "0"], 4),
+    for (document, called, phase) in [
+        (
+            run_document(&scene, &["x", "-n"], &["true"], 4),
+            "lock",
+            "acquire",
+        ),
+        (
+            document(&scene, &["acquire", "x", "-n"], 4),
+            "lock",
+            "acquire",
+        ),
+        (document(&scene, &["check", "x"], 4), "lock x", "check"),
+        (
+            document(&scene, &["wait", "x", "--wait", "0"], 4),
+            "lock",
+            "wait",
+        ),
     ] {
         has_code(&document, "LOCK_HELD");
+        assert_eq!(document["error"]["phase"], phase, "{document:#}");
+        assert_eq!(document["error"]["context"]["name"], "x", "{document:#}");
         let message = document["error"]["message"].as_str().unwrap();
         assert!(
-            message.starts_with(&format!("Resource lock held by PID {pid} (age: ")),
+            message.starts_with(&format!("Resource {called} held by PID {pid} (age: ")),
             "{message}"
         );
         assert!(!message.contains("timed out"), "nobody waited: {message}");

@@ -267,6 +267,16 @@ pub fn known_as(holder: &Holder) -> &str {
     named.unwrap_or(holder.request_id.as_str())
 }
 
+/// The fact that marks a claim whose end is no accident, because it is the only one that it can
+/// have: its process became its command, and nobody stays who could release.
+pub const ENDS_WITHOUT_RELEASE: &str = "exec";
+
+/// Whether a claim that nobody stands behind any more has ended as it had to. Then it is nobody's,
+/// and was not left behind.
+pub fn ends_without_release(claim: &Claim) -> bool {
+    claim.holder.fact(ENDS_WITHOUT_RELEASE).is_some()
+}
+
 /// How many characters of a command line are kept. Enough to recognise it by, short enough that
 /// a thousand waiters fit.
 pub const WHY_CHARS_MAX: usize = 200;

@@ -32,11 +32,12 @@ pub mod file;
 pub mod memory;
 
 use crate::clock::instant;
+use crate::profile::ends_without_release;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
     LockName, Mode, Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request,
-    Standing, Standstill, WaitingFor, judge,
+    StaleUnforced, Standing, Standstill, WaitingFor, judge,
 };
 
 /// How a sleep ended.
@@ -87,10 +88,37 @@ impl Reading {
         match &self.content {
             Content::Whole { entry, evidence } => {
                 let known = known_of(entry, evidence);
-                entry.standing_seeing(policy, now, known, |claim| self.is_stopped(claim))
+                let stopped = |claim: &Claim| self.is_stopped(claim);
+                match entry.standing_seeing(policy, now, known, stopped) {
+                    // What had to end like that was left behind by nobody, if whoever comes next may
+                    // take it.
+                    (Standing::Stale(_), Some(claim))
+                        if policy.stale_unforced == StaleUnforced::TakeOver
+                            && ends_without_release(claim) =>
+                    {
+                        self.left_by_another(entry, policy, now)
+                    }
+                    standing => standing,
+                }
             }
             Content::Unreadable { .. } => (tenure_core::unreadable(policy), None),
         }
+    }
+
+    /// The first claim that was left behind and should have been released; a free lock if there is
+    /// none.
+    fn left_by_another<'a>(
+        &self,
+        entry: &'a Entry,
+        policy: &Policy,
+        now: &Now,
+    ) -> (Standing, Option<&'a Claim>) {
+        let mut left = entry
+            .granted()
+            .filter(|claim| !ends_without_release(claim))
+            .map(|claim| (self.standing_of(policy, claim, now), Some(claim)))
+            .filter(|(standing, _)| matches!(standing, Standing::Stale(_)));
+        left.next().unwrap_or((Standing::Free, None))
     }
 
     /// Whether the process of one of its claims is certainly stopped.

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 mod orphan;
 
-use super::run::{ends_without_release, group};
+use super::run::group;
 use super::{Session, finish};
 use crate::args::CancelArgs;
 use crate::exit::Exit;
@@ -12,7 +12,7 @@ use crate::render::lock::orphan_hint;
 use crate::request::{self, Place};
 use serde_json::json;
 use tenure::clock::Clock;
-use tenure::profile::known_as;
+use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
 use tenure_core::{Claim, Kind, Life, LockName, Standing};

@@ -3,14 +3,13 @@
 use super::{Session, finish, near, refuse_input, shown};
 use crate::args::{CheckArgs, ListArgs};
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Retry, object};
 use crate::render::Surface;
 use crate::render::colour::{paint, shows_colours};
-use crate::render::lock::{LockView, age, failure_of};
+use crate::render::lock::{LockView, age};
 use crate::request;
 use serde_json::{Value, json};
 use tenure::store::Store;
-use tenure_core::Reason;
 
 #[cold]
 #[inline(never)]
@@ -24,9 +23,9 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
             let session = Session::open(&args.common)?;
             let views = all(&session, surface, id.as_deref())?;
             let answer = table(&session, &views, !args.common.quiet);
-            return match views.into_iter().find(|view| !view.mine && !view.available) {
+            return match not_free(&views) {
                 None => Ok(answer),
-                Some(view) => Err(answer_of(&session, &view, answer.0)),
+                Some(failure) => Err(as_answer(failure, answer.0)),
             };
         };
         request::name(Some(name))?;
@@ -41,30 +40,51 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
         if view.mine || view.available {
             return Ok((text, view.json().into()));
         }
-        Err(answer_of(&session, &view, text))
+        let failure = Failure::from(view.clone().into_answer());
+        Err(as_answer(session.face.checked(failure, &view), text))
     })
 }
 
-/// Whatever the code says: how the lock stands was asked for, and is the answer.
-fn answer_of(session: &Session, view: &LockView, text: String) -> Failure {
-    let mut failure = session
-        .face
-        .checked(refusal(view.clone()), view)
-        .with_text(text);
+/// Whatever the code says: how the locks stand was asked for, and is the answer.
+fn as_answer(failure: Failure, text: String) -> Failure {
+    let mut failure = failure.with_text(text);
     failure.is_answer = true;
     failure
 }
 
-/// What a lock that stands in the way is to somebody who only looks.
-fn refusal(view: LockView) -> Failure {
-    let reason = match view.standing {
-        "unreadable" => Reason::Unreadable,
-        "stale" => Reason::StaleNeedsForce,
-        "unknown" => Reason::Unknown,
-        _ => Reason::Held,
+/// What all locks together are to somebody who only looks; `None` if none is in the way. The facts of
+/// every one are in it, of the free ones too.
+fn not_free(views: &[LockView]) -> Option<Failure> {
+    let in_the_way = |view: &&LockView| !view.mine && !view.available;
+    let blocked: Vec<_> = views.iter().filter(in_the_way).collect();
+    let names = blocked
+        .iter()
+        .map(|view| format!("{} ({})", view.name, view.word()));
+    let verb = match blocked.len() {
+        0 => return None,
+        1 => "is",
+        _ => "are",
     };
-    let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-    failure_of(view, reason, None, retry_after_ms)
+    let names = names.collect::<Vec<_>>().join(", ");
+    let message = match views.len() {
+        1 => format!("the only lock is not free: {names}"),
+        all => format!("{} of {all} locks {verb} not free: {names}", blocked.len()),
+    };
+    let (exit, code) = if blocked.iter().all(|view| view.standing == "unknown") {
+        (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
+    } else {
+        (Exit::Precondition, "LOCKS_NOT_FREE")
+    };
+    let locks: Vec<_> = views.iter().map(LockView::json).collect();
+    let failure = Failure::new(exit, code, message);
+    let mut failure = failure.with_context(object(json!({ "locks": locks })));
+    // Waiting ends what is held, and nothing else.
+    let hints = blocked.iter().map(|view| view.retry_after_ms);
+    failure.retry = hints.collect::<Option<Vec<_>>>().map(|hints| Retry {
+        after_ms: hints.into_iter().max().unwrap_or_default(),
+        strategy: "linear_backoff",
+    });
+    Some(failure)
 }
 
 #[cold]
@@ -110,15 +130,17 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
     let mut rows =
         vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
     for view in views {
-        let holder = view.holder.as_ref();
+        // What was left behind has no holder any more.
+        let left = view.left_behind();
+        let holder = view.holder.as_ref().filter(|_| left.is_none());
         let dash = || "-".to_owned();
         let ttl = holder.filter(|holder| holder.kind == "detached");
         rows.push([
             view.name.clone(),
             if view.mine {
-                format!("{} (you)", view.standing)
+                format!("{} (you)", view.word())
             } else {
-                view.standing.to_owned()
+                view.word().to_owned()
             },
             holder.map_or_else(dash, |holder| age(holder.age_ms)),
             ttl.map_or_else(dash, |holder| age(holder.ttl_ms)),
@@ -129,10 +151,13 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
             holder
                 .and_then(|holder| holder.token)
                 .map_or_else(dash, |token| token.to_string()),
-            holder.map_or_else(dash, |holder| match view.standstill {
-                None => holder.who() + &holder.purpose(),
-                Some(_) => format!("nobody; next in line, stopped: {}", holder.who()),
-            }),
+            holder.map_or_else(
+                || left.unwrap_or_else(dash),
+                |holder| match view.standstill {
+                    None => holder.who() + &holder.purpose(),
+                    Some(_) => format!("nobody; next in line, stopped: {}", holder.who()),
+                },
+            ),
         ]);
     }
     let widths: Vec<usize> = (0..7)
@@ -154,7 +179,7 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = format!("{cell:<width$}");
             match view.filter(|_| colours && column == STANDING_COLUMN) {
-                Some(view) => line.push_str(&paint(&padded, view.standing)),
+                Some(view) => line.push_str(&paint(&padded, view.word())),
                 None => line.push_str(&padded),
             }
             line.push_str("  ");

@@ -130,7 +130,9 @@ fn refused(
     };
     let view = session.refused(name, refusal, &entry);
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-    let failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
+    let mut failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
+    // Nothing was asked for that has phases.
+    failure.phase = None;
     let failure = session.face.refused(failure, &view, refusal.reason);
     let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
     let policy = session.store.policy();

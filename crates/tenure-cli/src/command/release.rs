@@ -116,8 +116,13 @@ fn done(
 ) -> (String, Value) {
     let (name, request_id) = (ended.name, known_as(&ended.claim.holder));
     if ended.by_other {
+        let whose = match (request_id, ended.claim.holder.process) {
+            ("", Some(process)) => format!("PID {}", process.pid),
+            ("", None) => "somebody".to_owned(),
+            (id, _) => format!("request {id}"),
+        };
         surface.warn(format!(
-            "{name} was held by request {request_id}, not by the caller; released all the same"
+            "{name} was held by {whose}, not by the caller; released all the same"
         ));
     }
     session.face.on_released(surface, name);

@@ -10,7 +10,7 @@ pub(super) mod terms;
 mod told;
 mod within;
 
-pub(crate) use exec::{ends_without_release, is_ordinary_end, unsuited};
+pub(crate) use exec::{is_ordinary_end, unsuited};
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};

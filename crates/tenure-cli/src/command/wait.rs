@@ -68,7 +68,8 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             if deadline.is_some_and(|deadline| instant() >= deadline) {
                 let waited = (limit != Wait::No).then_some(waited);
                 let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                let failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
+                let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
+                failure.phase = Some("wait");
                 return Err(session.face.refused(failure, &view, Reason::Held));
             }
             has_waited = true;

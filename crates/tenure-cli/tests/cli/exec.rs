@@ -120,6 +120,84 @@ fn a_takeover_is_not_recorded_where_there_was_none() {
     );
 }
 
+/// Nobody releases such a lock, and that is its ordinary end: it is free, and nobody left it behind.
+#[test]
+fn a_lock_whose_command_has_ended_is_simply_free() {
+    let scene = Scene::new();
+    let _ = scene
+        .run(["run", "x", "--exec", "--", "true"])
+        .expect(0, "it ran");
+    let check = scene.run(["check", "x"]).expect(0, "it is free");
+    assert_eq!(check.stdout(), "x is free\n");
+    let facts = scene.check("x");
+    assert_eq!(facts["standing"], "free", "{facts}");
+    assert!(facts["holder"].is_null(), "nobody's: {facts}");
+    let list = scene.run(["list"]).expect(0, "a list").stdout();
+    let row: Vec<_> = list
+        .lines()
+        .nth(1)
+        .expect("a line")
+        .split_whitespace()
+        .collect();
+    assert_eq!(row, ["x", "free", "-", "-", "-", "-", "-"], "{list}");
+
+    // Who is killed while it supervises has left its lock behind, here as anywhere.
+    let held = scene.hold("x", ["-q"]);
+    held.signal(Signal::KILL);
+    send(held.command, Signal::KILL);
+    scene.until_free("x");
+    assert_eq!(scene.standing("x"), "stale");
+}
+
+/// Where nobody may take over what was not released, such a lock would be lost with its first use.
+#[test]
+fn a_profile_that_takes_nothing_over_refuses_it() {
+    let scene = Scene::new();
+    let config = scene.write("own.toml", "[profile.careful]\nstale = \"refuse\"\n");
+    let config = config.to_str().expect("a path");
+    let own = ["--config", config, "--profile", "careful"];
+    let words = ["run", "x", "--exec"].iter().chain(&own);
+    let refused = scene.run(words.chain(&["--", "true"])).expect(2, "refused");
+    assert!(
+        refused
+            .stderr()
+            .contains("nobody takes over what was not released"),
+        "{}",
+        refused.said()
+    );
+    assert!(!scene.locks().join("x.tenure").exists(), "before anything");
+    // One that another profile's call has left is judged by the rules of whoever asks.
+    let _ = scene
+        .run(["run", "x", "--exec", "--", "true"])
+        .expect(0, "it ran");
+    let check = scene.run(["check", "x"].iter().chain(&own));
+    let check = check.expect(4, "not to be had");
+    assert!(check.stdout().contains("is stale"), "{}", check.said());
+    let list = scene.run(["list"].iter().chain(&own)).stdout();
+    assert!(list.contains("stale") && !list.contains("free"), "{list}");
+}
+
+/// One of several slots that ended like that does not hide another that was left behind.
+#[test]
+fn an_ordinary_end_does_not_hide_what_was_left_behind() {
+    let scene = Scene::new();
+    let slots = ["run", "x", "--slots", "2"];
+    let gate = Gate::new(&scene, "exec");
+    let mut command = scene.tenure(slots.iter().chain(&["--exec", "--", "sh", "-c"]));
+    command.arg(gate.script("")).stdout(Stdio::null());
+    let first = Started::new(&mut command);
+    let _ = gate.entered();
+    let second = scene.hold("x", ["--slots", "2", "-q"]);
+    gate.open();
+    let _ = first.finish().expect(0, "the first has ended");
+    second.signal(Signal::KILL);
+    send(second.command, Signal::KILL);
+    scene.until_free("x");
+    let facts = scene.check("x");
+    assert_eq!(facts["standing"], "stale", "{facts}");
+    assert_eq!(facts["holder"]["pid"], second.pid(), "{facts}");
+}
+
 /// What is ignored and blocked, as the kernel has it.
 #[test]
 fn signals_mean_what_they_meant_to_the_caller() {

@@ -68,6 +68,8 @@ fn looking_at_what_nobody_uses_creates_nothing() {
 fn looking_at_a_held_lock_changes_nothing() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
+    // The supervisor writes that down after the command has begun, whoever looks.
+    scene.until_named("x");
     let before = inventory(&scene.locks());
     for words in [
         &["check", "x"][..],
@@ -150,6 +152,14 @@ fn a_lock_that_a_dead_holder_left_is_free_and_says_who_it_was() {
         answer.stdout().contains("free") && answer.stdout().contains(&pid),
         "{}",
         answer.said()
+    );
+    let list = scene.run(["list"]).expect(0, "a list").stdout();
+    let row = list.lines().nth(1).expect("its line");
+    let columns: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(columns[..3], ["x", "free", "-"], "as check has it: {list}");
+    assert!(
+        row.contains(&format!("PID {pid} ")) && row.contains("left it behind"),
+        "and whose it was: {list}"
     );
     assert_eq!(scene.standing("x"), "stale", "programs see the difference");
     let answer = scene

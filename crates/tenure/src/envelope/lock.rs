@@ -371,6 +371,37 @@ impl LockView {
         });
     }
 
+    /// The standing in one word, for people: what nobody holds any more and a plain request gets is
+    /// `free`, whoever left it behind. Programs find the two facts apart, in `standing` and
+    /// `available`.
+    pub fn word(&self) -> &'static str {
+        if self.available {
+            "free"
+        } else {
+            self.standing
+        }
+    }
+
+    /// How its last holder left it behind, as a sentence without its end; `None` unless it did.
+    pub fn left_behind(&self) -> Option<String> {
+        let because = self.stale_because.as_deref()?;
+        let Some(holder) = &self.holder else {
+            let why = self.unreadable_because.as_deref().unwrap_or("damaged");
+            return Some(format!("what stands there cannot be read ({why})"));
+        };
+        // Silence is no death: it may go on under a lock that is another's by then.
+        if because == SILENT {
+            return Some(format!("the lease of {} ran out ({SILENT})", holder.who()));
+        }
+        // Who only waited has had nothing but its place.
+        let what = if holder.token.is_none() && holder.kind != "foreign" {
+            "its place in line"
+        } else {
+            "it"
+        };
+        Some(format!("{} left {what} behind ({because})", holder.who()))
+    }
+
     /// One line for people: whether it is held, by whom, where, since when and why. The first of
     /// [`LockView::text`].
     pub fn headline(&self) -> String {
@@ -385,12 +416,13 @@ impl LockView {
                 age(still.stands_aside_in_ms)
             );
         }
-        // Where a plain request would not get it, it is not free.
-        let to_be_had = if self.available {
-            "free"
-        } else {
-            "stale, and taken over with --force alone"
-        };
+        if let Some(left) = self.left_behind() {
+            let name = &self.name;
+            return match self.word() {
+                "stale" => format!("{name} is stale, and taken over with --force alone: {left}"),
+                word => format!("{name} is {word}: {left}"),
+            };
+        }
         match (&self.holder, self.standing) {
             (Some(holder), "held") if self.mine => {
                 format!("{} is held by you: {}", self.name, holder.sentence())
@@ -398,31 +430,13 @@ impl LockView {
             (Some(holder), "held") => {
                 format!("{} is held by {}", self.name, holder.sentence())
             }
-            // Silence is no death: it may go on under a lock that is another's by then.
-            (Some(holder), "stale") if self.stale_because.as_deref() == Some(SILENT) => format!(
-                "{} is {to_be_had}: the lease of {} ran out ({SILENT})",
-                self.name,
-                holder.who()
-            ),
-            (Some(holder), "stale") => format!(
-                "{} is {to_be_had}: {} left {} behind ({})",
-                self.name,
-                holder.who(),
-                // Who only waited has had nothing but its place.
-                if holder.token.is_none() && holder.kind != "foreign" {
-                    "its place in line"
-                } else {
-                    "it"
-                },
-                self.stale_because.as_deref().unwrap_or("stale")
-            ),
             (_, "unreadable") => format!(
                 "{} cannot be read: {} ({})",
                 self.name,
                 self.unreadable_because.as_deref().unwrap_or("damaged"),
                 clean(&self.lock_file)
             ),
-            (_, standing) => format!("{} is {standing}", self.name),
+            _ => format!("{} is {}", self.name, self.word()),
         }
     }
 
@@ -484,6 +498,30 @@ impl LockView {
         waited: Option<Duration>,
         retry_after_ms: u64,
     ) -> Failure {
+        self.into_refusal(reason, waited, retry_after_ms, "Resource lock", "acquire")
+    }
+
+    /// The failure that this lock is to somebody who only asked how it stands: it names the lock.
+    pub fn into_answer(self) -> Failure {
+        let reason = match self.standing {
+            "unreadable" => Reason::Unreadable,
+            "stale" => Reason::StaleNeedsForce,
+            "unknown" => Reason::Unknown,
+            _ => Reason::Held,
+        };
+        let retry_after_ms = self.retry_after_ms.unwrap_or(1_000);
+        let called = format!("Resource lock {}", self.name);
+        self.into_refusal(reason, None, retry_after_ms, &called, "check")
+    }
+
+    fn into_refusal(
+        self,
+        reason: Reason,
+        waited: Option<Duration>,
+        retry_after_ms: u64,
+        called: &str,
+        phase: &'static str,
+    ) -> Failure {
         let holder = self.holder.as_ref();
         let after = waited
             .map(|waited| format!(" — acquisition timed out after {}", human(waited)))
@@ -492,6 +530,8 @@ impl LockView {
             || "an unknown holder".to_owned(),
             |holder| match holder.at_work() {
                 Some(pid) => format!("PID {pid}"),
+                // A record of another program may name nobody.
+                None if holder.request_id.is_empty() => "an unknown holder".to_owned(),
                 None => format!("request {}", holder.request_id),
             },
         );
@@ -503,9 +543,9 @@ impl LockView {
                 Exit::Precondition,
                 "LOCK_HELD",
                 match &self.standstill {
-                    None => format!("Resource lock held by {by}{aged}{after}"),
+                    None => format!("{called} held by {by}{aged}{after}"),
                     Some(still) => format!(
-                        "Resource lock held by nobody; {by} is next in line and stopped, and stands \
+                        "{called} held by nobody; {by} is next in line and stopped, and stands \
                          aside in {}{after}",
                         age(still.stands_aside_in_ms)
                     ),
@@ -515,7 +555,7 @@ impl LockView {
                 Exit::Precondition,
                 "QUEUE_FULL",
                 format!(
-                    "Resource lock held by {by}{aged}, and {PENDING_MAX} wait for it already, as \
+                    "{called} held by {by}{aged}, and {PENDING_MAX} wait for it already, as \
                      many as --queue max lets"
                 ),
             ),
@@ -523,14 +563,14 @@ impl LockView {
                 Exit::Precondition,
                 "CONFIRMATION_REQUIRED",
                 format!(
-                    "Resource lock held by {by}{aged}; overriding it may let two holders work at \
+                    "{called} held by {by}{aged}; overriding it may let two holders work at \
                      once and needs --yes beside --force"
                 ),
             ),
             Reason::StaleNeedsForce => Failure::new(
                 Exit::Precondition,
                 "LOCK_STALE",
-                format!("Resource lock is stale, left by {by}{aged}; --force takes it over"),
+                format!("{called} is stale, left by {by}{aged}; --force takes it over"),
             ),
             Reason::Unreadable => Failure::new(
                 Exit::Precondition,
@@ -540,7 +580,7 @@ impl LockView {
             Reason::Unknown => Failure::new(
                 Exit::StoreUnavailable,
                 "STORE_UNAVAILABLE",
-                "It could not be found out who holds the lock".to_owned(),
+                format!("It could not be found out who holds {}", self.name),
             ),
         };
         if is_retryable(reason) {
@@ -559,7 +599,7 @@ impl LockView {
                 ),
                 fact(holder.map(|holder| holder.age_ms.to_string())),
             ));
-            failure.phase = Some("acquire");
+            failure.phase = Some(phase);
         }
         let mut context = self.json();
         if let Some(waited) = waited {
@@ -679,7 +719,12 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         orphaned: standing == Standing::Held(Life::Orphaned),
         // Found out by whoever looks for it.
         stopped: false,
-        pid: claim.holder.process.map(|process| process.pid),
+        // A record of another program may say 0, which is no process.
+        pid: claim
+            .holder
+            .process
+            .map(|process| process.pid)
+            .filter(|pid| *pid > 0),
         other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: known_as(&claim.holder).to_owned(),

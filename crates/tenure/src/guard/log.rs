@@ -2,6 +2,7 @@
 //!
 //! Everything goes through `tracing`, so nothing is printed unless the application subscribes.
 
+use crate::profile::ends_without_release;
 use crate::store::StoreError;
 use std::time::Duration;
 use tenure_core::{Claim, Event, LockName, Takeover};
@@ -12,6 +13,8 @@ pub(super) fn acquired(name: &LockName, claim: &Claim, events: &[Event], waited:
             let pid = previous.as_ref().and_then(|claim| claim.holder.process);
             let pid = pid.map(|process| process.pid);
             match why {
+                // It ended as it had to, and nothing was taken from anybody.
+                Takeover::Stale(_) if previous.as_deref().is_some_and(ends_without_release) => {}
                 // Its holder ended without releasing, which harms nobody.
                 Takeover::Stale(_) => {
                     tracing::info!(name: "tenure.lock.taken_over", lock = %name, ?why, pid);

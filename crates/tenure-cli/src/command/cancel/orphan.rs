@@ -3,7 +3,6 @@
 //! Only what is proven to be that work is ended (`supervise::orphan`). What is not, is named and left.
 
 use super::super::Session;
-use super::super::run::ends_without_release;
 use super::super::run::terms::{self, usual_without_signals};
 use crate::args::CancelArgs;
 use crate::exit::Exit;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::clock::{Clock, instant};
 use tenure::process::liveness;
-use tenure::profile::known_as;
+use tenure::profile::{ends_without_release, known_as};
 use tenure::store::{Content, Reading, Store};
 use tenure_core::{
     Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,

@@ -18,11 +18,9 @@ use crate::signals::Signals;
 use crate::store::Part;
 use crate::supervise::locks::SpawnError;
 use std::process::Command;
+use tenure::profile::{ENDS_WITHOUT_RELEASE, ends_without_release};
 use tenure::store::Store;
-use tenure_core::{Claim, Event, Holder, Takeover};
-
-/// What marks a claim whose end is no accident: it is the only one that it can have.
-const MARK: &str = "exec";
+use tenure_core::{Event, Holder, StaleUnforced, Takeover};
 
 /// Refuses a lock that somebody has to renew or withdraw.
 pub(super) fn refuse_unsuited(session: &Session) -> Result<(), Failure> {
@@ -32,11 +30,18 @@ pub(super) fn refuse_unsuited(session: &Session) -> Result<(), Failure> {
              renew; leave --exec out",
         ));
     }
-    let profile = session.store.profile();
-    if profile.record().is_none() && session.store.policy().asks_beacon {
-        return Ok(());
+    let (profile, policy) = (session.store.profile(), session.store.policy());
+    if profile.record().is_some() || !policy.asks_beacon {
+        return Err(unsuited(policy.name));
     }
-    Err(unsuited(session.store.policy().name))
+    match policy.stale_unforced {
+        StaleUnforced::TakeOver => Ok(()),
+        StaleUnforced::Refuse => Err(Failure::bad_arguments(format!(
+            "--exec leaves nobody behind who could release, and in the {} profile nobody takes over \
+             what was not released; leave --exec out",
+            policy.name
+        ))),
+    }
 }
 
 pub(crate) fn unsuited(profile: &str) -> Failure {
@@ -48,12 +53,8 @@ pub(crate) fn unsuited(profile: &str) -> Failure {
 
 /// Marks a claim that will end without a release.
 pub(super) fn mark(holder: &mut Holder) {
-    holder.facts.push((MARK.to_owned(), "true".to_owned()));
-}
-
-/// Whether a claim that was left behind has ended as it had to.
-pub(crate) fn ends_without_release(claim: &Claim) -> bool {
-    claim.holder.fact(MARK).is_some()
+    let mark = (ENDS_WITHOUT_RELEASE.to_owned(), "true".to_owned());
+    holder.facts.push(mark);
 }
 
 /// Whether something that happened on the way to a grant is the ordinary end of such a claim.
