@@ -114,7 +114,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         )
         .report()),
         Verb::GroupName(args) => Ok(group_name::group_name(&args)),
-        Verb::Document(args) => face("acquire", &args.common).map(|face| face.document(&args)),
+        Verb::Document(args) => face("", &args.common).map(|face| face.document(&args)),
         Verb::Help(args) => Ok(help::help(&args)),
         Verb::Version => Ok(help::show_version()),
         Verb::Completions(args) => Ok(completions::completions(&args)),

@@ -112,6 +112,7 @@ use crate::clock::instant;
 use crate::engine::Waiting;
 use crate::envelope::LockView;
 use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Options};
+use crate::printed::whole;
 use answer::Surface;
 use clap::Parser;
 use monitor::{Course, Monitor};
@@ -128,7 +129,8 @@ use tenure_core::{LockName, RequestId};
 const GRACE: Duration = Duration::from_secs(10);
 
 /// What a command may fail with: anything that is an error. A [`Failure`] keeps its code, exit code
-/// and context; everything else is `FAILED` and exit 1.
+/// and context; everything else is `FAILED` and exit 1, with
+/// what it is caused by in the message.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A command-line tool: what clap parses, which lock each call needs, and what it does.
@@ -442,9 +444,7 @@ fn failure(error: Error, course: &Course) -> Failure {
     match (error.downcast_ref::<Stopped>(), course.wanted()) {
         // Neither a signal nor a loss: somebody asked for the lock.
         (Some(Stopped), Some((name, by))) => Failure::superseded(&name, by.as_deref()),
-        (Some(Stopped), None) | (None, _) => {
-            Failure::new(Exit::General, "FAILED", error.to_string())
-        }
+        (Some(Stopped), None) | (None, _) => Failure::new(Exit::General, "FAILED", whole(&*error)),
     }
 }
 
@@ -456,4 +456,27 @@ fn new_id() -> String {
 /// How long something took, by the monotonic clock.
 fn since(began: std::time::Instant) -> Duration {
     instant().saturating_duration_since(began)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("deploying prod")]
+    struct Deploying {
+        source: std::io::Error,
+    }
+
+    #[test]
+    fn a_commands_own_error_is_answered_with_what_it_is_caused_by() {
+        let source = std::io::Error::other("the disk is full");
+        let course = Course::new(GRACE);
+        let failure = failure(Deploying { source }.into(), &course);
+        assert_eq!(failure.message, "deploying prod: the disk is full");
+        assert_eq!(
+            (failure.code.as_str(), failure.exit),
+            ("FAILED", Exit::General)
+        );
+    }
 }

@@ -103,6 +103,21 @@ pub(crate) const EVIL: &str = "a\u{1b}[2J\u{7f}\u{85}\u{9b}m\u{ad}\u{61c}\u{180e
                                \u{200f}\u{2028}\u{2029}\u{202e}\u{2060}\u{2066}\u{206f}\u{feff}\
                                \u{fffb}\u{e0041}\u{e007f}\"\\\\uFFFFé🔒\n\ttext";
 
+/// An error with what it is caused by, as far as it does not say that itself.
+#[cfg(any(feature = "framework", all(feature = "etcd", unix)))]
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !said.contains(&more) {
+            said = format!("{said}: {more}");
+        }
+        cause = error.source();
+    }
+    said
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +147,22 @@ mod tests {
         for word in ["می\u{200c}خواهم", "é🔒", "👩\u{200d}🚀"] {
             assert_eq!(clean(word), word);
         }
+    }
+
+    #[cfg(any(feature = "framework", all(feature = "etcd", unix)))]
+    #[test]
+    fn an_error_is_said_with_its_cause_and_no_word_twice() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{said}")]
+        struct Failed {
+            said: &'static str,
+            source: io::Error,
+        }
+        let said = |said| {
+            let source = io::Error::other("refused");
+            whole(&Failed { said, source })
+        };
+        assert_eq!(said("connecting"), "connecting: refused");
+        assert_eq!(said("connecting was refused"), "connecting was refused");
     }
 }

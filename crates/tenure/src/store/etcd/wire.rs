@@ -12,6 +12,7 @@
 //! whether it was carried out is for its caller to find out.
 
 use super::address::Credentials;
+use crate::printed::whole;
 use bytes::Bytes;
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
@@ -392,20 +393,6 @@ fn unanswered(error: &h2::Error) -> Status {
     Status::unavailable(whole(error))
 }
 
-/// An error with what it is caused by.
-fn whole(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !said.contains(&more) {
-            said = format!("{said}: {more}");
-        }
-        cause = error.source();
-    }
-    said
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
@@ -491,22 +478,6 @@ mod tests {
             }
         }
         Ok((bytes, last))
-    }
-
-    #[test]
-    fn an_error_is_said_with_its_cause_and_no_word_twice() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("{said}")]
-        struct Failed {
-            said: &'static str,
-            source: std::io::Error,
-        }
-        let said = |said| {
-            let source = std::io::Error::other("refused");
-            whole(&Failed { said, source })
-        };
-        assert_eq!(said("connecting"), "connecting: refused");
-        assert_eq!(said("connecting was refused"), "connecting was refused");
     }
 
     #[test]
