@@ -92,7 +92,13 @@ fn satisfies_the_schema(document: &Value) {
         serde_json::from_str(&text).expect("JSON")
     };
     let mut registry = Registry::new();
-    for file in ["envelope.schema.json", "lock.schema.json"] {
+    // The envelope and what it refers to.
+    for file in [
+        "envelope.schema.json",
+        "lock.schema.json",
+        "sprint.schema.json",
+        "fleet.schema.json",
+    ] {
         registry = registry
             .add(format!("json-schema:///{file}"), read(file))
             .expect("a schema's place");
