@@ -569,9 +569,16 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure list
+  tenure list --all                free ones too
   tenure list -q                   one line for each lock, without who waits
-  tenure list --output json | jq '.data.locks[] | {name, standing}'")]
+  tenure list --output json | jq '.data.locks[] | {name, standing}'
+
+On a terminal the table is as wide as that; elsewhere nothing is cut. JSON and YAML have every lock, with \
+its standing.")]
 pub(crate) struct ListArgs {
+    /// Show free locks too
+    #[arg(long)]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

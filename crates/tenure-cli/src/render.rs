@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod colour;
 pub(crate) mod lock;
 pub(crate) mod profile;
+pub(crate) mod table;
 pub(crate) mod waiting;
 pub(crate) mod width;
 

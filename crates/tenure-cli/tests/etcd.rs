@@ -515,7 +515,7 @@ fn lists_cleans_and_waits() {
     }
     let gate = Gate::new(&site.scene, "c");
     let holder = site.hold("c", &gate, &[], "");
-    let listed = site.run(&["list"]).expect(0, "a list").stdout();
+    let listed = site.run(&["list", "--all"]).expect(0, "a list").stdout();
     for name in ["a ", "b ", "c "] {
         assert!(
             listed.lines().any(|line| line.starts_with(name)),
@@ -523,7 +523,7 @@ fn lists_cleans_and_waits() {
         );
     }
     site.run(&["clean"]).expect(0, "a cleaning");
-    let listed = site.run(&["list"]).expect(0, "a list").stdout();
+    let listed = site.run(&["list", "--all"]).expect(0, "a list").stdout();
     assert!(!listed.contains("a ") && listed.contains("c "), "{listed}");
     let waiter = site.start(&["wait", "c", "--wait", "30s"]);
     gate.open();

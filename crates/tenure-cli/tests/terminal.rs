@@ -1012,6 +1012,61 @@ fn terminal_colours_are_for_terminals_that_want_them() {
     let _ = holder.open().expect(0, "the holder");
 }
 
+#[test]
+fn terminal_a_list_is_as_wide_as_it_and_elsewhere_whole() {
+    let terminal = Terminal::new();
+    let why = format!("備份🔒 ./backup.sh {}the-end", "--all ".repeat(25));
+    let name = "nightly-backup-of-all-databases-of-the-firm";
+    let _holder = terminal.scene.hold(name, ["--actor", "ada", "--why", &why]);
+    let hostile = "\u{1b}[2J\u{202e}turned";
+    let _other = terminal.scene.hold("x", ["--actor", hostile]);
+    let mut waiting = terminal.scene.tenure(["run", name, "-q", "--", "true"]);
+    waiting.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut waiting = waiting.spawn().expect("a waiter");
+    terminal.scene.until_queued(name, 1);
+    for columns in [150, 80, 40] {
+        terminal.width(columns);
+        let over = format!("over-{columns}");
+        // What is typed is broken into rows as well, and must not look like what is printed.
+        terminal.line(&format!("clear; tenure list; echo over-$(({columns}))"));
+        let mut rows = Vec::new();
+        eventually(&format!("a table in {columns} columns"), || {
+            rows = terminal.visible().lines().map(str::to_owned).collect();
+            rows.contains(&over)
+        });
+        rows.truncate(rows.iter().position(|row| *row == over).unwrap_or_default());
+        // A row that wraps would be two.
+        assert_eq!(rows.len(), 4, "{columns}: {rows:#?}");
+        assert!(
+            rows[0].starts_with("NAME") && rows[0].contains("HOLDER"),
+            "{rows:#?}"
+        );
+        let token = rows[0].contains("TOKEN");
+        assert_eq!(token, columns > 80, "what people miss first: {rows:#?}");
+        assert!(
+            rows[1].starts_with("nightly-bac") && rows[1].ends_with('…'),
+            "{rows:#?}"
+        );
+        assert!(
+            rows[2].trim_start().starts_with("1. PID "),
+            "who waits: {rows:#?}"
+        );
+        assert!(
+            rows[3].starts_with("x  ") && rows[3].contains("PID "),
+            "{rows:#?}"
+        );
+        assert!(!rows.concat().contains(['\u{1b}', '\u{202e}']), "{rows:#?}");
+    }
+    assert_eq!(terminal.command("tenure list | cat >list"), 0, "a pipe");
+    let text = std::fs::read_to_string(terminal.scene.path("list")).expect("a table");
+    assert!(
+        text.contains("the-end"),
+        "whoever reads it gets all of it: {text}"
+    );
+    let _ = waiting.kill();
+    let _ = waiting.wait();
+}
+
 /// A sprint's lock in the folder `project`, and somebody at the terminal to be asked about it.
 impl Terminal {
     fn sprint_file(&self) -> std::path::PathBuf {

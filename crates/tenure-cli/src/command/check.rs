@@ -7,8 +7,11 @@ use crate::failure::{Failure, Retry, object};
 use crate::render::Surface;
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
+use crate::render::table::{Giving, lay_out, line};
+use crate::render::width::{cut, room_on_stdout};
 use crate::request;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use tenure::store::Store;
 
 #[cold]
@@ -22,7 +25,11 @@ pub(crate) fn check(args: &CheckArgs) -> Exit {
             surface.set_request_id(id.as_deref().unwrap_or_default());
             let session = Session::open(&args.common)?;
             let views = all(&session, surface, id.as_deref())?;
-            let answer = table(&session, &views, !args.common.quiet);
+            let shown = Shown {
+                free: false,
+                company: !args.common.quiet,
+            };
+            let answer = table(&session, &views, shown);
             return match not_free(&views) {
                 None => Ok(answer),
                 Some(failure) => Err(as_answer(failure, answer.0)),
@@ -94,7 +101,11 @@ pub(crate) fn list(args: &ListArgs) -> Exit {
     finish(surface, |surface| {
         let session = Session::open(&args.common)?;
         let views = all(&session, surface, None)?;
-        Ok(table(&session, &views, !args.common.quiet))
+        let shown = Shown {
+            free: args.all,
+            company: !args.common.quiet,
+        };
+        Ok(table(&session, &views, shown))
     })
 }
 
@@ -124,9 +135,50 @@ fn all(
 /// Where the standing stands.
 const STANDING_COLUMN: usize = 1;
 
+/// On a narrow terminal people miss the token, the ttl, how many wait and the age first. They know a lock
+/// by its name and its holder.
+const GIVING: Giving<'static> = Giving {
+    spare: &[5, 3, 4, 2],
+    long: (6, 32),
+    last: (0, 12),
+};
+
+/// Which locks are shown to people, and what of them.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    /// Those too that nobody holds or waits for.
+    free: bool,
+    /// Below each lock, who else holds it and who waits; and how many were left out.
+    company: bool,
+}
+
 /// One line per lock, in columns that fit their content; where more was asked for, with those
-/// below it who hold it too or wait.
-fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, Value) {
+/// below it who hold it too or wait. The object has every lock, whatever people are shown.
+fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value) {
+    let is_idle = |view: &LockView| view.standing == "free" && view.queue.is_empty();
+    let (idle, rows): (Vec<_>, Vec<_>) =
+        (views.iter()).partition(|view| !shown.free && is_idle(view));
+    let mut text = match (views.len(), rows.len()) {
+        (0, _) => "no locks".to_owned(),
+        (_, 0) => "no lock is held".to_owned(),
+        _ => lines(&rows, shown.company),
+    };
+    if shown.company && !idle.is_empty() {
+        let (locks, are) = match idle.len() {
+            1 => ("1 free lock".to_owned(), "is"),
+            count => (format!("{count} free locks"), "are"),
+        };
+        let _ = write!(
+            text,
+            "\n{locks} {are} not shown; `tenure list --all` shows all"
+        );
+    }
+    let locks: Vec<_> = views.iter().map(LockView::json).collect();
+    let text = session.face.listed_text(views, text);
+    (text, json!({ "locks": locks }))
+}
+
+fn lines(views: &[&LockView], with_company: bool) -> String {
     let mut rows =
         vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
     for view in views {
@@ -160,42 +212,32 @@ fn table(session: &Session, views: &[LockView], with_company: bool) -> (String, 
             ),
         ]);
     }
-    let widths: Vec<usize> = (0..7)
-        .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
+    let room = room_on_stdout();
     let colours = shows_colours(&std::io::stdout());
     let mut text = String::new();
-    for (row, view) in rows
-        .iter()
+    for (row, view) in lay_out(&rows, room, GIVING)
+        .into_iter()
         .zip(std::iter::once(None).chain(views.iter().map(Some)))
     {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let padded = format!("{cell:<width$}");
-            match view.filter(|_| colours && column == STANDING_COLUMN) {
-                Some(view) => line.push_str(&paint(&padded, view.word())),
-                None => line.push_str(&padded),
-            }
-            line.push_str("  ");
-        }
-        text.push_str(line.trim_end());
+        let cells = row.into_iter().enumerate().filter_map(|(column, cell)| {
+            let cell = cell?;
+            Some(
+                match view.filter(|_| colours && column == STANDING_COLUMN) {
+                    Some(view) => paint(&cell, view.word()),
+                    None => cell,
+                },
+            )
+        });
+        text.push_str(&line(cells));
         if let Some(view) = view.filter(|_| with_company) {
-            text.push_str(&view.company());
+            for line in view.company().split_inclusive('\n') {
+                let (line, end) = line.split_at(line.trim_end_matches('\n').len());
+                text.push_str(&room.map_or_else(|| line.to_owned(), |room| cut(line, room)));
+                text.push_str(end);
+            }
         }
         text.push('\n');
     }
-    let text = if views.is_empty() {
-        "no locks".to_owned()
-    } else {
-        text.trim_end().to_owned()
-    };
-    let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let text = session.face.listed_text(views, text);
-    (text, json!({ "locks": locks }))
+    text.truncate(text.trim_end().len());
+    text
 }

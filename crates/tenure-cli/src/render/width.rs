@@ -20,6 +20,15 @@ pub(crate) fn columns(terminal: impl AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// How wide a table on stdout may be: as wide as its terminal. Whatever else reads it gets all of it.
+pub(crate) fn room_on_stdout() -> Option<usize> {
+    #[cfg(unix)]
+    if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        return columns(std::io::stdout());
+    }
+    None
+}
+
 /// How many columns a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(of_char).sum()
@@ -53,6 +62,12 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     kept
 }
 
+/// The text, and spaces up to so many columns.
+pub(crate) fn pad(text: &str, columns: usize) -> String {
+    let spaces = columns.saturating_sub(width(text));
+    format!("{text}{:spaces$}", "")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +85,8 @@ mod tests {
             assert_eq!(width(text), columns, "{text}");
             assert_eq!(cut(text, columns), text, "it fits");
         }
+        assert_eq!(pad("備", 4), "備  ");
+        assert_eq!(pad("備份x", 4), "備份x", "what is wider stays whole");
     }
 
     #[test]

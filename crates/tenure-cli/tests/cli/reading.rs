@@ -182,7 +182,7 @@ fn list_shows_every_lock_in_columns() {
     let holder = scene.hold("held-one", ["--why", "moving the data"]);
     let words = ["acquire", "detached-one", "--owner", "none", "--ttl", "2h"];
     let _ = scene.run(words).expect(0, "a detached hold");
-    let text = scene.run(["list"]).expect(0, "a list").stdout();
+    let text = scene.run(["list", "--all"]).expect(0, "a list").stdout();
     let lines: Vec<_> = text.lines().collect();
     let names: Vec<_> = lines
         .iter()
@@ -208,6 +208,44 @@ fn list_shows_every_lock_in_columns() {
     }
     assert!(lines[1].contains("2h"), "the ttl: {text}");
     assert!(lines[3].contains("moving the data"), "why: {text}");
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn free_locks_do_not_pile_up_before_people_and_programs_get_all() {
+    let scene = Scene::new();
+    for number in 1..=3 {
+        let name = format!("used-{number}");
+        let _ = scene.run(["run", &name, "--", "true"]).expect(0, "a hold");
+    }
+    let none = scene.run(["list"]).expect(0, "a list").stdout();
+    assert_eq!(
+        none,
+        "no lock is held\n3 free locks are not shown; `tenure list --all` shows all\n"
+    );
+    assert_eq!(scene.run(["list", "-q"]).stdout(), "no lock is held\n");
+    let holder = scene.hold("held-one", ["-q"]);
+    for words in [&["list"][..], &["check"]] {
+        let text = scene.run(words).stdout();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "a header, the lock and the count: {text}");
+        assert!(lines[1].starts_with("held-one "), "{text}");
+        assert!(
+            lines[2].starts_with("3 free locks are not shown; "),
+            "{text}"
+        );
+        let text = scene.run([words[0], "-q"]).stdout();
+        assert!(!text.contains("free"), "{text}");
+    }
+    let all = scene.run(["list", "--all"]).expect(0, "all").stdout();
+    assert_eq!(all.lines().count(), 5, "{all}");
+    assert!(!all.contains("not shown"), "{all}");
+    for words in [&["list"][..], &["list", "--all"]] {
+        let mut command = scene.tenure(words);
+        let answer = answer(command.args(["--output", "json"])).json();
+        let locks = answer["data"]["locks"].as_array().expect("locks");
+        assert_eq!(locks.len(), 4, "a program chooses by itself: {answer}");
+    }
     let _ = holder.open().expect(0, "the holder");
 }
 
@@ -249,7 +287,7 @@ fn a_broken_lock_does_not_hide_the_others() {
     ] {
         fs::write(scene.locks().join(name), "").unwrap();
     }
-    let answer = scene.run(["list"]);
+    let answer = scene.run(["list", "--all"]);
     let text = answer.stdout();
     assert!(
         text.contains("good"),
