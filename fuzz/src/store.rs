@@ -260,6 +260,8 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
         cancel: draw.some(|draw| Cancel {
             by: draw.text(),
             at: stamp(draw),
+            actor: draw.text(),
+            why: draw.text(),
         }),
         away: draw.some(|draw| Away {
             since: stamp(draw),

@@ -223,7 +223,7 @@ pub(crate) struct Claiming {
     /// This counts where its holder cannot be watched
     #[arg(long, value_name = "DURATION")]
     pub(crate) ttl: Option<String>,
-    /// The owner token [default: generated]
+    /// The request id [default: generated]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
     /// Ask a live holder to stop.
@@ -430,7 +430,7 @@ pub(crate) struct ReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// The owner token that `acquire` printed
+    /// The request id that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
     /// How the work ended: success or failure
@@ -468,6 +468,7 @@ pub(crate) struct ForceReleaseArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure cancel deploy            the run ends its command and exits with 79
+  tenure cancel deploy --why \"the fix comes first\"
   tenure cancel --group Issue-42  the same for whoever runs in a group
   tenure cancel --orphan deploy   end the command of a tenure that was killed
 
@@ -485,9 +486,15 @@ pub(crate) struct CancelArgs {
     /// The group whose run is meant, in any case
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
-    /// Who asks, for the holder's message [default: generated]
+    /// The request id of whoever asks [default: generated]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
+    /// What for; the holder is told
+    #[arg(long, value_name = "TEXT", conflicts_with = "orphan")]
+    pub(crate) why: Option<String>,
+    /// On whose behalf; the holder is told [default: $USER; fleet: $ACTOR]
+    #[arg(long, value_name = "NAME", conflicts_with = "orphan")]
+    pub(crate) actor: Option<String>,
     /// End the work of a run whose supervisor is dead
     #[arg(long)]
     pub(crate) orphan: bool,
@@ -532,7 +539,7 @@ pub(crate) struct HeartbeatArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// The owner token that `acquire` printed
+    /// The request id that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
     #[command(flatten)]
@@ -620,10 +627,10 @@ pub(crate) struct FenceArgs {
     /// What to do; there is nothing else yet
     #[arg(value_name = "check", hide_possible_values = true)]
     pub(crate) action: FenceAction,
-    /// The token: 1 to 9007199254740991 [default: $TENURE_TOKEN]
+    /// The fencing token: 1 to 9007199254740991 [default: $TENURE_TOKEN]
     #[arg(value_name = "TOKEN")]
     pub(crate) token: Option<String>,
-    /// The lock that gave the token [default: $TENURE_NAME]
+    /// The lock that gave the fencing token [default: $TENURE_NAME]
     #[arg(long, value_name = "NAME", conflicts_with = "guard")]
     pub(crate) name: Option<String>,
     /// Ask the resource in place of the lock: the file that keeps its highest token
@@ -636,7 +643,7 @@ pub(crate) struct FenceArgs {
 /// What `fence` does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum FenceAction {
-    /// Ask whether a token is still good
+    /// Ask whether a fencing token is still good
     Check,
 }
 

@@ -200,9 +200,8 @@ impl Session {
         Ok(name)
     }
 
-    /// On whose behalf a claim is made.
-    pub(crate) fn actor(&self, claiming: &Claiming) -> String {
-        let given = claiming.actor.as_deref();
+    /// On whose behalf somebody acts.
+    pub(crate) fn actor(&self, given: Option<&str>) -> String {
         given.map_or_else(
             || self.face.actor(&self.identity.actor),
             tenure::profile::why,
@@ -771,7 +770,7 @@ pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
     Failure::new(
         Exit::Superseded,
         "SUPERSEDED",
-        format!("{name} was asked for by request {by}, so this run has ended"),
+        format!("{name} was asked for by request id {by}, so this run has ended"),
     )
     .with_context(object(
         json!({ "name": name.as_str(), "superseded_by": by }),

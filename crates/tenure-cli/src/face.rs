@@ -88,7 +88,7 @@ pub(crate) trait Face: Sync {
         command::check::list(args)
     }
 
-    /// The owner token of a new hold.
+    /// The request id of a new hold.
     fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
         request::request_id_or_new(given)
     }

@@ -172,7 +172,7 @@ impl Surface {
         self.unless_heard = Some(Undo(Box::new(undo)));
     }
 
-    /// The owner token of this call, for the envelope.
+    /// The request id of this call, for the envelope.
     pub(crate) fn set_request_id(&mut self, id: &str) {
         id.clone_into(&mut self.request_id);
     }

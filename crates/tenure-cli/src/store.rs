@@ -17,7 +17,7 @@ use tenure::store::{
 };
 use tenure_core::{
     Claim, Entry, Force, Host, Left, LockName, Now, Ownership, Policy, Predecessor, Process,
-    Released, Renewal, Request, WaitingFor,
+    Released, Renewal, Request, StopRequest, WaitingFor,
 };
 
 use crate::failure::Failure;
@@ -373,7 +373,12 @@ impl Store for Locks {
         of_seat!(self, seat, store, seat => store.park(seat, owner, grace_ms, now))
     }
 
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
         of_store!(self, store => store.cancel(name, by, now))
     }
 

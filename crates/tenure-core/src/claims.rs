@@ -92,12 +92,46 @@ pub struct Claim {
 }
 
 /// A request to stop. It stands in the claim that it is aimed at, and goes with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cancel {
-    /// Who asks, for the holder's message.
+    /// The request id of whoever asks.
     pub by: String,
     /// When.
     pub at: Stamp,
+    /// On whose behalf, for the holder's message; empty where nobody said.
+    pub actor: String,
+    /// What for, likewise.
+    pub why: String,
+}
+
+/// Who asks a holder to stop, and what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopRequest<'a> {
+    /// The request id of whoever asks.
+    pub by: &'a str,
+    /// On whose behalf; empty where nobody says.
+    pub actor: &'a str,
+    /// What for, likewise.
+    pub why: &'a str,
+}
+
+/// Somebody of whom only the request id is known.
+impl<'a> From<&'a str> for StopRequest<'a> {
+    fn from(by: &'a str) -> Self {
+        let (actor, why) = ("", "");
+        Self { by, actor, why }
+    }
+}
+
+/// Somebody who wants the lock itself.
+impl<'a> From<&'a Holder> for StopRequest<'a> {
+    fn from(holder: &'a Holder) -> Self {
+        Self {
+            by: holder.request_id.as_str(),
+            actor: &holder.actor,
+            why: &holder.why,
+        }
+    }
 }
 
 /// What is remembered of past holds.
@@ -364,13 +398,24 @@ impl Entry {
 
     /// Asks the claim with this ticket to stop. False if there is none. Who was asked already
     /// stays asked by whoever was first.
-    pub fn ask_to_stop(&mut self, ticket: u64, by: String, now: &Now) -> bool {
+    pub fn ask_to_stop<'a>(
+        &mut self,
+        ticket: u64,
+        request: impl Into<StopRequest<'a>>,
+        now: &Now,
+    ) -> bool {
         let Some(claim) = self.claim_mut(ticket) else {
             return false;
         };
         let boot = claim.holder.host.boot_id.as_deref();
         let at = now.stamp_for(boot);
-        claim.cancel.get_or_insert(Cancel { by, at });
+        let StopRequest { by, actor, why } = request.into();
+        claim.cancel.get_or_insert_with(|| Cancel {
+            by: by.into(),
+            at,
+            actor: actor.into(),
+            why: why.into(),
+        });
         true
     }
 
@@ -480,7 +525,7 @@ impl Entry {
                 self.refuse(Reason::QueueFull, &holder)
             }
             Decision::AskToStop if !waits => {
-                self.ask_holders(request.holder.request_id.as_str(), &mut asking);
+                self.ask_holders((&request.holder).into(), &mut asking);
                 self.refuse(Reason::Held, &holder)
             }
             Decision::Override | Decision::AskToStop => {
@@ -524,7 +569,7 @@ impl Entry {
             return self.in_the_way(own, mode, force, asking);
         }
         if request.terms.queueing == Queueing::Single {
-            self.displace(own, request.holder.request_id.as_str(), asking);
+            self.displace(own, (&request.holder).into(), asking);
         }
         Before::Nobody
     }
@@ -538,7 +583,7 @@ impl Entry {
         asking: &mut Asking<'_, E>,
     ) -> Entering {
         if request.terms.queueing == Queueing::Single {
-            let by = request.holder.request_id.as_str();
+            let by = (&request.holder).into();
             self.take_idle_places(own, by, asking);
         }
         self.admit(own, request, None, asking)
@@ -555,7 +600,7 @@ impl Entry {
         asking: &mut Asking<'_, E>,
     ) -> Entering {
         let (mode, force) = (request.terms.mode, request.force);
-        let by = request.holder.request_id.as_str();
+        let by = StopRequest::from(&request.holder);
         let takes_place = match request.terms.queueing {
             Queueing::Fifo | Queueing::Max => false,
             Queueing::Single => true,

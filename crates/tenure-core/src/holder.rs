@@ -30,7 +30,7 @@ pub struct Host {
 /// Everything a claim says about who made it and what for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The owner token.
+    /// The request id.
     pub request_id: RequestId,
     /// The user (or agent) on whose behalf.
     pub actor: String,

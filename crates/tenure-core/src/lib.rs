@@ -41,7 +41,7 @@ pub use backoff::pause_ms;
 pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};
 pub use claims::{
     Advance, Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal,
-    Request, Terms,
+    Request, StopRequest, Terms,
 };
 pub use decision::{Asker, Decision, Reason, decide};
 pub use event::{Event, Takeover};

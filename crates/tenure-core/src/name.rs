@@ -62,7 +62,7 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+' | '=')
 }
 
-/// The owner token of a hold: whoever shows it may renew and release.
+/// The request id of a hold: whoever shows it may renew and release.
 ///
 /// `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`, the same in every profile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

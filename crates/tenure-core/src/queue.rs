@@ -8,7 +8,7 @@
 //!
 //! Who may hold is decided in `claims`; who may be taken for dead, in `standing`.
 
-use crate::claims::{Claim, Entry, Request};
+use crate::claims::{Claim, Entry, Request, StopRequest};
 use crate::event::Event;
 use crate::holder::Process;
 use crate::policy::Policy;
@@ -219,7 +219,7 @@ impl Entry {
     pub(crate) fn displace<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
-        by: &str,
+        by: StopRequest<'_>,
         asking: &mut Asking<'_, E>,
     ) {
         for ticket in self.yielding(own) {
@@ -230,7 +230,7 @@ impl Entry {
             let counts = matches!(asking.weigh(claim), Weight::Live(_) | Weight::Aside);
             if counts && claim.is_in_line() {
                 let claim = Box::new(claim.clone());
-                self.ask_to_stop(ticket, by.into(), asking.now);
+                self.ask_to_stop(ticket, by, asking.now);
                 asking.events.push(Event::Displaced { claim });
             }
         }
@@ -242,7 +242,7 @@ impl Entry {
     pub(crate) fn take_idle_places<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
-        by: &str,
+        by: StopRequest<'_>,
         asking: &mut Asking<'_, E>,
     ) {
         for ticket in self.yielding(own) {
@@ -251,7 +251,7 @@ impl Entry {
             };
             if claim.is_in_line() && asking.weigh(claim) == Weight::Aside {
                 let claim = Box::new(claim.clone());
-                self.ask_to_stop(ticket, by.into(), asking.now);
+                self.ask_to_stop(ticket, by, asking.now);
                 asking.events.push(Event::Displaced { claim });
             }
         }
@@ -297,7 +297,7 @@ impl Entry {
     /// Asks everybody who holds and is alive to stop.
     pub(crate) fn ask_holders<E: FnMut(&Claim) -> Evidence>(
         &mut self,
-        by: &str,
+        by: StopRequest<'_>,
         asking: &mut Asking<'_, E>,
     ) {
         let asked: Vec<u64> = (self.granted())
@@ -306,16 +306,16 @@ impl Entry {
             .map(|claim| claim.ticket)
             .collect();
         for ticket in asked {
-            self.ask_to_stop(ticket, by.into(), asking.now);
+            self.ask_to_stop(ticket, by, asking.now);
             asking.events.push(Event::CancelRequested { ticket });
         }
     }
 
     /// Asks whoever holds and is alive to stop, for a caller who does not want the lock. Says whom.
-    pub fn cancel(
+    pub fn cancel<'a>(
         &mut self,
         policy: &Policy,
-        by: &str,
+        by: impl Into<StopRequest<'a>>,
         now: &Now,
         evidence: impl FnMut(&Claim) -> Evidence,
     ) -> Vec<Claim> {
@@ -324,10 +324,10 @@ impl Entry {
 
     /// The same for a store that sees which processes are stopped. Where nobody holds and the claim
     /// that is next is stopped, it is asked: it stands aside at once, and leaves when it goes on.
-    pub fn cancel_seeing(
+    pub fn cancel_seeing<'a>(
         &mut self,
         policy: &Policy,
-        by: &str,
+        by: impl Into<StopRequest<'a>>,
         now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
         mut is_stopped: impl FnMut(&Claim) -> bool,
@@ -339,9 +339,10 @@ impl Entry {
             is_stopped: &mut is_stopped,
             events: &mut Vec::new(),
         };
+        let by = by.into();
         if let Some((_, next)) = self.standstill(&mut asking) {
             let ticket = next.ticket;
-            self.ask_to_stop(ticket, by.into(), now);
+            self.ask_to_stop(ticket, by, now);
             return self.claim(ticket).cloned().into_iter().collect();
         }
         self.ask_holders(by, &mut asking);

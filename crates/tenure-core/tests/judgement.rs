@@ -6,7 +6,7 @@ use tenure_core::{
     Advance, Attempt, Beacon, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force,
     History, Holder, Host, Input, Kind, Left, Life, Liveness, Mode, Now, Outcome, Ownership,
     Patience, Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Released,
-    Request, RequestId, StaleReason, Stamp, Standing, Terms, judge, retry_after_ms,
+    Request, RequestId, StaleReason, Standing, Terms, judge, retry_after_ms,
 };
 
 const BOOT: &str = "boot-a";
@@ -149,7 +149,7 @@ fn who_waits_and_is_asked_to_leave_stands_in_nobody_s_way() {
     entry.leave(holder, &at(0));
     entry.claims.first_mut().expect("a claim").cancel = Some(Cancel {
         by: "x".to_owned(),
-        at: Stamp::default(),
+        ..Cancel::default()
     });
     let (standing, claim) = entry.standing(&Policy::NATIVE, &at(0), lit);
     assert_eq!((standing, claim), (Standing::Free, None));
@@ -323,7 +323,7 @@ fn the_front_is_whoever_holds_or_else_whoever_is_first_in_line() {
     assert_eq!(front(&entry).as_deref(), Some("b"), "it waits longest");
     let cancel = Cancel {
         by: "x".to_owned(),
-        at: Stamp::default(),
+        ..Cancel::default()
     };
     entry.claims.first_mut().expect("a claim").cancel = Some(cancel);
     assert_eq!(front(&entry).as_deref(), Some("c"), "b is asked to leave");
@@ -646,9 +646,9 @@ fn a_request_to_stop_concerns_its_target_alone_and_the_first_one_stands() {
         &mut entry,
         vec![queued("a", Kind::Kernel), queued("b", Kind::Kernel)],
     );
-    assert!(entry.ask_to_stop(tickets[1], "x".to_owned(), &at(0)));
-    assert!(entry.ask_to_stop(tickets[1], "y".to_owned(), &at(0)));
-    assert!(!entry.ask_to_stop(tickets[1] + 1, "x".to_owned(), &at(0)));
+    assert!(entry.ask_to_stop(tickets[1], "x", &at(0)));
+    assert!(entry.ask_to_stop(tickets[1], "y", &at(0)));
+    assert!(!entry.ask_to_stop(tickets[1] + 1, "x", &at(0)));
     assert_eq!(
         tickets
             .iter()

@@ -368,7 +368,7 @@ fn a_hold_is_no_place_and_neither_is_a_claim_that_was_asked_to_stop() {
     let holder = entry.claims.first().expect("the holder").ticket;
     let waits = queued(&mut entry, "waits", &at(0));
     assert!(!entry.park(holder, Some(OWNER), GRACE_MS, &at(0)));
-    assert!(entry.ask_to_stop(waits, "x".to_owned(), &at(0)));
+    assert!(entry.ask_to_stop(waits, "x", &at(0)));
     assert!(!entry.park(waits, Some(OWNER), GRACE_MS, &at(0)));
     assert!(
         !entry.park(waits + 1, Some(OWNER), GRACE_MS, &at(0)),
@@ -412,7 +412,7 @@ fn who_is_away_or_was_asked_to_leave_keeps_no_reader_from_holding() {
     let away = queued(&mut entry, "away", &at(0));
     let asked = queued(&mut entry, "asked", &at(0));
     assert!(entry.park(away, Some(OWNER), GRACE_MS, &at(0)));
-    assert!(entry.ask_to_stop(asked, "x".to_owned(), &at(0)));
+    assert!(entry.ask_to_stop(asked, "x", &at(0)));
     let second = enter(&mut entry, request("second", reads), &at(1));
     assert!(matches!(second, Entering::Granted { .. }), "{second:?}");
     assert_eq!(entry.claims.len(), 4, "and neither is removed for it");

@@ -283,7 +283,7 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
             let _renewal = entry.renew(ticket_at(entry, place), now);
         }
         Operation::Ask(place) => {
-            let _there = entry.ask_to_stop(ticket_at(entry, place), "somebody".into(), now);
+            let _there = entry.ask_to_stop(ticket_at(entry, place), "somebody", now);
         }
         Operation::Name(place) => {
             let command = Process {
@@ -412,6 +412,7 @@ fn entry_of_terms() -> impl Strategy<Value = Entry> {
             claim.cancel = asked.then(|| Cancel {
                 by: "somebody".into(),
                 at,
+                ..Cancel::default()
             });
             claim.away = away
                 .filter(|_| claim.token.is_none() && !asked)
@@ -755,7 +756,7 @@ proptest! {
         let mut after = entry.clone();
         prop_assert_eq!(after.renew(absent, &now), Renewal::Lost);
         prop_assert_eq!(after.leave(absent, &now), Left::Absent);
-        prop_assert!(!after.ask_to_stop(absent, "somebody".into(), &now));
+        prop_assert!(!after.ask_to_stop(absent, "somebody", &now));
         let command = Process { pid: 9, started: None };
         prop_assert!(!after.name_command(absent, command));
         let advance = after.advance(&policy, absent, &now, |_| seen, &mut Vec::new());
@@ -773,7 +774,7 @@ proptest! {
     ) {
         let ticket = ticket_at(&entry, place);
         let mut entry = entry;
-        entry.ask_to_stop(ticket_at(&entry, asked), "somebody".into(), &now);
+        entry.ask_to_stop(ticket_at(&entry, asked), "somebody", &now);
         let mut after = entry.clone();
         let renewal = after.renew(ticket, &now);
         let token = entry.claim(ticket).and_then(|claim| claim.token);
@@ -1006,7 +1007,7 @@ proptest! {
     fn a_request_to_stop_ends_with_its_target(entry in entry(), now in now(), place in 0_u8..6) {
         let ticket = ticket_at(&entry, place);
         let mut after = entry.clone();
-        if after.ask_to_stop(ticket, "somebody".into(), &now) {
+        if after.ask_to_stop(ticket, "somebody", &now) {
             for claim in &entry.claims {
                 prop_assert_eq!(after.is_cancelled(claim.ticket), claim.ticket == ticket);
             }
@@ -1243,7 +1244,7 @@ fn a_request_to_stop_survives_a_second_one_for_somebody_else() {
         }
     }
     for ticket in &tickets {
-        assert!(entry.ask_to_stop(*ticket, "somebody".into(), &now));
+        assert!(entry.ask_to_stop(*ticket, "somebody", &now));
     }
     for ticket in &tickets {
         assert!(entry.is_cancelled(*ticket), "{ticket} was asked to stop");

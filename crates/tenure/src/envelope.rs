@@ -11,7 +11,8 @@ mod lock;
 pub(crate) use lock::is_retryable;
 
 pub use lock::{
-    HolderView, LockView, QueueView, StandstillView, age, stale_reason, timestamp, utc,
+    HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, stale_reason,
+    timestamp, utc,
 };
 
 pub use crate::printed::{clean, json_line, turns_text};
@@ -181,7 +182,7 @@ impl Failure {
     /// found out.
     pub fn superseded(name: &LockName, by: Option<&str>) -> Self {
         let by = by.unwrap_or("unknown");
-        let message = format!("{name} was asked for by request {by}, so this run has ended");
+        let message = format!("{name} was asked for by request id {by}, so this run has ended");
         let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
         failure.context.insert("superseded_by".into(), by.into());
         failure
@@ -381,7 +382,7 @@ impl StopSignal {
 /// What the document says of the call itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Meta {
-    /// The owner token of the call, or an id made for it.
+    /// The request id of the call, or an id made for it.
     pub request_id: String,
     /// The verb, as it was typed; empty where there was none.
     pub command: String,

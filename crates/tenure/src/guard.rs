@@ -796,7 +796,7 @@ impl Shared {
     fn request(&self, options: &Options, mode: Mode) -> Result<Request, StoreError> {
         let request_id = process::new_request_id().map_err(|source| StoreError::Io {
             place: "the system".to_owned(),
-            doing: "drawing random bytes for an owner token",
+            doing: "drawing random bytes for a request id",
             source,
         })?;
         let ttl_ms = options.ttl.map_or(self.policy.supervised_ttl_ms, |ttl| {

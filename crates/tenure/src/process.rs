@@ -90,7 +90,7 @@ pub fn actor_name(actor: &str) -> String {
     system::name_of_user(actor).unwrap_or_else(|| actor.to_owned())
 }
 
-/// An owner token that nobody else has: `req_` and 24 hex digits of the kernel's randomness. The
+/// A request id that nobody else has: `req_` and 24 hex digits of the kernel's randomness. The
 /// clock and the process would nearly do; chance makes up for a clock that was set back.
 ///
 /// # Errors

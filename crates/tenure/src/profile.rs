@@ -260,7 +260,7 @@ pub trait Record: Debug {
     ) -> Result<Claim, String>;
 }
 
-/// The id by which people know a holder: its owner token, or what its record names instead where
+/// The id by which people know a holder: its request id, or what its record names instead where
 /// that is not unique (a session's run).
 pub fn known_as(holder: &Holder) -> &str {
     let named = holder.fact(session::RUN);

@@ -424,7 +424,7 @@ impl Place {
             job_id: name.as_str().to_owned(),
             source: StoreError::Io {
                 place: self.storage.display().to_string(),
-                doing: "drawing random bytes for an owner token",
+                doing: "drawing random bytes for a request id",
                 source,
             },
         })

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, AgeLimit, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left,
     LockName, Mode, Now, Ownership, Policy, Predecessor, Process, Released, Renewal, Request,
-    StaleUnforced, Standing, Standstill, WaitingFor, judge,
+    StaleUnforced, Standing, Standstill, StopRequest, WaitingFor, judge,
 };
 
 /// How a sleep ended.
@@ -431,7 +431,12 @@ pub trait Store {
 
     /// Asks whoever holds and is alive to stop, and says whom. For a caller who does not want the
     /// lock.
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError>;
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError>;
 
     /// Writes down what the work under a hold waits for on another lock, or that it waits no
     /// longer. False if nothing is held under this token.

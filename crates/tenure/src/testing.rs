@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Force, Left, LockName, NameError, Now, Ownership, Policy, Predecessor, Process,
-    Released, Renewal, Request, WaitingFor,
+    Released, Renewal, Request, StopRequest, WaitingFor,
 };
 
 /// How often a sleep by the manual clock looks whether that was moved.
@@ -173,7 +173,9 @@ impl Scene {
     pub fn ask_to_stop(&self, name: &str) -> Result<(), NameError> {
         let name = LockName::new(name)?;
         // Locks in memory do not fail.
-        let _ = self.store.cancel(&name, "somebody", &self.clock.now());
+        let _ = self
+            .store
+            .cancel(&name, "somebody".into(), &self.clock.now());
         Ok(())
     }
 
@@ -309,7 +311,12 @@ impl Store for Patient {
         self.store.park(seat, owner, grace_ms, now)
     }
 
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
         self.store.cancel(name, by, now)
     }
 

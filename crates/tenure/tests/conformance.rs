@@ -21,7 +21,7 @@ use tenure::store::{
 use tenure_core::{
     Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Mode, Now,
     Ownership, Patience, Policy, Predecessor, Process, Queueing, Released, Renewal, Request,
-    RequestId, WaitingFor,
+    RequestId, StopRequest, WaitingFor,
 };
 
 fn fresh_name(number: &AtomicU32) -> LockName {
@@ -538,7 +538,12 @@ impl Store for Defective {
         self.inner().park(seat.seat(), owner, grace_ms, now)
     }
 
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
         if self.has(Defect::AskingToStopReachesNobody) {
             return Ok(Vec::new());
         }

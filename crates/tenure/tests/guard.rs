@@ -66,7 +66,7 @@ impl Place {
         let name = LockName::new(name).expect("a name");
         let host = Identity::current().host;
         let now = SystemClock::new(host.boot_id.as_deref()).now();
-        let asked = self.store().cancel(&name, "somebody", &now);
+        let asked = self.store().cancel(&name, "somebody".into(), &now);
         assert_eq!(asked.expect("a lock").len(), 1, "one holder is asked");
     }
 

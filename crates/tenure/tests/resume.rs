@@ -784,7 +784,7 @@ fn resume_a_lock_whose_ledger_was_deleted_is_released_all_the_same() {
     let storage = Storage::new();
     let lock = storage.take("job-1");
     fs::remove_dir_all(storage.scratch.path().join("resume_locks/.tenure")).expect("the ledger");
-    lock.release().expect("the record carries our owner token");
+    lock.release().expect("the record carries our request id");
     assert!(!storage.file("job-1").exists());
 }
 

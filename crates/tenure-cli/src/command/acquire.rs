@@ -62,7 +62,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             holder: Holder {
                 facts: Vec::new(),
                 request_id,
-                actor: session.actor(claiming),
+                actor: session.actor(claiming.actor.as_deref()),
                 process: owner.as_ref().map(|owner| owner.process),
                 command: None,
                 host: session.identity.host.clone(),
@@ -104,7 +104,7 @@ pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
             (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
         };
         let text = format!(
-            "{} {name}: {lasts}, token {token}, request {}",
+            "{} {name}: {lasts}, fencing token {token}, request id {}",
             if acquired.already {
                 "already held"
             } else {
@@ -145,7 +145,7 @@ pub(crate) fn unless_heard(
         match give_back(surface, &session, &name, &claim) {
             Ok(()) => format!("so {name} was given back"),
             Err(failure) => format!(
-                "{name} could not be given back and stays held by request {}: {}",
+                "{name} could not be given back and stays held by request id {}: {}",
                 known_as(&claim.holder),
                 failure.message
             ),
@@ -208,7 +208,7 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
         Exit::Deadlock,
         "ALREADY_HELD",
         format!(
-            "{name} is held under request {request_id} in another mode; release it first, as waiting \
+            "{name} is held under request id {request_id} in another mode; release it first, as waiting \
              for it would never end"
         ),
     )

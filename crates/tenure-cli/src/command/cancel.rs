@@ -15,7 +15,7 @@ use tenure::clock::Clock;
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
-use tenure_core::{Claim, Kind, Life, LockName, Standing};
+use tenure_core::{Claim, Kind, Life, LockName, Standing, StopRequest};
 
 #[cold]
 #[inline(never)]
@@ -51,8 +51,14 @@ pub(crate) fn cancel(args: &CancelArgs) -> Exit {
             ));
         }
         let now = session.clock.now();
+        let actor = session.actor(args.actor.as_deref());
+        let request = StopRequest {
+            by: by.as_str(),
+            actor: &actor,
+            why: &super::why(args.why.as_deref(), String::new),
+        };
         let ask = |session: &Session| {
-            let asked = session.store.cancel(&name, by.as_str(), &now);
+            let asked = session.store.cancel(&name, request, &now);
             asked.map_err(|error| session.store_failed(&name, error))
         };
         let mut asked = ask(&session)?;

@@ -66,7 +66,7 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
     match standing {
         Some(Standing::Held(_)) => {
             surface.explain(&format!(
-                "token {token} of {name} is good: {}",
+                "fencing token {token} of {name} is good: {}",
                 view.headline()
             ));
             Ok((
@@ -75,7 +75,7 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
             ))
         }
         Some(Standing::Unknown | Standing::Unreadable) => Err(unknown(format!(
-            "it could not be found out whether the holder with token {token} of {name} is alive"
+            "it could not be found out whether the holder with fencing token {token} of {name} is alive"
         ))),
         Some(Standing::Stale(_) | Standing::Free) | None => {
             let mut context = view.json();
@@ -87,9 +87,9 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
 
 fn lost(name: &LockName, token: u64, left: Option<&Claim>, now: &str) -> Failure {
     let message = if left.is_some() {
-        format!("the hold of {name} with token {token} is over: {now}")
+        format!("the hold of {name} with fencing token {token} is over: {now}")
     } else {
-        format!("no live hold of {name} has token {token}: {now}")
+        format!("no live hold of {name} has fencing token {token}: {now}")
     };
     Failure::new(Exit::LockLost, "LOCK_LOST", message)
 }
@@ -120,7 +120,7 @@ fn pass_guard(
         Admission::Known => (Some(token), false),
         Admission::Refused { mark } => {
             let message = format!(
-                "token {token} is too old: {shown} has seen {mark}, so a newer holder works on this"
+                "fencing token {token} is too old: {shown} has seen {mark}, so a newer holder works on this"
             );
             let context = json!({ "guard": shown, "token": token, "mark": mark });
             return Err(
@@ -129,7 +129,7 @@ fn pass_guard(
         }
     };
     surface.explain(&format!(
-        "token {token} may go on; the mark of {shown} is {token}"
+        "fencing token {token} may go on; the mark of {shown} is {token}"
     ));
     let data = json!({ "guard": shown, "token": token, "before": before, "recorded": recorded });
     Ok((String::new(), data))
@@ -139,12 +139,12 @@ fn pass_guard(
 fn token(args: &FenceArgs, told: impl FnOnce() -> Option<String>) -> Result<u64, Failure> {
     let Some(text) = args.token.clone().or_else(told) else {
         return Err(Failure::bad_arguments(
-            "no TOKEN is given, and TENURE_TOKEN has none of this lock",
+            "no fencing TOKEN is given, and TENURE_TOKEN has none of this lock",
         ));
     };
     fence::token(&text).ok_or_else(|| {
         Failure::bad_arguments(format!(
-            "TOKEN {text:?}: a token is a decimal number from 1 to {TOKEN_MAX}"
+            "TOKEN {text:?}: a fencing token is a decimal number from 1 to {TOKEN_MAX}"
         ))
     })
 }

@@ -5,7 +5,7 @@ use crate::args::HeartbeatArgs;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::holds::Hold;
-use crate::render::lock::{age, stale_reason};
+use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request;
 use serde_json::json;
 use tenure::clock::Clock;
@@ -48,17 +48,18 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                 let request_id = known_as(&claim.holder);
                 surface.set_request_id(request_id);
                 let asked = match &cancel {
-                    Some(cancel) => format!("; request {} asks for the lock", cancel.by),
+                    Some(cancel) => format!("; {}", asks_for_the_lock(cancel)),
                     None => String::new(),
                 };
                 // A record of another program has no token.
                 let token = claim.token.filter(|token| *token > 0);
-                let shown = token.map_or_else(String::new, |token| format!("token {token}, "));
+                let shown =
+                    token.map_or_else(String::new, |token| format!("fencing token {token}, "));
                 let text = format!(
                     "renewed {name}, {shown}ttl {}{asked}",
                     age(claim.lease.ttl_ms)
                 );
-                let data = json!({
+                let mut data = json!({
                     "name": name.as_str(),
                     "status": "renewed",
                     "lost": false,
@@ -66,8 +67,22 @@ pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
                     "token": token,
                     "ttl_ms": claim.lease.ttl_ms,
                     "cancel_requested": cancel.is_some(),
-                    "cancel_requested_by": cancel.map(|cancel| cancel.by),
+                    "cancel_requested_by": cancel.as_ref().map(|cancel| &cancel.by),
                 });
+                for (key, said) in [
+                    (
+                        "cancel_requested_actor",
+                        cancel.as_ref().map(|cancel| &cancel.actor),
+                    ),
+                    (
+                        "cancel_requested_why",
+                        cancel.as_ref().map(|cancel| &cancel.why),
+                    ),
+                ] {
+                    if let Some(said) = said.filter(|said| !said.is_empty()) {
+                        data[key] = said.as_str().into();
+                    }
+                }
                 let text = session.face.renewed_text(&name, &claim, text, &data);
                 Ok((text, data))
             }

@@ -175,7 +175,7 @@ fn not_owner(
         ))
         .with_context(view.json()));
     }
-    let by_id = "show its owner token with --request-id";
+    let by_id = "show its request id with --request-id";
     let next = match (session.store.policy().force_on_held, claim.kind) {
         (ForceOnHeld::Never, _) => by_id.to_owned(),
         (ForceOnHeld::AskToStop, Kind::Kernel) => {

@@ -4,7 +4,9 @@
 use crate::failure::Failure;
 use std::time::Duration;
 use tenure::envelope::human;
-pub(crate) use tenure::envelope::{HolderView, LockView, age, stale_reason, timestamp, utc};
+pub(crate) use tenure::envelope::{
+    HolderView, LockView, age, asks_for_the_lock, stale_reason, timestamp, utc,
+};
 use tenure_core::Reason;
 
 /// The failure that this lock is to somebody who wanted it.

@@ -10,6 +10,7 @@
 #[cfg(unix)]
 use super::rest::Rest;
 use super::{Before, Event, OnLost, Terms};
+use crate::render::lock::asks_for_the_lock;
 use crate::render::say;
 use crate::signals::Signals;
 use crate::store::{Locks, Part, Seat};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::Clock;
 use tenure::process::start_time;
 use tenure::store::{Store, StoreError};
-use tenure::tenure_core::{Due, Failed, LockName, Now, Process, Renewal, Schedule};
+use tenure::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Renewal, Schedule};
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {
@@ -123,10 +124,10 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
 }
 
 /// Who has asked the holder of a lock to stop.
-pub(crate) fn who_asks(held: &Held<'_>) -> Option<String> {
+pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
     let reading = held.store.read(held.seat.name()).ok()?;
     let claim = reading.entry()?.claim(held.seat.ticket())?;
-    claim.cancel.as_ref().map(|cancel| cancel.by.clone())
+    claim.cancel.clone()
 }
 
 impl Driver<'_> {
@@ -416,12 +417,14 @@ impl Course {
             // A rollback is finished first.
             Renewal::Renewed { .. } if self.asked.is_some() => None,
             Renewal::Renewed { .. } => {
-                let by = driver.held.get(index).and_then(who_asks);
-                let by = by.unwrap_or_else(|| "unknown".to_owned());
-                self.remark(format!(
-                    "request {by} asks for the lock; ending the command"
-                ));
-                Some(Event::CancelRequested { by })
+                let cancel = driver.held.get(index).and_then(who_asks);
+                let cancel = cancel.unwrap_or_else(|| Cancel {
+                    by: "unknown".to_owned(),
+                    ..Cancel::default()
+                });
+                let asks = asks_for_the_lock(&cancel);
+                self.remark(format!("{asks}; ending the command"));
+                Some(Event::CancelRequested { by: cancel.by })
             }
             Renewal::Lost => self.lose(driver, index, is_ending),
         }

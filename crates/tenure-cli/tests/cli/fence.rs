@@ -72,7 +72,7 @@ fn the_lock_knows_its_live_tokens_alone() {
         let said = ask(other).expect(80, "nobody holds with it").stderr();
         assert!(
             said.contains(&format!(
-                "no live hold of x has token {other}: x is held by"
+                "no live hold of x has fencing token {other}: x is held by"
             )),
             "{said}"
         );
@@ -110,7 +110,7 @@ fn a_command_asks_about_its_own_locks_without_naming_them() {
     let _ = under(&["x", "-l", "y"], both).expect(0, "it holds x and y");
     let said = under(&["x"], "tenure fence check --name z").expect(2, "it has no token of z");
     assert!(
-        said.stderr().contains("no TOKEN is given"),
+        said.stderr().contains("no fencing TOKEN is given"),
         "{}",
         said.said()
     );

@@ -137,7 +137,7 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
         let answer = arrival.finish();
         codes.push(answer.code());
         assert!(
-            newer.is_empty() || answer.stderr().contains(&format!("request {newer}")),
+            newer.is_empty() || answer.stderr().contains(&format!("request id {newer}")),
             "by the run that people know: {}",
             answer.said()
         );
@@ -717,7 +717,7 @@ fn a_detached_predecessor_sees_the_request_and_is_waited_for() {
     assert_eq!(beat["data"]["cancel_requested_by"], "new", "{beat}");
     let text = scene.run(["heartbeat", "issue-42", "--request-id", "agent"]);
     assert!(
-        text.stdout().contains("request new asks"),
+        text.stdout().contains("(request id new) asks for the lock"),
         "{}",
         text.said()
     );

@@ -90,10 +90,10 @@ fn the_record_has_the_formats_four_fields_and_a_final_newline() {
     assert!(record["pid"].is_u64(), "{record}");
     let owner = record["tenure"]["request_id"]
         .as_str()
-        .expect("an owner token");
+        .expect("a request id");
     assert_ne!(
         owner, "run-1",
-        "the run id is not unique, so the owner token is another"
+        "the run id is not unique, so the request id is another"
     );
     let mode = fs::metadata(state.file("42"))
         .expect("a record")

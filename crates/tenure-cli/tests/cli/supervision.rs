@@ -2,8 +2,8 @@
 //! waited for and who is left alone; and the limits that a caller sets.
 
 use crate::support::{
-    Answer, Gate, Held, Scene, Started, children, eventually, has_stopped, is_alive, read_number,
-    says_overlap, send, throughout, timed,
+    Answer, Gate, Held, Scene, Started, answer, children, eventually, has_stopped, is_alive,
+    read_number, says_overlap, send, throughout, timed,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
@@ -290,6 +290,110 @@ fn cancel(scene: &Scene) -> Answer {
 }
 
 #[test]
+fn whoever_is_asked_to_stop_is_told_by_whom_and_what_for() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["--actor", "ada"]);
+    let ask = ["cancel", "x", "--request-id", "op-1", "--actor", "bob"];
+    let mut cancel = scene.tenure(ask);
+    cancel.args(["--why", "the fix comes first"]);
+    let _ = answer(&mut cancel).expect(0, "asked");
+    let told = holder.finish().expect(79, "superseded").stderr();
+    let asks = "bob (request id op-1) asks for the lock: the fix comes first; ending the command";
+    assert!(told.contains(asks), "{told}");
+
+    // Somebody who wants the lock says so as well, with its own words.
+    let holder = scene.hold("x", ["--actor", "ada"]);
+    let words = [
+        "run", "x", "-q", "--force", "--wait", "30s", "--actor", "eve",
+    ];
+    let mut forcing = scene.tenure(words);
+    forcing.args(["--request-id", "run-2", "--why", "release 2", "--", "true"]);
+    let _ = answer(&mut forcing).expect(0, "it got the lock");
+    let told = holder.finish().expect(79, "superseded").stderr();
+    let asks = "eve (request id run-2) asks for the lock: release 2; ending the command";
+    assert!(told.contains(asks), "{told}");
+}
+
+#[test]
+fn what_somebody_says_who_asks_is_bounded_and_harmless() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["--actor", "ada"]);
+    let hostile = format!(
+        "\u{1b}[2J\u{202e}\nover{}the-end",
+        " and over".repeat(2_000)
+    );
+    let words = ["cancel", "x", "--actor", &hostile, "--why", &hostile];
+    let _ = scene.run(words).expect(0, "asked");
+    let told = holder.finish().expect(79, "superseded").stderr();
+    let line = told.lines().find(|line| line.contains("asks for the lock"));
+    let line = line.expect("a line");
+    assert!(!line.contains(['\u{1b}', '\u{202e}']), "{line:?}");
+    assert!(
+        line.contains("over and over") && line.ends_with("…; ending the command"),
+        "{line}"
+    );
+    assert!(line.chars().count() < 600, "{line}");
+}
+
+#[test]
+fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
+    let scene = Scene::new();
+    let words = ["acquire", "x", "--owner", "none", "--request-id", "mine"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let words = ["cancel", "x", "--request-id", "op-1", "--actor", "bob"];
+    let mut cancel = scene.tenure(words);
+    let _ = answer(cancel.args(["--why", "the fix comes first"])).expect(0, "asked");
+    let check = scene.run(["check", "x"]).stdout();
+    assert!(
+        check.contains(", asked to stop by bob: the fix comes first)"),
+        "{check}"
+    );
+    let holder = &scene.check("x")["holder"];
+    let words = ["heartbeat", "x", "--request-id", "mine"];
+    let beat = scene.run(words).expect(0, "renewed").stdout();
+    let asks = "; bob (request id op-1) asks for the lock: the fix comes first";
+    assert!(beat.contains(asks), "{beat}");
+    let mut json = scene.tenure(words);
+    let beat = &answer(json.args(["--output", "json"])).json()["data"];
+    for said in [holder, beat] {
+        assert_eq!(said["cancel_requested_by"], "op-1", "{said}");
+        assert_eq!(said["cancel_requested_actor"], "bob", "{said}");
+        assert_eq!(
+            said["cancel_requested_why"], "the fix comes first",
+            "{said}"
+        );
+    }
+    // Whoever says nothing more is the user.
+    let _ = scene
+        .run(["release", "x", "--request-id", "mine"])
+        .expect(0, "released");
+    let words = ["acquire", "x", "--owner", "none", "--request-id", "mine"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let _ = scene
+        .run(["cancel", "x", "--request-id", "op-2"])
+        .expect(0, "asked");
+    let check = scene.run(["check", "x"]).stdout();
+    assert!(check.contains(", asked to stop by tester)"), "{check}");
+    assert!(
+        scene.check("x")["holder"]
+            .get("cancel_requested_why")
+            .is_none()
+    );
+}
+
+#[test]
+fn nobody_is_asked_where_an_orphan_is_ended() {
+    let scene = Scene::new();
+    for flag in ["--why", "--actor"] {
+        let said = scene
+            .run(["cancel", "--orphan", "x", flag, "text"])
+            .expect(2, "there is nobody to be told")
+            .stderr();
+        assert!(said.contains(flag) && said.contains("--orphan"), "{said}");
+    }
+}
+
+#[test]
 fn the_first_signal_of_a_cancel_can_be_chosen() {
     for (name, heard) in [
         ("TERM", "TERM"),
@@ -491,7 +595,7 @@ fn what_undoes_a_killed_command_is_waited_for_with_all_that_it_starts() {
     let mut command = scene.tenure(["run", "x", "-q", "--wait-all", "--max-runtime", "100ms"]);
     command.args(["--signal", "KILL", "--rollback", &rollback]);
     command.args(["--", "sleep", "600"]);
-    let _ = crate::support::answer(&mut command).expect(10, "it took too long");
+    let _ = answer(&mut command).expect(10, "it took too long");
     assert_eq!(fs::read_to_string(undone).unwrap(), "undone\n");
 }
 

@@ -380,6 +380,8 @@ impl World {
     fn normalise_claim(scenario: &Scenario, claim: &mut Claim) {
         if let Some(cancel) = &mut claim.cancel {
             cancel.by.clear();
+            cancel.actor.clear();
+            cancel.why.clear();
             cancel.at = Stamp::default();
         }
         claim.aside = claim.aside.map(|_| Stamp::default());

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
-    Asker, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode, Now,
-    PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
+    Asker, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
+    Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
     Standstill, UnreadableRule, decide, retry_after_ms,
 };
 
@@ -73,7 +73,7 @@ pub struct LockView {
 pub struct StandstillView {
     /// Its process.
     pub pid: Option<u32>,
-    /// Its owner token.
+    /// Its request id.
     pub request_id: String,
     /// Its place in line.
     pub ticket: u64,
@@ -108,7 +108,7 @@ pub struct HolderView {
     pub other_pid_namespace: bool,
     /// The command of a run.
     pub command_pid: Option<u32>,
-    /// Its owner token.
+    /// Its request id.
     pub request_id: String,
     /// Its fencing token; `None` while the lock is being handed over.
     pub token: Option<u64>,
@@ -131,6 +131,12 @@ pub struct HolderView {
     /// The request id of whoever asked first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested_by: Option<String>,
+    /// On whose behalf, where that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_actor: Option<String>,
+    /// What for, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_why: Option<String>,
     /// `exclusive`, `shared` or `slots`.
     pub mode: &'static str,
     /// How many may hold at once.
@@ -175,7 +181,7 @@ pub struct QueueView {
     /// As of a holder.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_pid_namespace: bool,
-    /// Its owner token.
+    /// Its request id.
     pub request_id: String,
     /// On whose behalf.
     pub actor: String,
@@ -638,6 +644,18 @@ impl HolderView {
         purpose(&self.why)
     }
 
+    /// By whom it was asked to stop, and what for, as a part of a sentence.
+    fn asked(&self) -> String {
+        let by = match (&self.cancel_requested_actor, &self.cancel_requested_by) {
+            (Some(actor), _) => format!(" by {}", shown(actor)),
+            (None, Some(by)) => format!(" by request id {}", shown(by)),
+            (None, None) => String::new(),
+        };
+        let why = self.cancel_requested_why.as_deref();
+        let why = why.map_or_else(String::new, |why| format!(": {}", shown(why)));
+        format!(", asked to stop{by}{why}")
+    }
+
     /// Who, where, since when, why.
     pub fn sentence(&self) -> String {
         let orphaned = if self.orphaned {
@@ -650,11 +668,11 @@ impl HolderView {
         };
         let stopped = if self.stopped { ", stopped," } else { "" };
         let asked = if self.cancel_requested {
-            ", asked to stop"
+            self.asked()
         } else if self.fact("future").is_some() {
-            ", dated in the future"
+            ", dated in the future".to_owned()
         } else {
-            ""
+            String::new()
         };
         format!(
             "{}{orphaned}{stopped} since {} ({} ago{asked}){}",
@@ -707,6 +725,30 @@ pub fn age(millis: u64) -> String {
     human(Duration::from_millis(millis))
 }
 
+/// Who asks for a lock, and what for: what its holder is told.
+pub fn asks_for_the_lock(cancel: &Cancel) -> String {
+    let by = shown(&cancel.by);
+    let who = match cancel.actor.as_str() {
+        "" => format!("request id {by}"),
+        actor => format!("{} (request id {by})", shown(&actor_name(actor))),
+    };
+    let why = match cancel.why.as_str() {
+        "" => String::new(),
+        why => format!(": {}", shown(why)),
+    };
+    format!("{who} asks for the lock{why}")
+}
+
+/// What others wrote, safe for a terminal and no longer than a reason may be.
+fn shown(text: &str) -> String {
+    clean(&crate::profile::why(text))
+}
+
+/// What somebody said, if anything.
+fn said(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).cloned()
+}
+
 fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
     let boot = claim.holder.host.boot_id.as_deref();
     let since = claim.since.unwrap_or(claim.entered);
@@ -738,6 +780,8 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         ttl_ms: claim.lease.ttl_ms,
         cancel_requested: claim.cancel.is_some(),
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
+        cancel_requested_actor: said(claim.cancel.as_ref().map(|cancel| &cancel.actor)),
+        cancel_requested_why: said(claim.cancel.as_ref().map(|cancel| &cancel.why)),
         mode: mode(claim.mode),
         slots: slots(claim.mode),
         ticket: claim.ticket,

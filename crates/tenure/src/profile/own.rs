@@ -14,7 +14,7 @@ pub(crate) struct Own {
     /// The fencing token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<u64>,
-    /// The owner token, where the format has no unique name for the owner.
+    /// The request id, where the format has no unique name for the owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_id: Option<String>,
     /// The time to live, where the format has none.

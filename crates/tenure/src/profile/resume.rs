@@ -72,7 +72,7 @@ impl Record for Resume {
         document::pretty(&object)
     }
 
-    /// A record of the original program names no owner: its owner token is empty, which no
+    /// A record of the original program names no owner: its request id is empty, which no
     /// caller's can be.
     fn decode(&self, _: &LockName, bytes: &[u8], _: &Now, here: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;

@@ -170,7 +170,7 @@ impl Hold {
     }
 
     /// Gives the lock back. `leave` goes by the place in the list; where somebody has removed that
-    /// list, the record is still ours if it carries our owner token.
+    /// list, the record is still ours if it carries our request id.
     fn end(&self) -> Result<(), ResumeLockError> {
         let (store, now) = (self.place.store(), self.place.clock().now());
         let failed = |error| ResumeLockError::from_store(&self.name, error);

@@ -70,7 +70,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Force, Forced, History, Host, Kind, Left, LockName, Mode, Now, Ownership, Policy,
-    Predecessor, Process, Released, Renewal, Request, Standing, WaitingFor,
+    Predecessor, Process, Released, Renewal, Request, Standing, StopRequest, WaitingFor,
 };
 
 /// How long a call tries before it says that etcd cannot be reached. An election takes one to two
@@ -520,7 +520,12 @@ impl Store for EtcdStore {
         Ok(made.answer)
     }
 
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
         loop {
             let made = self.change(name, &Scope::All, |draft, list, _| {
                 let evidence = self.evidence(list);

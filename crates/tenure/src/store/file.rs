@@ -87,8 +87,8 @@ use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Host, Kind, Left,
     Liveness, LockName, Now, Ownership, Patience, Policy, Predecessor, Process, Queueing,
-    ReleaseByOther, Released, Renewal, Request, StaleUnforced, Stamp, Standing, Takeover,
-    UnreadableRule, WaitingFor, judge, unreadable,
+    ReleaseByOther, Released, Renewal, Request, StaleUnforced, Stamp, Standing, StopRequest,
+    Takeover, UnreadableRule, WaitingFor, judge, unreadable,
 };
 
 /// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
@@ -1571,7 +1571,12 @@ impl Store for FileStore {
         Ok(parked)
     }
 
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
         let changed = self.change(name, Vec::new(), now, |entry, guarded, opened| {
             let asked = entry.cancel_seeing(
                 &self.policy,

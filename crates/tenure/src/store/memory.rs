@@ -29,8 +29,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Advance, Beacon, Claim, Entry, Evidence, Force, Forced, Kind, Left, Liveness, LockName, Now,
-    Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, WaitingFor,
-    judge,
+    Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, StopRequest,
+    WaitingFor, judge,
 };
 
 /// How long a sleep behind a record lasts at most before the caller looks at its clock again: a
@@ -446,7 +446,12 @@ impl Store for MemoryStore {
         Ok(parked)
     }
 
-    fn cancel(&self, name: &LockName, by: &str, now: &Now) -> Result<Vec<Claim>, StoreError> {
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
         let (asked, _) = self.change(name, Vec::new(), |entry, state| {
             let evidence = |claim: &Claim| state.evidence(name, claim);
             let is_stopped = |claim: &Claim| state.is_stopped(claim);

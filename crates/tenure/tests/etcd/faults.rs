@@ -374,7 +374,7 @@ fn a_lost_answer_is_found_out() {
         });
         assert!(noted.expect(done), "the note was written");
         let asked = with(&proxy, fault, &written("cancel"), || {
-            one.cancel(&name, "somebody", &now())
+            one.cancel(&name, "somebody".into(), &now())
         });
         assert_eq!(asked.expect(done).len(), 1, "the holder was asked to stop");
         let shown = |claim: &Claim| {

@@ -329,7 +329,9 @@ fn ask_everything(
     ask("renew", &|| store.renew(seat, &now()).err());
     ask("verify", &|| store.verify(seat).err());
     ask("park", &|| store.park(seat, None, 1_000, &now()).err());
-    ask("cancel", &|| store.cancel(name, "somebody", &now()).err());
+    ask("cancel", &|| {
+        store.cancel(name, "somebody".into(), &now()).err()
+    });
     ask("note_waiting", &|| store.note_waiting(name, 1, None).err());
     ask("renew_owned", &|| {
         store.renew_owned(name, &anybody, &now()).err()
@@ -793,7 +795,9 @@ fn more_holders_than_a_transaction_takes_are_asked_to_stop() {
         other => panic!("expected a grant, saw {other:?}"),
     };
     let _lease = plant(&server, "readers", &name, 200, "reader");
-    let asked = two.cancel(&name, "somebody", &now()).expect("an answer");
+    let asked = two
+        .cancel(&name, "somebody".into(), &now())
+        .expect("an answer");
     assert_eq!(asked.len(), 201, "everybody was asked");
     let left = claims(&two, &name);
     let left = left.iter().filter(|claim| claim.cancel.is_none()).count();
@@ -887,7 +891,8 @@ fn news_of_a_claim_come_by_a_descriptor() {
         !is_ready(Duration::from_millis(300)),
         "nothing happened yet"
     );
-    two.cancel(&name, "somebody", &now()).expect("an answer");
+    two.cancel(&name, "somebody".into(), &now())
+        .expect("an answer");
     assert!(is_ready(PATIENCE), "it was asked to stop");
     let verified = one.verify(&seat).expect("an answer");
     assert!(matches!(

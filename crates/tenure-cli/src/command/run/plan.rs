@@ -206,7 +206,7 @@ impl<'a> Planning<'a> {
             holder: Holder {
                 facts: Vec::new(),
                 request_id: self.id_in(session)?,
-                actor: session.actor(claiming),
+                actor: session.actor(claiming.actor.as_deref()),
                 process: Some(session.identity.process),
                 command: None,
                 host: session.identity.host.clone(),

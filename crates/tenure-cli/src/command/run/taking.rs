@@ -65,7 +65,7 @@ impl Hold<'_> {
                 ..
             }) => {
                 let by = locks::who_asks(&self.held(&|_, _| {}));
-                let by = by.unwrap_or_else(|| "unknown".to_owned());
+                let by = by.map_or_else(|| "unknown".to_owned(), |cancel| cancel.by);
                 Some(Interruption::WantedBack { name: name(), by })
             }
             Ok(Renewal::Renewed { .. }) | Err(_) => None,
@@ -210,7 +210,7 @@ pub(crate) fn take_all<'a>(
             return Err((holds, failure));
         };
         if let Some(token) = acquired.claim.token {
-            surface.explain(&format!("holding {name}, token {token}"));
+            surface.explain(&format!("holding {name}, fencing token {token}"));
         }
         let hold = Hold {
             session,

@@ -65,7 +65,7 @@ pub(super) fn acquire(
     let mut holder = Holder {
         facts: Vec::new(),
         request_id,
-        actor: session.actor(claiming),
+        actor: session.actor(claiming.actor.as_deref()),
         process: owner.as_ref().map(|owner| owner.process),
         command: None,
         host: session.identity.host.clone(),

@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use std::sync::mpsc;
 use std::thread;
 use tenure_core::{
-    Advance, Entering, Entry, Event, Kept, Left, Mode, Queueing, Renewal, Request, Terms,
-    WaitingFor,
+    Advance, Entering, Entry, Event, Kept, Left, Mode, Queueing, Renewal, Request, StopRequest,
+    Terms, WaitingFor,
 };
 
 /// How long a place is kept, in milliseconds, where nothing depends on it.
@@ -308,12 +308,12 @@ pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
         "asking_to_stop_reaches_every_holder_and_nobody_else",
     )?;
     let store = harness.store();
-    let ask = || {
-        scene.done(
-            "asking",
-            store.cancel(&scene.name, "operator", &scene.now()),
-        )
+    let operator = StopRequest {
+        by: "operator",
+        actor: "ada",
+        why: "an \"update\"",
     };
+    let ask = || scene.done("asking", store.cancel(&scene.name, operator, &scene.now()));
     scene.same("who is asked on an absent lock", &ask()?, &Vec::new())?;
     scene.same("its list", &scene.list(&store)?, &Entry::default())?;
     let shared = |id| with(&scene, id, holding_as(Mode::Shared));
@@ -325,6 +325,12 @@ pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
     let asked: Vec<u64> = ask()?.iter().map(|claim| claim.ticket).collect();
     let expected: Vec<u64> = holders.iter().map(|held| held.ticket).collect();
     scene.same("who is asked", &asked, &expected)?;
+    for claim in scene.list(&store)?.granted() {
+        let seen = claim.cancel.as_ref();
+        let seen = seen.map(|cancel| (&*cancel.by, &*cancel.actor, &*cancel.why));
+        let expected = Some((operator.by, operator.actor, operator.why));
+        scene.same("who asks, and what for", &seen, &expected)?;
+    }
     for held in &holders {
         let renewed = scene.done("renewing", store.renew(&held.seat, &scene.now()))?;
         let expected = Renewal::Renewed {

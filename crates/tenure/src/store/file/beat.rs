@@ -212,7 +212,11 @@ mod tests {
         let cancelled = |claim: &mut Claim| {
             let at = claim.entered;
             let by = "someone".into();
-            claim.cancel = Some(Cancel { by, at });
+            claim.cancel = Some(Cancel {
+                by,
+                at,
+                ..Cancel::default()
+            });
         };
         assert!(left(&cancelled, own), "asked to stop");
         let elsewhere = |claim: &mut Claim| claim.lease.renewed.boot_ms = Stamp::OTHER_BOOT;

@@ -390,7 +390,7 @@ mod tests {
             |claim| {
                 claim.cancel = Some(tenure_core::Cancel {
                     by: "x".into(),
-                    at: tenure_core::Stamp::default(),
+                    ..tenure_core::Cancel::default()
                 });
             },
             |claim| {

@@ -55,6 +55,10 @@ struct CancelLine<'a> {
     by: Cow<'a, str>,
     at_ms: u64,
     at_boot_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    actor: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    why: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -278,6 +282,8 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
             by: Cow::Borrowed(&cancel.by),
             at_ms: cancel.at.wall_ms,
             at_boot_ms: cancel.at.boot_ms,
+            actor: Cow::Borrowed(&cancel.actor),
+            why: Cow::Borrowed(&cancel.why),
         }),
         away: claim.away.map(|away| AwayLine {
             since_ms: away.since.wall_ms,
@@ -443,6 +449,8 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
         cancel: line.cancel.map(|cancel| Cancel {
             by: cancel.by.into_owned(),
             at: stamp(cancel.at_ms, cancel.at_boot_ms),
+            actor: cancel.actor.into_owned(),
+            why: cancel.why.into_owned(),
         }),
         away: line.away.map(|away| Away {
             since: stamp(away.since_ms, away.since_boot_ms),
@@ -514,6 +522,8 @@ pub(super) mod tests {
                 cancel: Some(Cancel {
                     by: "someone".into(),
                     at: stamp,
+                    actor: "ada".into(),
+                    why: "it says \"actor\":\"b\" and more".into(),
                 }),
                 away: Some(Away {
                     since: stamp,
@@ -599,6 +609,36 @@ pub(super) mod tests {
             (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
         }
         assert_eq!(decode(&body), Ok(plain));
+    }
+
+    /// As versions wrote it that knew only the id of whoever asks.
+    #[test]
+    fn a_request_to_stop_without_a_name_and_a_reason_is_one() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            let cancel = line
+                .get_mut("cancel")
+                .and_then(serde_json::Value::as_object_mut);
+            if let Some(cancel) = cancel {
+                cancel.remove("actor");
+                cancel.remove("why");
+            }
+        });
+        let mut bare = entry;
+        for cancel in bare
+            .claims
+            .iter_mut()
+            .filter_map(|claim| claim.cancel.as_mut())
+        {
+            cancel.actor.clear();
+            cancel.why.clear();
+        }
+        assert_eq!(decode(&body), Ok(bare.clone()));
+        let text = String::from_utf8(encode(&bare).expect("a body")).expect("text");
+        assert!(
+            text.contains(r#""cancel":{"by":"someone","at_ms":1795000000000,"at_boot_ms":5000}"#),
+            "what nobody said is not written: {text}"
+        );
     }
 
     #[test]
