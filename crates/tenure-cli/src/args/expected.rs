@@ -66,7 +66,7 @@ pub(crate) fn at_cursor(words: &[String]) -> Cursor {
     for (index, word) in before.iter().enumerate().skip(1) {
         line.pass(index, word);
     }
-    let (expected, prefix) = line.expect(typed, before.len());
+    let (expected, prefix) = line.what_follows(typed, before.len());
     Cursor {
         expected,
         prefix,
@@ -246,7 +246,7 @@ impl<'a> Line<'a> {
 
     /// What may stand at the cursor, in place of the word that is being typed, and what of that word
     /// is no part of it.
-    fn expect(&self, typed: &str, index: usize) -> (Expected, String) {
+    fn what_follows(&self, typed: &str, index: usize) -> (Expected, String) {
         let all = |expected| (expected, String::new());
         if self.is_lost {
             return all(Expected::Nothing);
