@@ -1028,7 +1028,11 @@ fn terminal_a_list_is_as_wide_as_it_and_elsewhere_whole() {
         terminal.width(columns);
         let over = format!("over-{columns}");
         // What is typed is broken into rows as well, and must not look like what is printed.
-        terminal.line(&format!("clear; tenure list; echo over-$(({columns}))"));
+        // And tmux takes its time to tell the shell how wide it is.
+        terminal.line(&format!(
+            "while [ \"$(stty size | cut -d' ' -f2)\" != {columns} ]; do sleep 0.02; done; \
+             clear; tenure list; echo over-$(({columns}))"
+        ));
         let mut rows = Vec::new();
         eventually(&format!("a table in {columns} columns"), || {
             rows = terminal.visible().lines().map(str::to_owned).collect();
