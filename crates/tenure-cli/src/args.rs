@@ -258,7 +258,7 @@ pub(crate) struct Claiming {
     /// The intent's version, where its file says none
     #[arg(long, value_name = "V", help_heading = FLEET)]
     pub(crate) intent_version: Option<String>,
-    /// What to carry out: says lock, mode, ttl, name and version
+    /// What to carry out: lock, mode, ttl and name
     #[arg(long, value_name = "FILE", help_heading = FLEET)]
     pub(crate) intent: Option<PathBuf>,
     /// A parameter of the intent (repeatable)

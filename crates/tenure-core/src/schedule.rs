@@ -107,8 +107,18 @@ pub struct Schedule {
     asked_ms: Option<u64>,
     failures: u32,
     had_event: bool,
-    told: bool,
-    over: bool,
+    knows: Knows,
+}
+
+/// What the holder knows of its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knows {
+    /// It can rely on it.
+    Held,
+    /// It was told that it cannot. A renewal may still succeed.
+    Told,
+    /// It is gone.
+    Gone,
 }
 
 impl Schedule {
@@ -131,8 +141,7 @@ impl Schedule {
             asked_ms: None,
             failures: 0,
             had_event: false,
-            told: false,
-            over: false,
+            knows: Knows::Held,
         }
     }
 
@@ -144,10 +153,10 @@ impl Schedule {
     /// When [`Schedule::due`] has to be asked next. `None` once there is nothing more to do, or while a
     /// renewal is under way and the holder has nothing to be told.
     pub fn next(&self) -> Option<Moment> {
-        if self.over {
+        if self.knows == Knows::Gone {
             return None;
         }
-        let tell = self.tell_ms().filter(|_| !self.told);
+        let tell = self.tell_ms().filter(|_| self.knows == Knows::Held);
         if self.asked_ms.is_some() {
             return tell.map(|at_ms| Moment { at_ms, early_ms: 0 });
         }
@@ -184,7 +193,7 @@ impl Schedule {
         self.next_ms = self.sign_ms.saturating_add(self.interval_ms);
         self.failures = 0;
         self.had_event = false;
-        core::mem::take(&mut self.told)
+        core::mem::replace(&mut self.knows, Knows::Held) == Knows::Told
     }
 
     /// The renewal under way has failed; nothing is known of the lock.
@@ -211,24 +220,27 @@ impl Schedule {
 
     /// The hold is gone, and nothing is renewed any more.
     pub fn lost(&mut self) {
-        self.over = true;
+        self.knows = Knows::Gone;
     }
 
     /// Whether the holder can rely on the lock now. A holder that was told it cannot may try once more.
     pub fn is_reliable(&self, now_ms: u64) -> bool {
-        !self.told && !self.has_lapsed(now_ms)
+        self.knows == Knows::Held && !self.has_lapsed(now_ms)
     }
 
     /// Whether others may have the lock by now, as far as its holder can know. For a holder that was stopped
     /// and asks before anything else was looked at.
     pub fn has_lapsed(&self, now_ms: u64) -> bool {
-        self.over || self.left_ms(now_ms) == Some(0)
+        self.knows == Knows::Gone || self.left_ms(now_ms) == Some(0)
     }
 
     fn note_failure(&mut self, now_ms: u64) -> Failed {
         self.failures = self.failures.saturating_add(1);
-        let is_told = !self.told && self.tell_ms().is_some_and(|tell| now_ms >= tell);
-        self.told |= is_told;
+        let is_late = self.tell_ms().is_some_and(|tell| now_ms >= tell);
+        let is_told = is_late && self.knows == Knows::Held;
+        if is_told {
+            self.knows = Knows::Told;
+        }
         let is_worth_it = self.failures >= FAILURES_TOLD || (is_told && self.network);
         let is_event = is_worth_it && !self.had_event;
         self.had_event |= is_event;

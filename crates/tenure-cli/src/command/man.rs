@@ -186,8 +186,10 @@ fn page(command: Command, also: &[&str]) -> io::Result<Page> {
     })
 }
 
-/// What the manual says of a flag beyond what the maker of pages knows: its other names.
+/// What the manual says of a flag beyond what the maker of pages knows: its other names. What the brief help
+/// leaves out is in the manual.
 fn described(arg: Arg) -> Arg {
+    let arg = arg.hide_short_help(false);
     let letters = arg.get_visible_short_aliases().unwrap_or_default();
     let letters = letters.iter().map(|letter| format!("-{letter}"));
     let words = arg.get_visible_aliases().unwrap_or_default();

@@ -539,7 +539,6 @@ impl Running<'_> {
 
     fn on_answer(&mut self, index: usize, answer: Answer) -> Option<Verdict> {
         match answer {
-            Answer::Named(Ok(true)) => None,
             Answer::Named(Ok(false)) => self.lose(index),
             // The next renewal says whether the lock is still there.
             Answer::Named(Err(error)) => {
@@ -554,8 +553,8 @@ impl Running<'_> {
             Answer::Renewed(renewal) if self.course.is_asking(index) => {
                 self.on_renewed(index, renewal)
             }
-            // It was renewed by another way meanwhile.
-            Answer::Renewed(_) => None,
+            // It is named, or was renewed by another way meanwhile.
+            Answer::Named(Ok(true)) | Answer::Renewed(_) => None,
         }
     }
 

@@ -132,7 +132,7 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
     let facts = scene.check("x");
     assert_eq!(facts["standing"], "free", "{facts}");
     assert!(facts["holder"].is_null(), "nobody's: {facts}");
-    let list = scene.run(["list"]).expect(0, "a list").stdout();
+    let list = scene.run(["list", "--all"]).expect(0, "a list").stdout();
     let row: Vec<_> = list
         .lines()
         .nth(1)

@@ -734,7 +734,7 @@ fn a_lock_that_is_lost_during_the_wait_for_the_next_one_starts_no_command() {
     ];
     let both = start(&scene, &words);
     scene.until_queued("b", 1);
-    fs::remove_file(scene.path("locks/a.tenure")).unwrap();
+    fs::rename(scene.path("locks/a.tenure"), scene.path("away")).unwrap();
     let other = scene.hold("a", ["-q"]);
     let answer = both.finish().expect(80, "its first lock is gone");
     assert!(

@@ -25,6 +25,7 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
         ("push", "PUSH_EXHAUSTED" | "PUSH_FAILED" | "NO_UPSTREAM" | "NO_DEFAULT_BRANCH")
         | ("fence", "FENCED" | "GUARD_UNAVAILABLE" | "GUARD_UNREADABLE")
         | ("cancel", "NOT_ORPHANED")
+        | ("acquire", "NOT_FOUND")
         | (_, "DEADLOCK") => Elsewhere("envelope.rs"),
         ("push", "GIT_NOT_RUN" | "NO_LOCK_NAME" | "REBASE_NOT_ABORTED" | "WORK_TREE_CHANGED") => {
             Never("git has to fail in between, or another program has to change the work tree")

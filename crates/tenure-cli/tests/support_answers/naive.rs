@@ -83,10 +83,6 @@ fn sprint(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
     ensure(wrong.is_empty(), &wrong.join("; "))
 }
 
-/// Exit codes with which an answer of lock/v1 may still be a sentence on stderr. Whoever makes one of
-/// them a document takes it out.
-const SENTENCES: [i32; 9] = [1, 2, 5, 6, 7, 12, 80, 81, 143];
-
 /// One document of lock/v1, with the fields that the page promises.
 fn fleet(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
     if !matches!(
@@ -106,17 +102,18 @@ fn fleet(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
     let text = answer.stdout();
     if text.is_empty() {
         let by_itself = verb == Verb::Run && matches!(code, 0 | 10 | 79 | 126 | 127);
-        return ensure(
-            by_itself || SENTENCES.contains(&code),
-            "no document of lock/v1",
-        );
-    }
-    if verb == Verb::Wait && code == 0 {
-        return Ok(());
+        return ensure(by_itself, "no document of lock/v1");
     }
     ensure(text.lines().count() == 1, "one line")?;
     let document: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    if matches!(verb, Verb::List | Verb::CheckAll) {
+    if !matches!(code, 0 | 4) {
+        // A call that could not be read names no lock.
+        let name = document.get("lock_name");
+        let name = name.is_some_and(|name| name.is_string() || name.is_null());
+        ensure(name, "no lock_name")?;
+        ensure(document["error"].is_string(), "no error")?;
+        ensure(document["message"].is_string(), "no message")?;
+    } else if matches!(verb, Verb::List | Verb::CheckAll) {
         ensure(document["locks"].is_array(), "no locks")?;
     } else {
         ensure(document["lock_name"].is_string(), "no lock_name")?;
@@ -125,6 +122,7 @@ fn fleet(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
             (0, Verb::Acquire) => status == "acquired",
             (0, Verb::Heartbeat) => status == "renewed",
             (0, Verb::Release | Verb::ForceRelease) => status == "released" || status == "absent",
+            (0, Verb::Wait) => status == "free",
             (_, Verb::Check) => status.is_string() && error.is_null(),
             (4, _) => error == "lock_blocked" || error == "lock_stale",
             _ => error.is_string(),

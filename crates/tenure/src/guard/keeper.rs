@@ -255,7 +255,7 @@ impl Keeper {
         let moment = if lapses { id } else { id / NEIGHBOURS };
         let share = moment.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let renew_at_ms = schedule.next().map_or(now_ms, |next| {
-            let early_ms = u128::from(next.early_ms) * u128::from(share) >> 24;
+            let early_ms = (u128::from(next.early_ms) * u128::from(share)) >> 24;
             let early_ms = u64::try_from(early_ms).unwrap_or(0);
             next.at_ms.saturating_sub(early_ms)
         });

@@ -2,7 +2,7 @@
 //!
 //! What is said of them, in the file and to people, is the same.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Error as _, Serializer};
 use std::time::SystemTime;
@@ -55,7 +55,7 @@ impl Instant for chrono::DateTime<chrono::Utc> {
 
     fn stamp(&self) -> Result<Timestamp, jiff::Error> {
         // In a leap second it is a second or more.
-        let part = SignedDuration::from_nanos(self.timestamp_subsec_nanos().into());
+        let part = jiff::SignedDuration::from_nanos(self.timestamp_subsec_nanos().into());
         Timestamp::from_second(self.timestamp())?.checked_add(part)
     }
 }
