@@ -1381,7 +1381,7 @@ fn terminal_help_fits_the_screen_and_is_in_colour_unless_nobody_wants_it() {
     for (before, has_colours) in [("", true), ("NO_COLOR=1 ", false), ("CLICOLOR=0 ", false)] {
         assert_eq!(terminal.command("clear; tmux -S ./tmux clear-history"), 0);
         assert_eq!(
-            terminal.command(&format!("{before}tenure list --output text")),
+            terminal.command(&format!("{before}tenure list --all --output text")),
             0
         );
         let screen = painted(&terminal);
@@ -1408,7 +1408,7 @@ fn terminal_a_dumb_one_is_not_drawn_on_while_waiting() {
     };
     let drawn = wait("");
     assert!(
-        drawn.contains("\r\u{1b}[K⠋"),
+        drawn.contains("\r\u{1b}[K\u{1b}[?7l⠋"),
         "a terminal is drawn on: {drawn:?}"
     );
     for unwanted in ["NO_COLOR=1", "CLICOLOR=0"] {

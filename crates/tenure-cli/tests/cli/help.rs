@@ -62,7 +62,11 @@ fn a_brief_page_fits_one_screen_for_every_verb_and_profile() {
                 "{words:?} has {columns} columns: {line}"
             );
         }
-        assert!(flags(&page).len() >= 3, "{words:?} names flags:\n{page}");
+        let named = if words.contains(&"completions") { 1 } else { 3 };
+        assert!(
+            flags(&page).len() >= named,
+            "{words:?} names flags:\n{page}"
+        );
         page
     };
     fits(&["-h"]);
@@ -83,6 +87,10 @@ fn a_brief_page_fits_one_screen_for_every_verb_and_profile() {
             brief.contains(&format!("tenure {verb} --help")),
             "and where there is more"
         );
+        // Those two look at no lock, whatever its profile.
+        if matches!(verb.as_str(), "completions" | "man") {
+            continue;
+        }
         for profile in PROFILES {
             fits(&["--profile", profile, verb, "-h"]);
         }

@@ -106,15 +106,16 @@ fn fleet(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
     }
     ensure(text.lines().count() == 1, "one line")?;
     let document: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    if !matches!(code, 0 | 4) {
+    let lists = matches!(verb, Verb::List | Verb::CheckAll);
+    if lists && document.get("error").is_none() {
+        ensure(document["locks"].is_array(), "no locks")?;
+    } else if !matches!(code, 0 | 4) {
         // A call that could not be read names no lock.
         let name = document.get("lock_name");
         let name = name.is_some_and(|name| name.is_string() || name.is_null());
         ensure(name, "no lock_name")?;
         ensure(document["error"].is_string(), "no error")?;
         ensure(document["message"].is_string(), "no message")?;
-    } else if matches!(verb, Verb::List | Verb::CheckAll) {
-        ensure(document["locks"].is_array(), "no locks")?;
     } else {
         ensure(document["lock_name"].is_string(), "no lock_name")?;
         let (status, error) = (&document["status"], &document["error"]);
