@@ -352,7 +352,7 @@ fn a_flag_that_is_not_there_is_answered_with_what_was_meant() {
             "`tenure run` has that flag",
         ),
         (&["--wait", "5s", "run", "x"], "behind the verb"),
-        (&["--ouput", "json", "list"], "`--output`"),
+        (&["--outputs", "json", "list"], "`--output`"),
     ] {
         let said = refused(&scene, words);
         assert!(said.contains(meant), "{words:?}: {said}");
