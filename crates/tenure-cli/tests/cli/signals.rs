@@ -2,7 +2,7 @@
 //! death of the supervisor.
 
 use crate::support::{
-    Gate, Scene, Started, answer, children, eventually, has_stopped, is_alive, says_overlap,
+    Gate, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive, says_overlap,
     throughout, timed,
 };
 use rustix::process::Signal;
@@ -182,6 +182,7 @@ fn other_signals_are_passed_on_and_end_nothing() {
         let prelude = format!("trap 'echo got >>{}' {name}", said.display());
         let holder = scene.hold_with("x", ["-q"], &gate, &prelude);
         let count = || fs::read_to_string(&said).map_or(0, |text| text.lines().count());
+        eventually("the supervisor to hear", || hears(holder.pid(), signal));
         for _ in 0..2 {
             // The whole group gets it, and a shell's child may still have its trap for an instant.
             let before = count();
@@ -516,6 +517,7 @@ fn a_blocked_signal_is_passed_on_and_waits_for_the_command_to_let_it_through() {
     let [command] = children(run.pid())[..] else {
         panic!("one command");
     };
+    eventually("the supervisor to hear", || hears(run.pid(), Signal::USR1));
     run.signal(Signal::USR1);
     eventually("the command's own pending signal", || {
         let status = fs::read_to_string(format!("/proc/{command}/status")).unwrap_or_default();
