@@ -693,33 +693,23 @@ fn a_forced_release_ends_one_of_several_holds_and_says_so() {
 #[test]
 fn a_lock_stays_fresh_while_the_next_one_is_waited_for() {
     let scene = Scene::new();
-    let row = "[profile.quick]\nlike = \"native\"\nstale_silence = \"3s\"\n";
+    let row = "[profile.quick]\nlike = \"session\"\nstale_silence = \"3s\"\n";
     fs::write(scene.path("tenure.toml"), row).unwrap();
-    let holder = scene.hold("b", ["-q"]);
-    let words = [
-        "--profile",
-        "quick",
-        "run",
-        "-q",
-        "-w",
-        "60s",
-        "--ttl",
-        "1h",
-        "-l",
-        "a",
-        "-l",
-        "b",
-        "--",
-        "true",
-    ];
-    let both = start(&scene, &words);
-    scene.until_queued("b", 1);
+    let quick = |words: &[&str]| start(&scene, &[&["--profile", "quick"], words].concat());
+    let gate = Gate::new(&scene, "2");
+    let holder = quick(&["run", "2", "-q", "--", "sh", "-c", &gate.script("")]);
+    gate.entered();
+    let both = quick(&[
+        "run", "-q", "-w", "60s", "--ttl", "1h", "-l", "1", "-l", "2", "--", "true",
+    ]);
+    let other = || quick(&["run", "1", "-n", "-q", "--", "true"]).finish();
+    eventually("the first lock to be taken", || {
+        other().status().code() == Some(4)
+    });
     std::thread::sleep(Duration::from_secs(5));
-    let words = ["--profile", "quick", "run", "-n", "a", "--", "true"];
-    let mut other = scene.tenure(words);
-    let other = crate::support::answer(other.current_dir(scene.root()));
-    let _ = other.expect(4, "nobody takes it over");
-    let _ = holder.open().expect(0, "the holder");
+    let _ = other().expect(4, "nobody takes it over");
+    gate.open();
+    let _ = holder.finish().expect(0, "the holder");
     let _ = both.finish().expect(0, "both");
 }
 
