@@ -533,7 +533,7 @@ pub(crate) fn has_stopped(number: u32) -> bool {
 /// Whether a process has a handler for a signal. A supervisor gets those that only pass a signal on once its
 /// command has been started: what is sent before does what it always does.
 pub(crate) fn hears(number: u32, signal: Signal) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+    let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     caught.is_some_and(|mask| mask & 1 << (signal.as_raw() - 1) != 0)
