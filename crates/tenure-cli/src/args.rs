@@ -228,7 +228,7 @@ pub(crate) struct Claiming {
     pub(crate) request_id: Option<String>,
     /// Ask a live holder to stop.
     ///
-    /// A detached hold, which nobody can ask, is overridden (that needs --yes)
+    /// A detached hold has no process to ask: it is overridden (that needs --yes)
     #[arg(long, visible_alias = "force-lock")]
     pub(crate) force: bool,
     /// Confirm --force
@@ -486,7 +486,7 @@ pub(crate) struct CancelArgs {
     /// The group whose run is meant, in any case
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Option<String>,
-    /// The request id of whoever asks [default: generated]
+    /// The caller's request id [default: generated]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
     pub(crate) request_id: Option<String>,
     /// What for; the holder is told

@@ -1,8 +1,8 @@
 //! What may stand at the cursor of a line that is being typed: read from the same parsers that will
 //! read the line when it is finished, so that no shell has a list of its own to keep.
 //!
-//! Nothing is refused here. A line that makes no sense yet is what lines look like while somebody
-//! types, and where nothing can be said, nothing is.
+//! Nothing is refused here. A line makes no sense yet while its user types it; where tenure can say nothing,
+//! it says nothing.
 //!
 //! Which locks, groups and profiles there are is `command/completions`' business, and so is how a
 //! shell is told.
@@ -358,7 +358,7 @@ fn value_of(arg: &Arg) -> Expected {
     known_value(arg).unwrap_or(Expected::Nothing)
 }
 
-/// The same; `None` where nobody has decided that (a test has it decided).
+/// The same; `None` for a flag that is not listed here (a test fails for such a flag).
 fn known_value(arg: &Arg) -> Option<Expected> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -380,11 +380,11 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         "name" | "lock" => Expected::Locks,
         "group" => Expected::Groups,
         "wait" => Expected::Words(vec![one("forever", "as long as it takes")]),
-        "ticket" => Expected::Words(vec![one("auto", "the place of whoever calls this")]),
+        "ticket" => Expected::Words(vec![one("auto", "the place of the caller")]),
         "owner" => Expected::Words(vec![
             one("auto", "the nearest ancestor that is not a one-shot shell"),
             one("parent", "the process that calls this"),
-            one("none", "nobody: renew it by heartbeats"),
+            one("none", "no process: the caller renews it by heartbeats"),
         ]),
         "input" => Expected::Words(vec![one("-", "stdin")]),
         "event" => match arg.get_action() {

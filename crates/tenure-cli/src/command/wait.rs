@@ -41,7 +41,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
         loop {
             let reading = session.store.read(&name)?;
             let now = session.clock.now();
-            let (standing, _) = reading.standing(&policy, &now);
+            let (standing, front) = reading.standing(&policy, &now);
             let view = LockView::of(&name, &reading, &policy, &now, |_| false);
             let waited = began.elapsed();
             if view.available {
@@ -75,7 +75,6 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             has_waited = true;
             let frame = progress.show(|here| {
                 let entry = reading.entry().unwrap_or(&nobody);
-                let front = reading.standing(&policy, &now).1;
                 Sight::from_outside(&view, entry, front, &now, here)
             });
             let nap = match &view.standstill {
