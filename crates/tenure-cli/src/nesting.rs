@@ -188,7 +188,7 @@ impl<'a> Nesting<'a> {
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
         if let Ok(name) = LockName::new(&*hold.name) {
             let _ = self.with_store(Path::new(&hold.folder), |store| {
-                store.note_waiting(&name, hold.token, note)
+                store.note_waiting(&name, hold.token, note, &self.session.clock.now())
             });
         }
     }

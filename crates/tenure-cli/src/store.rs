@@ -335,16 +335,16 @@ impl Store for Locks {
         of_seat!(self, seat, store, seat => store.advance(seat, now))
     }
 
-    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
-        of_seat!(self, seat, store, seat => store.name_command(seat, command))
+    fn name_command(&self, seat: &Seat, command: Process, now: &Now) -> Result<bool, StoreError> {
+        of_seat!(self, seat, store, seat => store.name_command(seat, command, now))
     }
 
     fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
         of_seat!(self, seat, store, seat => store.renew(seat, now))
     }
 
-    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
-        of_seat!(self, seat, store, seat => store.verify(seat))
+    fn verify(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
+        of_seat!(self, seat, store, seat => store.verify(seat, now))
     }
 
     fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
@@ -387,8 +387,9 @@ impl Store for Locks {
         name: &LockName,
         token: u64,
         waiting_for: Option<&WaitingFor>,
+        now: &Now,
     ) -> Result<bool, StoreError> {
-        of_store!(self, store => store.note_waiting(name, token, waiting_for))
+        of_store!(self, store => store.note_waiting(name, token, waiting_for, now))
     }
 
     fn renew_owned(
@@ -421,7 +422,7 @@ impl Store for Locks {
     fn watch(
         &self,
         name: &LockName,
-        seen: &Entry,
+        seen: &Reading,
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {

@@ -308,7 +308,9 @@ impl From<StoreError> for Failure {
             StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
             StoreError::Full { .. } => (Exit::Precondition, "QUEUE_FULL"),
             StoreError::Stuck { .. } => (Exit::StoreUnavailable, "STORE_STUCK"),
-            StoreError::Unreachable { .. } => (Exit::StoreUnavailable, "STORE_UNREACHABLE"),
+            StoreError::Unreachable { .. } | StoreError::Misused { .. } => {
+                (Exit::StoreUnavailable, "STORE_UNREACHABLE")
+            }
             StoreError::Record { .. } | StoreError::Contended { .. } | StoreError::Io { .. } => {
                 (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
             }

@@ -26,11 +26,14 @@
 //! [`conformance`] holds every store to this; a store of your own can run it too.
 
 pub mod conformance;
+pub mod contract;
 #[cfg(all(feature = "etcd", unix))]
 pub mod etcd;
 pub mod file;
 pub mod memory;
+pub mod verbs;
 
+use self::verbs::Verbs;
 use crate::clock::instant;
 use crate::profile::ends_without_release;
 use std::time::{Duration, Instant};
@@ -61,6 +64,11 @@ pub struct Reading {
     /// The tickets of the claims whose processes are certainly stopped, where the store looks for
     /// that.
     pub stopped: Vec<u64>,
+    /// Whether anything is kept. Of a handle: whether the lock is still the one in which its claim was
+    /// made.
+    pub stored: bool,
+    /// The bytes that other programs see; empty where there are none.
+    pub record: Vec<u8>,
 }
 
 /// What a reading found.
@@ -154,7 +162,8 @@ impl Reading {
         evidence.is_some_and(|evidence| claim.is_gone(policy, evidence, now))
     }
 
-    fn evidence_of(&self, claim: &Claim) -> Option<Evidence> {
+    /// What is known of one of its claims.
+    pub fn evidence_of(&self, claim: &Claim) -> Option<Evidence> {
         let Content::Whole { entry, evidence } = &self.content else {
             return None;
         };
@@ -315,6 +324,15 @@ pub enum StoreError {
         /// How it failed.
         why: String,
     },
+    /// A handle of another store, or a store that breaks its contract. Nobody may be told anything about
+    /// the lock then.
+    #[error("{place}: {why}")]
+    Misused {
+        /// The lock.
+        place: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// The system failed.
     #[error("{place}: {doing}: {source}")]
     Io {
@@ -395,14 +413,19 @@ pub trait Store {
     fn advance(&self, seat: &Self::Seat, now: &Now) -> Result<Advanced, StoreError>;
 
     /// Names the command that a granted claim was taken for. False if the claim is gone.
-    fn name_command(&self, seat: &Self::Seat, command: Process) -> Result<bool, StoreError>;
+    fn name_command(
+        &self,
+        seat: &Self::Seat,
+        command: Process,
+        now: &Now,
+    ) -> Result<bool, StoreError>;
 
     /// Renews a granted claim. Never creates one.
     fn renew(&self, seat: &Self::Seat, now: &Now) -> Result<Renewal, StoreError>;
 
     /// Looks whether a granted claim still stands, and whether it was asked to stop. Writes
     /// nothing.
-    fn verify(&self, seat: &Self::Seat) -> Result<Renewal, StoreError>;
+    fn verify(&self, seat: &Self::Seat, now: &Now) -> Result<Renewal, StoreError>;
 
     /// Takes a claim out of the list and puts its beacon out, in this order.
     fn leave(&self, seat: &Self::Seat, now: &Now) -> Result<Left, StoreError>;
@@ -445,6 +468,7 @@ pub trait Store {
         name: &LockName,
         token: u64,
         waiting_for: Option<&WaitingFor>,
+        now: &Now,
     ) -> Result<bool, StoreError>;
 
     /// Renews the hold of which `owns` says so.
@@ -476,7 +500,7 @@ pub trait Store {
     fn watch(
         &self,
         name: &LockName,
-        seen: &Entry,
+        seen: &Reading,
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError>;
@@ -486,6 +510,174 @@ pub trait Store {
 
     /// Removes what is proven stale; with `dry_run` only says what it would remove.
     fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError>;
+}
+
+/// Every store over one transaction is one of the older kind.
+impl<S: contract::Store> Store for S {
+    type Seat = Box<dyn contract::Handle>;
+
+    fn policy(&self) -> &Policy {
+        &self.rules().policy
+    }
+
+    fn place(&self, name: &LockName) -> String {
+        self.location(name).shown
+    }
+
+    fn lapses(&self, ttl: Duration) -> Option<Duration> {
+        self.rules().lapse(ttl)
+    }
+
+    fn notices(&self, seat: &Self::Seat) -> Option<Notices> {
+        let notices = contract::Store::notices(self, &**seat);
+        notices.map(|notices| notices.descriptor)
+    }
+
+    fn moves(&self) -> u64 {
+        contract::Store::moves(self)
+    }
+
+    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
+        contract::Store::read(self, name, None)
+    }
+
+    fn enter(
+        &self,
+        name: &LockName,
+        request: Request,
+        now: &Now,
+    ) -> Result<Entered<Self::Seat>, StoreError> {
+        let entered = Verbs::enter(self, name, request, now)?;
+        Ok(Entered {
+            entering: entered.entering,
+            entry: entered.entry,
+            unread: entered.unread,
+            events: entered.events,
+            seat: entered.handle,
+        })
+    }
+
+    fn sleep(
+        &self,
+        seat: &Self::Seat,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        Verbs::sleep(self, &**seat, behind, now, until)
+    }
+
+    fn advance(&self, seat: &Self::Seat, now: &Now) -> Result<Advanced, StoreError> {
+        let tried = self.try_grant(&**seat, now)?;
+        Ok(Advanced {
+            advance: tried.advance,
+            entry: tried.entry,
+            events: tried.events,
+        })
+    }
+
+    fn name_command(
+        &self,
+        seat: &Self::Seat,
+        command: Process,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        Verbs::name_command(self, &**seat, command, now)
+    }
+
+    fn renew(&self, seat: &Self::Seat, now: &Now) -> Result<Renewal, StoreError> {
+        Verbs::renew(self, &**seat, now)
+    }
+
+    fn verify(&self, seat: &Self::Seat, now: &Now) -> Result<Renewal, StoreError> {
+        Verbs::verify(self, &**seat, now)
+    }
+
+    fn leave(&self, seat: &Self::Seat, now: &Now) -> Result<Left, StoreError> {
+        self.release(&**seat, now)
+    }
+
+    fn leave_if_alone(&self, seat: &Self::Seat, now: &Now) -> Result<Option<Left>, StoreError> {
+        self.release_if_alone(&**seat, now)
+    }
+
+    fn is_entered(&self, seat: &Self::Seat) -> bool {
+        contract::Handle::is_entered(&**seat)
+    }
+
+    fn park(
+        &self,
+        seat: &Self::Seat,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        self.reserve(&**seat, owner, grace_ms, now)
+    }
+
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
+        Verbs::cancel(self, name, by, now)
+    }
+
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        Verbs::note_waiting(self, name, token, waiting_for, now)
+    }
+
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError> {
+        Verbs::renew_owned(self, name, owns, now)
+    }
+
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError> {
+        Verbs::release_owned(self, name, owns, now)
+    }
+
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        Verbs::force_release(self, name, force, now)
+    }
+
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Reading,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        Verbs::watch(self, name, seen, now, until)
+    }
+
+    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        contract::Store::names(self, contract::Which::Locks, each)
+    }
+
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
+        Verbs::clean(self, name, now, dry_run)
+    }
 }
 
 /// The answer to [`Store::renew_owned`].

@@ -34,17 +34,16 @@
 use crate::clock::{Clock, instant};
 use crate::guard::LockManager;
 use crate::process::Identity;
-use crate::store::memory::{MemoryStore, Seat};
-use crate::store::{
-    Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
+use crate::store::contract::{
+    Ask, Draft, Handle, Location, Outcome, Rules, Step, Store, Waiting, Which,
 };
+use crate::store::memory::MemoryStore;
+use crate::store::verbs::Verbs;
+use crate::store::{Reading, StoreError, Wake};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_core::{
-    Claim, Entry, Force, Left, LockName, NameError, Now, Ownership, Policy, Predecessor, Process,
-    Released, Renewal, Request, StopRequest, WaitingFor,
-};
+use tenure_core::{LockName, NameError, Now, Ownership, Policy, Process};
 
 /// How often a sleep by the manual clock looks whether that was moved.
 const NAP: Duration = Duration::from_millis(2);
@@ -198,7 +197,7 @@ impl Scene {
         self.until(|| {
             let reading = LockName::new(name)
                 .ok()
-                .and_then(|name| self.store.read(&name).ok());
+                .and_then(|name| self.store.read(&name, None).ok());
             let entry = reading.as_ref().and_then(Reading::entry);
             entry.is_some_and(|entry| entry.claims.len() - entry.granted().count() == waiters)
         });
@@ -248,129 +247,31 @@ impl Patient {
 }
 
 impl Store for Patient {
-    type Seat = Seat;
-
-    fn policy(&self) -> &Policy {
-        self.store.policy()
+    fn rules(&self) -> &Rules {
+        self.store.rules()
     }
 
-    fn place(&self, name: &LockName) -> String {
-        self.store.place(name)
+    fn location(&self, name: &LockName) -> Location {
+        self.store.location(name)
     }
 
-    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
-        self.store.read(name)
+    fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
+        self.store.read(name, of)
     }
 
-    fn enter(
+    fn transact(
         &self,
-        name: &LockName,
-        request: Request,
-        now: &Now,
-    ) -> Result<Entered<Seat>, StoreError> {
-        self.store.enter(name, request, now)
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError> {
+        self.store.transact(ask, change)
     }
 
-    fn sleep(
-        &self,
-        seat: &Seat,
-        behind: &Predecessor,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
-        self.by_clock(until, |nap| self.store.sleep(seat, behind, now, Some(nap)))
+    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
+        self.by_clock(until, |nap| self.store.wait(waiting, Some(nap)))
     }
 
-    fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
-        self.store.advance(seat, now)
-    }
-
-    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
-        self.store.name_command(seat, command)
-    }
-
-    fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
-        self.store.renew(seat, now)
-    }
-
-    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
-        self.store.verify(seat)
-    }
-
-    fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
-        self.store.leave(seat, now)
-    }
-
-    fn park(
-        &self,
-        seat: &Seat,
-        owner: Option<Process>,
-        grace_ms: u64,
-        now: &Now,
-    ) -> Result<bool, StoreError> {
-        self.store.park(seat, owner, grace_ms, now)
-    }
-
-    fn cancel(
-        &self,
-        name: &LockName,
-        by: StopRequest<'_>,
-        now: &Now,
-    ) -> Result<Vec<Claim>, StoreError> {
-        self.store.cancel(name, by, now)
-    }
-
-    fn note_waiting(
-        &self,
-        name: &LockName,
-        token: u64,
-        waiting_for: Option<&WaitingFor>,
-    ) -> Result<bool, StoreError> {
-        self.store.note_waiting(name, token, waiting_for)
-    }
-
-    fn renew_owned(
-        &self,
-        name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
-        now: &Now,
-    ) -> Result<RenewedOwned, StoreError> {
-        self.store.renew_owned(name, owns, now)
-    }
-
-    fn release_owned(
-        &self,
-        name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
-        now: &Now,
-    ) -> Result<Released, StoreError> {
-        self.store.release_owned(name, owns, now)
-    }
-
-    fn force_release(
-        &self,
-        name: &LockName,
-        force: Force,
-        now: &Now,
-    ) -> Result<ForcedRelease, StoreError> {
-        self.store.force_release(name, force, now)
-    }
-
-    fn watch(
-        &self,
-        name: &LockName,
-        seen: &Entry,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
-        self.by_clock(until, |nap| self.store.watch(name, seen, now, Some(nap)))
-    }
-
-    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
-        self.store.names(each)
-    }
-
-    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
-        self.store.clean(name, now, dry_run)
+    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        self.store.names(which, each)
     }
 }

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
+use tenure::store::contract::Handle;
 use tenure::store::file::{FileStore, ThreadSleeper};
-use tenure::store::memory::{self, MemoryStore};
+use tenure::store::memory::MemoryStore;
 use tenure::store::{
     Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
 };
 use tenure_core::{
-    Claim, Death, Entering, Entry, Force, Holder, Host, Kind, Left, Liveness, LockName, Mode, Now,
+    Claim, Death, Entering, Force, Holder, Host, Kind, Left, Liveness, LockName, Mode, Now,
     Ownership, Patience, Policy, Predecessor, Process, Queueing, Released, Renewal, Request,
     RequestId, StopRequest, WaitingFor,
 };
@@ -329,12 +330,12 @@ struct Defective {
 
 /// A seat that, with one of the defects, goes on living after it was dropped.
 struct Place {
-    seat: Option<memory::Seat>,
+    seat: Option<Box<dyn Handle>>,
     immortal: bool,
 }
 
 impl Place {
-    fn seat(&self) -> &memory::Seat {
+    fn seat(&self) -> &Box<dyn Handle> {
         self.seat.as_ref().expect("a seat until it is dropped")
     }
 }
@@ -483,8 +484,8 @@ impl Store for Defective {
         self.inner().advance(seat.seat(), now)
     }
 
-    fn name_command(&self, seat: &Place, command: Process) -> Result<bool, StoreError> {
-        self.inner().name_command(seat.seat(), command)
+    fn name_command(&self, seat: &Place, command: Process, now: &Now) -> Result<bool, StoreError> {
+        self.inner().name_command(seat.seat(), command, now)
     }
 
     fn renew(&self, seat: &Place, now: &Now) -> Result<Renewal, StoreError> {
@@ -504,14 +505,14 @@ impl Store for Defective {
         }
     }
 
-    fn verify(&self, seat: &Place) -> Result<Renewal, StoreError> {
+    fn verify(&self, seat: &Place, now: &Now) -> Result<Renewal, StoreError> {
         if self.has(Defect::LookingSaysHeld) {
             return Ok(Renewal::Renewed {
                 token: seat.seat().ticket() + 1,
                 cancel_requested: false,
             });
         }
-        self.inner().verify(seat.seat())
+        self.inner().verify(seat.seat(), now)
     }
 
     fn leave(&self, seat: &Place, now: &Now) -> Result<Left, StoreError> {
@@ -555,11 +556,12 @@ impl Store for Defective {
         name: &LockName,
         token: u64,
         waiting_for: Option<&WaitingFor>,
+        now: &Now,
     ) -> Result<bool, StoreError> {
         if self.has(Defect::NotesAreLost) {
-            return self.inner().note_waiting(name, token, None);
+            return self.inner().note_waiting(name, token, None, now);
         }
-        self.inner().note_waiting(name, token, waiting_for)
+        self.inner().note_waiting(name, token, waiting_for, now)
     }
 
     fn renew_owned(
@@ -596,7 +598,7 @@ impl Store for Defective {
     fn watch(
         &self,
         name: &LockName,
-        seen: &Entry,
+        seen: &Reading,
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {

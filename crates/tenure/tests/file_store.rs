@@ -452,7 +452,7 @@ fn a_record_damaged_under_its_holder_is_an_error_and_no_loss() {
     let store = place.store();
     let now = place.now();
     let answers = [
-        ("verify", store.verify(&holder).map(drop)),
+        ("verify", store.verify(&holder, &place.now()).map(drop)),
         ("renew", store.renew(&holder, &now).map(drop)),
         ("advance", store.advance(&waiter, &now).map(drop)),
     ];
@@ -587,7 +587,7 @@ fn reading_needs_no_right_to_write_and_creates_nothing() {
         let mut names = Vec::new();
         store.names(&mut |name| names.push(name)).expect("names");
         assert_eq!(names, std::slice::from_ref(&place.name));
-        let seen = place.list();
+        let seen = store.read(&place.name).expect("a reading");
         let soon = Some(instant() + Duration::from_millis(20));
         let woken = store.watch(&place.name, &seen, &place.now(), soon);
         assert_eq!(woken.expect("a watch"), Wake::Expired, "watching works too");
@@ -1087,10 +1087,13 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
         let now = place.now();
         let renewed = store.renew(&holder, &now).expect("an answer");
         assert_eq!(renewed, Renewal::Lost, "{what}");
-        assert_eq!(store.verify(&holder).expect("an answer"), Renewal::Lost);
+        assert_eq!(
+            store.verify(&holder, &place.now()).expect("an answer"),
+            Renewal::Lost
+        );
         let advanced = store.advance(&waiter, &now).expect("an answer");
         assert_eq!(advanced.advance, Advance::Gone, "{what}");
-        let named = store.name_command(&holder, Identity::current().process);
+        let named = store.name_command(&holder, Identity::current().process, &now);
         assert!(!named.expect("an answer"), "{what}");
         assert_eq!(store.leave(&waiter, &now).expect("an answer"), Left::Absent);
     };
@@ -1121,7 +1124,10 @@ fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
     // As from a backup: whoever opens this one finds the bytes of all claims free.
     fs::write(place.file(), list).expect("a copy");
     let store = place.store();
-    assert_eq!(store.verify(&holder).expect("an answer"), Renewal::Lost);
+    assert_eq!(
+        store.verify(&holder, &place.now()).expect("an answer"),
+        Renewal::Lost
+    );
     let renewed = store.renew(&holder, &place.now()).expect("an answer");
     assert_eq!(renewed, Renewal::Lost);
 }
@@ -1151,7 +1157,7 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     let mut names = Vec::new();
     kept.names(&mut |name| names.push(name)).expect("names");
     assert_eq!(names, std::slice::from_ref(&place.name));
-    let verified = kept.verify(&lost).expect("an answer");
+    let verified = kept.verify(&lost, &place.now()).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
     let renewed = kept.renew(&lost, &place.now()).expect("an answer");
     assert_eq!(renewed, Renewal::Lost);
@@ -1184,7 +1190,7 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
         Advance::Gone,
         "nobody would find its hold"
     );
-    let verified = store.verify(&waiter).expect("an answer");
+    let verified = store.verify(&waiter, &place.now()).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
     assert!(!place.folder().exists(), "looking makes nothing");
     let again = enter("waiter");
@@ -1430,7 +1436,8 @@ fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing_and_not_behind_one_tha
     request.kind = Kind::Detached;
     request.holder.process = Some(Identity::current().process);
     place.enter(request);
-    let (store, seen) = (place.store(), place.list());
+    let store = place.store();
+    let seen = store.read(&place.name).expect("a reading");
     let watch = |length| {
         let began = instant();
         let wake = store.watch(&place.name, &seen, &place.now(), Some(began + length));
@@ -1457,7 +1464,8 @@ fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
     request.holder.host.machine_id = Some("another machine".to_owned());
     request.holder.host.boot_id = Some("another boot".to_owned());
     place.enter(request);
-    let (store, seen) = (place.store(), place.list());
+    let store = place.store();
+    let seen = store.read(&place.name).expect("a reading");
     let began = instant();
     let until = Some(began + Duration::from_secs(10));
     let wake = store.watch(&place.name, &seen, &place.now(), until);
@@ -1476,7 +1484,7 @@ fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_sta
     request.kind = Kind::Detached;
     request.holder.process = Some(Identity::current().process);
     place.enter(request);
-    let seen = place.list();
+    let seen = place.store().read(&place.name).expect("a reading");
     let elsewhere = place.folder();
     let link = place.scratch.path().join("link");
     let link_to = |target: &Path| std::os::unix::fs::symlink(target, &link).expect("a link");

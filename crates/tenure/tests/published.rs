@@ -559,7 +559,10 @@ fn programs_that_create_without_replacing_are_excluded() {
             assert_eq!(renamed, Err(Errno::EXIST), "{format:?}: rename");
         }
         assert_eq!(place.bytes(), before, "{format:?}: our record");
-        let verified = place.store().verify(&seat).expect("an answer");
+        let verified = place
+            .store()
+            .verify(&seat, &place.now())
+            .expect("an answer");
         assert!(!is_lost(verified), "{format:?}: the hold");
     });
 }
@@ -581,7 +584,10 @@ fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
         let (seat, token) = place.granted("ours-1");
         let edited = with_unknown_field(format, &place.text());
         place.plant(&edited);
-        let verified = place.store().verify(&seat).expect("an answer");
+        let verified = place
+            .store()
+            .verify(&seat, &place.now())
+            .expect("an answer");
         assert!(!is_lost(verified), "{format:?}: still ours");
         // Fleet's times are whole seconds.
         thread::sleep(Duration::from_millis(1_100));
@@ -659,7 +665,9 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
             let theirs = place.bytes();
             let store = place.store();
             let now = place.now();
-            assert!(is_lost(store.verify(&seat).expect("an answer")));
+            assert!(is_lost(
+                store.verify(&seat, &place.now()).expect("an answer")
+            ));
             assert!(is_lost(store.renew(&seat, &now).expect("an answer")));
             let named = store.name_command(
                 &seat,
@@ -667,6 +675,7 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
                     pid: 1,
                     started: None,
                 },
+                &now,
             );
             assert!(!named.expect("an answer"), "{format:?}: no command of it");
             let ours = |claim: &Claim| {
@@ -699,7 +708,10 @@ fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is
         theirs.id = "shared-1".to_owned();
         theirs.pid = 1;
         place.plant_by_rename(&format.write(&theirs));
-        let verified = place.store().verify(&seat).expect("an answer");
+        let verified = place
+            .store()
+            .verify(&seat, &place.now())
+            .expect("an answer");
         assert!(
             is_lost(verified),
             "{format:?}: a record of PID 1 is taken for that of PID {}",
@@ -716,7 +728,9 @@ fn a_record_removed_by_hand_is_a_lost_hold_and_nothing_brings_it_back() {
         fs::remove_file(place.record()).expect("the record");
         let store = place.store();
         let now = place.now();
-        assert!(is_lost(store.verify(&seat).expect("an answer")));
+        assert!(is_lost(
+            store.verify(&seat, &place.now()).expect("an answer")
+        ));
         assert!(is_lost(store.renew(&seat, &now).expect("an answer")));
         assert_eq!(place.standing(), Standing::Free, "{format:?}");
         assert!(!place.record().exists(), "{format:?}: not made again");
@@ -726,7 +740,12 @@ fn a_record_removed_by_hand_is_a_lost_hold_and_nothing_brings_it_back() {
         assert!(is_lost(store.renew(&seat, &now).expect("an answer")));
         assert_eq!(store.leave(&seat, &now).expect("a leave"), Left::Absent);
         assert_eq!(place.bytes(), before, "{format:?}: the successor's");
-        assert!(!is_lost(place.store().verify(&other).expect("an answer")));
+        assert!(!is_lost(
+            place
+                .store()
+                .verify(&other, &place.now())
+                .expect("an answer")
+        ));
     });
 }
 
@@ -1225,11 +1244,19 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
                 Standing::Stale(StaleReason::Aged),
                 "{format:?}, {kind:?}: {edited}"
             );
-            let verified = place.store().verify(&seat).expect("an answer");
+            let verified = place
+                .store()
+                .verify(&seat, &place.now())
+                .expect("an answer");
             assert!(!is_lost(verified), "{format:?}: nobody has taken it yet");
             let (_, next) = place.grant(place.taking("ours-2"));
             assert!(next > token, "{format:?}: tokens rise");
-            assert!(is_lost(place.store().verify(&seat).expect("an answer")));
+            assert!(is_lost(
+                place
+                    .store()
+                    .verify(&seat, &place.now())
+                    .expect("an answer")
+            ));
         }
     }
 }
@@ -1392,7 +1419,7 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
                 assert_eq!(reason, Reason::Held, "{why}: the record stands");
                 assert!(place.ledger().exists(), "{why}: and is coordinated anew");
             }
-            let verified = store.verify(&seat).expect("an answer");
+            let verified = store.verify(&seat, &place.now()).expect("an answer");
             assert_eq!(verified, Renewal::Lost, "{why}: its place is gone");
             let left = store.leave(&seat, &place.now()).expect("an answer");
             let is_released = matches!(left, Left::Released { .. });
@@ -1564,12 +1591,10 @@ fn looking_creates_nothing() {
             let store = place.store();
             let (name, now) = (&place.name, place.now());
             let reading = store.read(name).expect("a reading");
-            let Content::Whole { entry, .. } = &reading.content else {
-                panic!("{format:?}: {reading:?}");
-            };
+            assert!(reading.entry().is_some(), "{format:?}: {reading:?}");
             store.names(&mut |_| {}).expect("a list");
             let soon = Some(instant() + Duration::from_millis(5));
-            store.watch(name, entry, &now, soon).expect("a wait");
+            store.watch(name, &reading, &now, soon).expect("a wait");
             store.clean(name, &now, true).expect("a dry run");
             store.warning().expect("a warning or none");
             if record.is_none() {
@@ -1956,7 +1981,10 @@ fn what_force_release_may_remove_is_in_the_row() {
                     assert_eq!(place.bytes(), before, "{format:?}: left alone");
                 }
                 if let Some(seat) = seat {
-                    let verified = place.store().verify(&seat).expect("an answer");
+                    let verified = place
+                        .store()
+                        .verify(&seat, &place.now())
+                        .expect("an answer");
                     assert_eq!(is_lost(verified), goes, "{format:?}: its holder learns");
                 }
             }
@@ -2082,7 +2110,12 @@ fn a_release_by_somebody_else_does_what_the_row_says() {
         match (format, &released) {
             (P, Released::Done { by_other: true, .. }) => {
                 assert!(!place.record().exists());
-                assert!(is_lost(place.store().verify(&seat).expect("an answer")));
+                assert!(is_lost(
+                    place
+                        .store()
+                        .verify(&seat, &place.now())
+                        .expect("an answer")
+                ));
                 return;
             }
             (R | F, Released::NotOwner { .. }) | (S, Released::Ignored { .. }) => {}
@@ -2127,7 +2160,7 @@ fn a_holder_whose_record_became_garbage_does_not_remove_it_and_is_not_told_that_
         let (seat, _) = place.granted("ours-1");
         place.plant("garbage");
         place.age(Duration::from_secs(5));
-        let verified = place.store().verify(&seat);
+        let verified = place.store().verify(&seat, &place.now());
         assert!(
             !matches!(verified, Ok(Renewal::Renewed { .. })),
             "{format:?}: {verified:?}"

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::Duration;
 use tenure::clock::{Clock, instant};
 use tenure::engine::Wait;
-use tenure::store::{Content, Store, Wake};
+use tenure::store::{Store, Wake};
 use tenure::tenure_core::{Entry, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
@@ -86,9 +86,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
                 .into_iter()
                 .flatten()
                 .min();
-            if let Content::Whole { entry, .. } = &reading.content
-                && session.store.watch(&name, entry, &now, until)? == Wake::Interrupted
-            {
+            if session.store.watch(&name, &reading, &now, until)? == Wake::Interrupted {
                 return Err(cancelled("wait"));
             }
         }

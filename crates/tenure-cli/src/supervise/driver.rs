@@ -229,10 +229,12 @@ impl Driver<'_> {
             self.name_command(number, |index, held, process| {
                 match asker.as_ref().filter(|_| held.store.is_remote()) {
                     Some(asker) => {
-                        asker.ask(index, Question::Name(process));
+                        asker.ask(index, Question::Name(process, self.clock.now()));
                         Ok(true)
                     }
-                    None => signals::unstopped(|| held.store.name_command(held.seat, process)),
+                    None => signals::unstopped(|| {
+                        (held.store).name_command(held.seat, process, &self.clock.now())
+                    }),
                 }
             })
         };
@@ -505,10 +507,10 @@ impl Running<'_> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
             if let Some(asker) = self.asker_for(held) {
-                asker.ask(index, Question::Verify);
+                asker.ask(index, Question::Verify(driver.clock.now()));
                 continue;
             }
-            let Ok(renewal) = held.store.verify(held.seat) else {
+            let Ok(renewal) = held.store.verify(held.seat, &driver.clock.now()) else {
                 // Not known is not lost; the next look may know.
                 self.unsure = true;
                 continue;

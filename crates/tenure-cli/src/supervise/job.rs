@@ -111,7 +111,8 @@ impl Driver<'_> {
         }
         let began = instant();
         let named = self.name_command(child.id(), |_, held, process| {
-            held.store.name_command(held.seat, process)
+            held.store
+                .name_command(held.seat, process, &self.clock.now())
         });
         let supervision = Supervision::new(self.terms);
         let mut running = Running {
@@ -232,7 +233,7 @@ impl Running<'_> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
             // Not known is not lost; the next look may know.
-            if let Ok(renewal) = held.store.verify(held.seat)
+            if let Ok(renewal) = held.store.verify(held.seat, &driver.clock.now())
                 && let Some(verdict) = self.on_renewal(index, renewal)
             {
                 return Some(verdict);

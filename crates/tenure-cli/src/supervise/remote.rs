@@ -19,11 +19,11 @@ use tenure_core::{Now, Process, Renewal};
 #[derive(Debug, Clone)]
 pub(super) enum Question {
     /// That its command be written down.
-    Name(Process),
+    Name(Process, Now),
     /// That it be renewed.
     Renew(Now),
     /// Whether it still stands.
-    Verify,
+    Verify(Now),
 }
 
 /// What comes back.
@@ -59,9 +59,11 @@ impl Asker {
                     continue;
                 };
                 let answer = match question {
-                    Question::Name(process) => Answer::Named(store.name_command(seat, process)),
+                    Question::Name(process, now) => {
+                        Answer::Named(store.name_command(seat, process, &now))
+                    }
                     Question::Renew(now) => Answer::Renewed(store.renew(seat, &now)),
-                    Question::Verify => Answer::Verified(store.verify(seat)),
+                    Question::Verify(now) => Answer::Verified(store.verify(seat, &now)),
                 };
                 if answered.send((index, answer)).is_err() {
                     return;

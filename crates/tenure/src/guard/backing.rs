@@ -35,7 +35,7 @@ pub(super) trait Backing: Send + Sync {
 /// A place in it, as a guard sees it.
 pub(super) trait Place: Send + Sync {
     fn renew(&self, now: &Now) -> Result<Renewal, StoreError>;
-    fn verify(&self) -> Result<Renewal, StoreError>;
+    fn verify(&self, now: &Now) -> Result<Renewal, StoreError>;
     fn leave(&self, now: &Now) -> Result<Left, StoreError>;
     /// Can be read once something has happened to it; `None` where the store does not tell.
     fn news(&self) -> Option<Notices>;
@@ -95,8 +95,8 @@ impl<S: SharedStore> Place for Taken<S> {
         self.store.0.renew(&self.seat, now)
     }
 
-    fn verify(&self) -> Result<Renewal, StoreError> {
-        self.store.0.verify(&self.seat)
+    fn verify(&self, now: &Now) -> Result<Renewal, StoreError> {
+        self.store.0.verify(&self.seat, now)
     }
 
     fn leave(&self, now: &Now) -> Result<Left, StoreError> {

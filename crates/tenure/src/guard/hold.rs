@@ -489,7 +489,9 @@ impl Hold {
 
     /// Looks whether it stands, without a change. `None` once it was released.
     pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
-        self.ask(Finder::Keeper, |place| place.verify())
+        self.ask(Finder::Keeper, |place| {
+            place.verify(&self.shared.clock.now())
+        })
     }
 
     fn ask(
@@ -535,7 +537,9 @@ impl Hold {
         if !self.is_here() {
             return Ok(GuardState::Lost);
         }
-        let found = self.ask(Finder::Caller, |place| place.verify());
+        let found = self.ask(Finder::Caller, |place| {
+            place.verify(&self.shared.clock.now())
+        });
         found.unwrap_or(Ok(GuardState::Lost))
     }
 
@@ -587,11 +591,11 @@ mod tests {
     struct Counted(Arc<AtomicUsize>);
 
     impl Place for Counted {
-        fn renew(&self, _: &Now) -> Result<Renewal, StoreError> {
-            self.verify()
+        fn renew(&self, now: &Now) -> Result<Renewal, StoreError> {
+            self.verify(now)
         }
 
-        fn verify(&self) -> Result<Renewal, StoreError> {
+        fn verify(&self, _: &Now) -> Result<Renewal, StoreError> {
             let (token, cancel_requested) = (1, false);
             Ok(Renewal::Renewed {
                 token,

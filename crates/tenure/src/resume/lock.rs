@@ -154,7 +154,8 @@ impl Hold {
         if !self.is_here() {
             return Err(self.lost("it belongs to the process that this one is a copy of"));
         }
-        match self.place.store().verify(&self.seat) {
+        let now = self.place.clock().now();
+        match self.place.store().verify(&self.seat, &now) {
             Ok(Renewal::Renewed { .. }) => Ok(()),
             Ok(Renewal::Lost) => Err(self.lost("it was taken over or removed")),
             Err(error) => Err(ResumeLockError::from_store(&self.name, error)),

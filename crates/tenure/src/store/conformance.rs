@@ -541,8 +541,7 @@ pub fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
                     !matches!(reading.standing(store.policy(), &now).0, Standing::Held(_))
                 };
                 while !free(&reading) {
-                    let seen = reading.entry().cloned().unwrap_or_default();
-                    let woken = store.watch(&scene.name, &seen, &scene.now(), Some(end));
+                    let woken = store.watch(&scene.name, &reading, &scene.now(), Some(end));
                     let woken = scene.done("watching", woken)?;
                     scene.same("how a watch ended", &woken, &Wake::Ready)?;
                     reading = scene.reading(&store)?;
@@ -751,7 +750,7 @@ pub fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
     )?;
     harness.end_process(command);
     scene.release(&store, &held)?;
-    let late = store.name_command(&held.seat, command);
+    let late = store.name_command(&held.seat, command, &scene.now());
     let late = scene.done("naming the command of a hold that ended", late)?;
     scene.same("whether a hold that ended was named", &late, &false)
 }
@@ -776,7 +775,7 @@ pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
         cancel_requested: false,
     };
     let before = scene.list(&store)?;
-    let seen = scene.done("verifying", store.verify(&held.seat))?;
+    let seen = scene.done("verifying", store.verify(&held.seat, &scene.now()))?;
     scene.same("a look at a hold", &seen, &fine)?;
     scene.same("the list after a look", &scene.list(&store)?, &before)?;
     let later = later(&scene.now(), 5_000);
@@ -801,7 +800,7 @@ pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
         let before = scene.list(&store)?;
         let renewed = scene.done("renewing", store.renew(seat, &scene.now()))?;
         scene.same(&format!("a renewal of {what}"), &renewed, &Renewal::Lost)?;
-        let seen = scene.done("verifying", store.verify(seat))?;
+        let seen = scene.done("verifying", store.verify(seat, &scene.now()))?;
         scene.same(&format!("a look at {what}"), &seen, &Renewal::Lost)?;
         scene.same("the list afterwards", &scene.list(&store)?, &before)?;
     }
@@ -1115,7 +1114,7 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
         &asked(one, &target.seat, "the target")?,
         &true,
     )?;
-    let seen = scene.done("verifying", one.verify(&target.seat))?;
+    let seen = scene.done("verifying", one.verify(&target.seat, &scene.now()))?;
     scene.holds(
         matches!(
             seen,

@@ -306,6 +306,8 @@ impl Store for EtcdStore {
                     modified_ms: None,
                 },
                 stopped: Vec::new(),
+                stored: true,
+                record: Vec::new(),
             });
         }
         let evidence = list.entry.claims.iter().map(self.evidence(&list)).collect();
@@ -317,6 +319,8 @@ impl Store for EtcdStore {
             },
             // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
             stopped: Vec::new(),
+            stored: true,
+            record: Vec::new(),
         })
     }
 
@@ -389,7 +393,7 @@ impl Store for EtcdStore {
         seat.store().advance_until(self.end(), seat, now)
     }
 
-    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
+    fn name_command(&self, seat: &Seat, command: Process, _now: &Now) -> Result<bool, StoreError> {
         let made = self.change(&seat.name, &seat.own(), |draft, _, _| {
             Ok(draft.entry.name_command(seat.ticket, command))
         })?;
@@ -452,7 +456,7 @@ impl Store for EtcdStore {
         Ok(seat.told(made.answer))
     }
 
-    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
+    fn verify(&self, seat: &Seat, _now: &Now) -> Result<Renewal, StoreError> {
         let list = self.load(&seat.name, &seat.own(), self.end())?;
         let is_dark = list.row(seat.ticket).is_some_and(|row| !row.alive());
         if is_dark && seat.kind == Kind::Kernel {
@@ -553,6 +557,7 @@ impl Store for EtcdStore {
         name: &LockName,
         token: u64,
         waiting_for: Option<&WaitingFor>,
+        _now: &Now,
     ) -> Result<bool, StoreError> {
         let made = self.change(name, &Scope::All, |draft, _, _| {
             Ok(draft.entry.note_waiting(token, waiting_for))
@@ -642,11 +647,11 @@ impl Store for EtcdStore {
     fn watch(
         &self,
         name: &LockName,
-        seen: &Entry,
+        seen: &Reading,
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        let Some(front) = seen.front() else {
+        let Some((seen, front)) = seen.entry().and_then(|seen| Some((seen, seen.front()?))) else {
             return Ok(Wake::Ready);
         };
         let keys = &self.shared.keys;

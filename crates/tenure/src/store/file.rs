@@ -1260,6 +1260,8 @@ impl Store for FileStore {
             place: self.place(name),
             content,
             stopped: stopped.map(|claim| claim.ticket).collect(),
+            stored: look.opened.is_some() || look.published.is_some(),
+            record: Vec::new(),
         })
     }
 
@@ -1475,7 +1477,7 @@ impl Store for FileStore {
         })
     }
 
-    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
+    fn name_command(&self, seat: &Seat, command: Process, _now: &Now) -> Result<bool, StoreError> {
         let now = if self.profile.record().is_some() {
             self.now()
         } else {
@@ -1511,7 +1513,7 @@ impl Store for FileStore {
         .map(|(renewal, ..)| renewal)
     }
 
-    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
+    fn verify(&self, seat: &Seat, _now: &Now) -> Result<Renewal, StoreError> {
         let look = self.look(&seat.names, &self.now())?;
         let replaced = look
             .opened
@@ -1599,6 +1601,7 @@ impl Store for FileStore {
         name: &LockName,
         token: u64,
         waiting_for: Option<&WaitingFor>,
+        _now: &Now,
     ) -> Result<bool, StoreError> {
         let now = self.now();
         let changed = self.change(name, false, &now, |entry, _, _| {
@@ -1707,7 +1710,7 @@ impl Store for FileStore {
     fn watch(
         &self,
         name: &LockName,
-        seen: &Entry,
+        seen: &Reading,
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
@@ -1715,6 +1718,9 @@ impl Store for FileStore {
         let opened = match self.folder(false)? {
             Some(folder) => folder.open_file(&names.list, Access::Read)?,
             None => None,
+        };
+        let Some(seen) = seen.entry() else {
+            return Ok(Wake::Ready);
         };
         // Whoever holds comes first: a waiter that stands aside may stand in the list before it.
         let waiting = seen.claims.iter().filter(|claim| claim.token.is_none());

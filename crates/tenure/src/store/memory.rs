@@ -19,18 +19,18 @@
 //! What it leaves to others: callers in other processes, and crashes. A process that dies takes
 //! the whole store with it.
 
-use super::{
-    Advanced, Cleaned, Content, Entered, ForcedRelease, NewPlace, Reading, RenewedOwned, Store,
-    StoreError, Wake,
+use super::contract::{
+    About, Ask, Committed, Depth, Draft, Handle, Location, Outcome, Rules, Run, Step, Store,
+    Waiting, Which, Write, own,
 };
+use super::{Content, Reading, StoreError, Wake};
 use crate::clock::instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Beacon, Claim, Entry, Evidence, Force, Forced, Kind, Left, Liveness, LockName, Now,
-    Ownership, Policy, Predecessor, Process, Released, Renewal, Request, Standing, StopRequest,
-    WaitingFor, judge,
+    Beacon, Claim, Entry, Evidence, Kind, Liveness, LockName, Now, Policy, Predecessor, Process,
+    Standing, judge,
 };
 
 /// How long a sleep behind a record lasts at most before the caller looks at its clock again: a
@@ -45,7 +45,7 @@ pub struct MemoryStore {
 
 #[derive(Debug)]
 struct Shared {
-    policy: Policy,
+    rules: Rules,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -57,15 +57,15 @@ struct State {
     floor: u64,
     processes: BTreeMap<u32, Liveness>,
     stopped: BTreeSet<u32>,
-    /// How many seats there were.
-    seats: u64,
+    /// How many handles there were.
+    handles: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Lock {
     entry: Entry,
-    /// The tickets whose beacons are lit, and the seats that keep them so: a place that was kept
-    /// has one seat after another, and only its present one can put it out.
+    /// The tickets whose liveness locks are held, and by which handle: a place that was kept has one
+    /// handle after another, and only its present one can release it.
     lit: BTreeMap<u64, u64>,
 }
 
@@ -76,11 +76,11 @@ impl State {
             .is_some_and(|lock| lock.lit.contains_key(&ticket))
     }
 
-    fn put_out(&mut self, seat: &Seat) {
-        if let Some(lock) = self.locks.get_mut(&seat.name)
-            && lock.lit.get(&seat.ticket) == Some(&seat.number)
+    fn release(&mut self, claim: &MemoryHandle) {
+        if let Some(lock) = self.locks.get_mut(&claim.name)
+            && lock.lit.get(&claim.ticket) == Some(&claim.number)
         {
-            lock.lit.remove(&seat.ticket);
+            lock.lit.remove(&claim.ticket);
         }
     }
 
@@ -112,32 +112,33 @@ impl State {
     }
 }
 
-/// A claim's place. Dropping it is dying.
+/// A claim. Dropping it is dying.
 #[derive(Debug)]
-pub struct Seat {
+struct MemoryHandle {
     shared: Arc<Shared>,
     name: LockName,
     ticket: u64,
     number: u64,
 }
 
-impl Seat {
-    /// The ticket of the claim.
-    pub fn ticket(&self) -> u64 {
+impl Handle for MemoryHandle {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// The lock.
-    pub fn name(&self) -> &LockName {
-        &self.name
+    fn let_go(&self) {
+        self.shared.lock().release(self);
+        self.shared.changed.notify_all();
     }
 }
 
-impl Drop for Seat {
+impl Drop for MemoryHandle {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.put_out(self);
-        self.shared.changed.notify_all();
+        self.let_go();
     }
 }
 
@@ -154,7 +155,7 @@ impl MemoryStore {
     pub fn new(policy: Policy) -> Self {
         Self {
             shared: Arc::new(Shared {
-                policy,
+                rules: Rules::local(policy),
                 state: Mutex::default(),
                 changed: Condvar::new(),
             }),
@@ -178,25 +179,6 @@ impl MemoryStore {
         }
         drop(state);
         self.shared.changed.notify_all();
-    }
-
-    /// A change to an existing lock: `step` says whether the list is to be written back.
-    fn change<T>(
-        &self,
-        name: &LockName,
-        absent: T,
-        step: impl FnOnce(&mut Entry, &State) -> (T, bool),
-    ) -> (T, Entry) {
-        let mut state = self.shared.lock();
-        let Some(mut entry) = state.locks.get(name).map(|lock| lock.entry.clone()) else {
-            return (absent, Entry::default());
-        };
-        let (answer, changed) = step(&mut entry, &state);
-        if changed && let Some(lock) = state.locks.get_mut(name) {
-            lock.entry = entry.clone();
-            self.shared.changed.notify_all();
-        }
-        (answer, entry)
     }
 
     /// Sleeps for as long as `same` says that there is nothing to see.
@@ -229,347 +211,160 @@ impl MemoryStore {
         Wake::Ready
     }
 
-    fn sleep_on_beacon(&self, name: &LockName, ticket: u64, until: Option<Instant>) -> Wake {
-        self.sleep_while(None, until, |state| state.is_lit(name, ticket))
-    }
-
     /// Whether a claim stands as it was seen, and counts.
     fn is_same(&self, state: &State, name: &LockName, claim: &Claim, now: &Now) -> bool {
         let entry = state.locks.get(name).map(|lock| &lock.entry);
-        let held = judge(self.policy(), claim, &state.evidence(name, claim), now);
+        let held = judge(
+            &self.shared.rules.policy,
+            claim,
+            &state.evidence(name, claim),
+            now,
+        );
         entry.and_then(|entry| entry.claim(claim.ticket)) == Some(claim)
             && matches!(held, Standing::Held(_))
     }
 
-    fn sleep_on_record(
-        &self,
-        name: &LockName,
-        claim: &Claim,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Wake {
-        self.sleep_while(Some(RECORD_NAP_MAX), until, |state| {
-            self.is_same(state, name, claim, now)
-        })
+    /// What a waiter stands behind, and for how long that is known: a lease runs out by the caller's
+    /// clock.
+    fn stands(&self, state: &State, waiting: &Waiting<'_>) -> bool {
+        let Waiting { name, now, .. } = *waiting;
+        let is_same = |claim: &Claim| self.is_same(state, name, claim, now);
+        match waiting.behind {
+            Predecessor::Beacon { ticket } => state.is_lit(name, *ticket),
+            Predecessor::Turn { ticket } => {
+                let entry = state.locks.get(name).map(|lock| &lock.entry);
+                let claim = entry.and_then(|entry| entry.claim(*ticket));
+                claim.is_some_and(|claim| claim.token.is_none()) && state.is_lit(name, *ticket)
+            }
+            Predecessor::Record(claim) => is_same(claim),
+            Predecessor::AnyOf(claims) => claims.iter().all(is_same),
+            Predecessor::Stopped { behind, .. } => {
+                self.stands(state, &Waiting { behind, ..*waiting })
+            }
+        }
     }
 }
 
 impl Store for MemoryStore {
-    type Seat = Seat;
-
-    fn policy(&self) -> &Policy {
-        &self.shared.policy
+    fn rules(&self) -> &Rules {
+        &self.shared.rules
     }
 
-    fn place(&self, name: &LockName) -> String {
-        format!("memory:{name}")
+    fn location(&self, name: &LockName) -> Location {
+        Location {
+            shown: format!("memory:{name}"),
+            file: None,
+        }
     }
 
-    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
+    fn read(&self, name: &LockName, _of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
         let state = self.shared.lock();
-        let entry = state
-            .locks
-            .get(name)
-            .map(|lock| lock.entry.clone())
-            .unwrap_or_default();
-        let evidence = entry
-            .claims
-            .iter()
-            .map(|claim| state.evidence(name, claim))
-            .collect();
+        let lock = state.locks.get(name);
+        let entry = lock.map(|lock| lock.entry.clone()).unwrap_or_default();
+        let evidence = entry.claims.iter();
+        let evidence = evidence.map(|claim| state.evidence(name, claim)).collect();
         let stopped = entry.claims.iter().filter(|claim| state.is_stopped(claim));
         Ok(Reading {
+            place: self.location(name).shown,
             stopped: stopped.map(|claim| claim.ticket).collect(),
-            place: self.place(name),
+            stored: lock.is_some(),
+            record: Vec::new(),
             content: Content::Whole { entry, evidence },
         })
     }
 
-    fn enter(
+    fn transact(
         &self,
-        name: &LockName,
-        request: Request,
-        now: &Now,
-    ) -> Result<Entered<Seat>, StoreError> {
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError> {
+        if let Some(handle) = ask.about.handle() {
+            own::<MemoryHandle>(handle, || self.location(ask.name).shown)?;
+        }
         let mut state = self.shared.lock();
-        let mut lock = state.locks.get(name).cloned().unwrap_or_else(|| {
-            let mut fresh = Lock::default();
-            fresh.entry.raise(state.floor);
-            fresh
-        });
-        let (kind, mode) = (request.kind, request.terms.mode);
-        let mut events = Vec::new();
-        let entering = lock.entry.enter_seeing(
-            self.policy(),
-            request,
-            now,
-            |claim| state.evidence(name, claim),
-            |claim| state.is_stopped(claim),
-            &mut events,
-        );
-        let made = NewPlace::of(&entering, kind, mode);
-        state.seats += 1;
-        let number = state.seats;
-        if let Some(made) = made.as_ref().filter(|made| made.beacon) {
-            lock.lit.insert(made.ticket, number);
-        }
-        let entry = lock.entry.clone();
-        if made.is_some() || !events.is_empty() {
-            state.locks.insert(name.clone(), lock);
-            self.shared.changed.notify_all();
-        }
-        Ok(Entered {
-            entering,
-            entry,
+        let mut lock = match (state.locks.get(ask.name), ask.about) {
+            (Some(lock), _) => lock.clone(),
+            (None, About::Newcomer { .. }) => {
+                let mut fresh = Lock::default();
+                fresh.entry.raise(state.floor);
+                fresh
+            }
+            (None, _) => return Ok(Outcome::Absent),
+        };
+        let mut draft = Draft {
+            entry: lock.entry.clone(),
+            events: Vec::new(),
             unread: 0,
-            events,
-            seat: made.map(|made| Seat {
+            corrupt: None,
+            evidence: &|claim: &Claim, _: Depth| state.evidence(ask.name, claim),
+            stopped: &|claim: &Claim| state.is_stopped(claim),
+            entered: &|| false,
+        };
+        let step = change(&mut draft);
+        let mut done = Committed {
+            run: Run::Nth(0),
+            entry: draft.entry,
+            events: draft.events,
+            unread: 0,
+            record: Vec::new(),
+            own: None,
+            handle: None,
+        };
+        let Step::Write(Write { makes, removes, .. }) = step else {
+            return Ok(Outcome::Done(done));
+        };
+        if removes {
+            state.floor = state.floor.max(done.entry.last);
+            state.locks.remove(ask.name);
+            self.shared.changed.notify_all();
+            return Ok(Outcome::Done(done));
+        }
+        if let Some(made) = makes {
+            state.handles += 1;
+            let number = state.handles;
+            if made.liveness {
+                lock.lit.insert(made.ticket, number);
+            }
+            done.own = Some(made.ticket);
+            done.handle = Some(Box::new(MemoryHandle {
                 shared: Arc::clone(&self.shared),
-                name: name.clone(),
+                name: ask.name.clone(),
                 ticket: made.ticket,
                 number,
-            }),
-        })
-    }
-
-    fn sleep(
-        &self,
-        seat: &Seat,
-        behind: &Predecessor,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
-        let name = &seat.name;
-        let asked = |state: &State| {
-            let entry = state.locks.get(name).map(|lock| &lock.entry);
-            entry.is_some_and(|entry| entry.is_cancelled(seat.ticket))
-        };
-        let same = |state: &State, claim: &Claim| self.is_same(state, name, claim, now);
-        let nap = Some(RECORD_NAP_MAX);
-        Ok(match behind {
-            // The grace runs out by the caller's clock.
-            Predecessor::Stopped { behind, .. } => {
-                let look = instant().checked_add(RECORD_NAP_MAX);
-                let first = until.into_iter().chain(look).min();
-                let wake = self.sleep(seat, behind, now, first)?;
-                super::woken_early(wake, until)
-            }
-            Predecessor::Beacon { ticket } => self.sleep_while(None, until, |state| {
-                state.is_lit(name, *ticket) && !asked(state)
-            }),
-            Predecessor::Turn { ticket } => self.sleep_while(None, until, |state| {
-                let entry = state.locks.get(name).map(|lock| &lock.entry);
-                let claim = entry.and_then(|entry| entry.claim(*ticket));
-                let waits = claim.is_some_and(|claim| claim.token.is_none());
-                waits && state.is_lit(name, *ticket) && !asked(state)
-            }),
-            Predecessor::Record(claim) => {
-                self.sleep_while(nap, until, |state| same(state, claim) && !asked(state))
-            }
-            Predecessor::AnyOf(claims) => self.sleep_while(nap, until, |state| {
-                claims.iter().all(|claim| same(state, claim)) && !asked(state)
-            }),
-        })
-    }
-
-    fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
-        let mut events = Vec::new();
-        let (advance, entry) = self.change(&seat.name, Advance::Gone, |entry, state| {
-            let was_passed = entry.claim(seat.ticket).is_some_and(Claim::was_passed);
-            let advance = entry.advance_seeing(
-                self.policy(),
-                seat.ticket,
-                now,
-                |claim| state.evidence(&seat.name, claim),
-                |claim| state.is_stopped(claim),
-                &mut events,
-            );
-            let granted = matches!(advance, Advance::Granted { .. });
-            let changed = granted || was_passed || !events.is_empty();
-            (advance, changed)
-        });
-        Ok(Advanced {
-            advance,
-            entry,
-            events,
-        })
-    }
-
-    fn name_command(&self, seat: &Seat, command: Process) -> Result<bool, StoreError> {
-        let (named, _) = self.change(&seat.name, false, |entry, _| {
-            let named = entry.name_command(seat.ticket, command);
-            (named, named)
-        });
-        Ok(named)
-    }
-
-    fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
-        let (renewal, _) = self.change(&seat.name, Renewal::Lost, |entry, _| {
-            let renewal = entry.renew(seat.ticket, now);
-            (renewal, matches!(renewal, Renewal::Renewed { .. }))
-        });
-        Ok(renewal)
-    }
-
-    fn verify(&self, seat: &Seat) -> Result<Renewal, StoreError> {
-        let state = self.shared.lock();
-        let entry = state.locks.get(&seat.name).map(|lock| &lock.entry);
-        Ok(entry.map_or(Renewal::Lost, |entry| entry.verify(seat.ticket)))
-    }
-
-    fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
-        let (left, _) = self.change(&seat.name, Left::Absent, |entry, _| {
-            let left = entry.leave(seat.ticket, now);
-            let changed = left != Left::Absent;
-            (left, changed)
-        });
-        self.shared.lock().put_out(seat);
+            }));
+        }
+        lock.entry = done.entry.clone();
+        state.locks.insert(ask.name.clone(), lock);
         self.shared.changed.notify_all();
-        Ok(left)
+        Ok(Outcome::Done(done))
     }
 
-    fn park(
-        &self,
-        seat: &Seat,
-        owner: Option<Process>,
-        grace_ms: u64,
-        now: &Now,
-    ) -> Result<bool, StoreError> {
-        let (parked, _) = self.change(&seat.name, false, |entry, _| {
-            let parked = entry.park(seat.ticket, owner, grace_ms, now);
-            (parked, parked)
-        });
-        if parked {
-            self.shared.lock().put_out(seat);
-            self.shared.changed.notify_all();
-        }
-        Ok(parked)
-    }
-
-    fn cancel(
-        &self,
-        name: &LockName,
-        by: StopRequest<'_>,
-        now: &Now,
-    ) -> Result<Vec<Claim>, StoreError> {
-        let (asked, _) = self.change(name, Vec::new(), |entry, state| {
-            let evidence = |claim: &Claim| state.evidence(name, claim);
-            let is_stopped = |claim: &Claim| state.is_stopped(claim);
-            let asked = entry.cancel_seeing(self.policy(), by, now, evidence, is_stopped);
-            let changed = !asked.is_empty();
-            (asked, changed)
-        });
-        Ok(asked)
-    }
-
-    fn note_waiting(
-        &self,
-        name: &LockName,
-        token: u64,
-        waiting_for: Option<&WaitingFor>,
-    ) -> Result<bool, StoreError> {
-        let (noted, _) = self.change(name, false, |entry, _| {
-            let noted = entry.note_waiting(token, waiting_for);
-            (noted, noted)
-        });
-        Ok(noted)
-    }
-
-    fn renew_owned(
-        &self,
-        name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
-        now: &Now,
-    ) -> Result<RenewedOwned, StoreError> {
-        let (renewed, _) = self.change(name, RenewedOwned::Lost, |entry, _| {
-            super::renew_owned(entry, owns, now)
-        });
-        Ok(renewed)
-    }
-
-    fn release_owned(
-        &self,
-        name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
-        now: &Now,
-    ) -> Result<Released, StoreError> {
-        let (released, _) = self.change(name, Released::Absent, |entry, _| {
-            super::release_owned(entry, self.policy(), owns, now)
-        });
-        Ok(released)
-    }
-
-    fn force_release(
-        &self,
-        name: &LockName,
-        force: Force,
-        now: &Now,
-    ) -> Result<ForcedRelease, StoreError> {
-        let (released, _) = self.change(name, Forced::Absent, |entry, state| {
-            let evidence = |claim: &Claim| state.evidence(name, claim);
-            let is_stopped = |claim: &Claim| state.is_stopped(claim);
-            let forced =
-                entry.force_release_seeing(self.policy(), force, now, evidence, is_stopped);
-            let done = matches!(forced, Forced::Done { .. } | Forced::SetAside { .. });
-            (forced, done)
-        });
-        Ok(ForcedRelease {
-            released,
-            record: Vec::new(),
-        })
-    }
-
-    fn watch(
-        &self,
-        name: &LockName,
-        seen: &Entry,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
-        let waiting = seen.claims.iter().filter(|claim| claim.token.is_none());
-        for claim in seen.granted().chain(waiting) {
-            if self.shared.lock().evidence(name, claim).beacon == Beacon::Lit {
-                return Ok(self.sleep_on_beacon(name, claim.ticket, until));
+    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
+        let is_asked = |state: &State| {
+            let entry = state.locks.get(waiting.name).map(|lock| &lock.entry);
+            waiting
+                .by
+                .is_some_and(|by| entry.is_some_and(|entry| entry.is_cancelled(by.ticket())))
+        };
+        // A grace and a lease run out by the caller's clock.
+        let nap = match waiting.behind {
+            Predecessor::Beacon { .. } | Predecessor::Turn { .. } => None,
+            Predecessor::Record(_) | Predecessor::AnyOf(_) | Predecessor::Stopped { .. } => {
+                Some(RECORD_NAP_MAX)
             }
-            if claim.token.is_some() {
-                return Ok(self.sleep_on_record(name, claim, now, until));
-            }
-        }
-        Ok(Wake::Ready)
+        };
+        Ok(self.sleep_while(nap, until, |state| {
+            self.stands(state, waiting) && !is_asked(state)
+        }))
     }
 
-    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
-        // Listed first and shown without the mutex: whoever is shown a name may want to read it.
+    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        if which == Which::Leftovers {
+            return Ok(());
+        }
+        // Listed first and shown without the mutex: a caller that is shown a name may want to read it.
         let names: Vec<LockName> = self.shared.lock().locks.keys().cloned().collect();
         names.into_iter().for_each(each);
         Ok(())
-    }
-
-    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
-        let mut state = self.shared.lock();
-        let Some(mut entry) = state.locks.get(name).map(|lock| lock.entry.clone()) else {
-            return Ok(Cleaned {
-                swept: Vec::new(),
-                removed: false,
-                record: Vec::new(),
-            });
-        };
-        let swept = entry.sweep(self.policy(), now, |claim| state.evidence(name, claim));
-        let removed = entry.claims.is_empty();
-        if !dry_run {
-            if removed {
-                state.floor = state.floor.max(entry.last);
-                state.locks.remove(name);
-            } else if let Some(lock) = state.locks.get_mut(name) {
-                lock.entry = entry;
-            }
-            self.shared.changed.notify_all();
-        }
-        let record = Vec::new();
-        Ok(Cleaned {
-            swept,
-            removed,
-            record,
-        })
     }
 }

@@ -361,7 +361,7 @@ fn a_lost_answer_is_found_out() {
             started: None,
         };
         let named = with(&proxy, fault, &written("name_command"), || {
-            one.name_command(&seat, process)
+            one.name_command(&seat, process, &now())
         });
         assert!(named.expect(done), "the command was named");
         let waiting = tenure_core::WaitingFor {
@@ -370,7 +370,7 @@ fn a_lost_answer_is_found_out() {
             ticket: 7,
         };
         let noted = with(&proxy, fault, &written("note_waiting"), || {
-            one.note_waiting(&name, token, Some(&waiting))
+            one.note_waiting(&name, token, Some(&waiting), &now())
         });
         assert!(noted.expect(done), "the note was written");
         let asked = with(&proxy, fault, &written("cancel"), || {
@@ -508,7 +508,7 @@ fn a_hold_that_was_overridden_is_not_said_to_be_released_where_an_answer_is_lost
         assert!(matches!(forced, Forced::Done { .. }), "{forced:?}");
         let told = match asks {
             "renew" => one.renew(&seat, &now()),
-            _ => one.verify(&seat),
+            _ => one.verify(&seat, &now()),
         };
         assert_eq!(told.expect("an answer"), Renewal::Lost, "{asks}");
         proxy.strike(&format!("{name}/claims/"), Fault::CutAfter);
@@ -595,7 +595,7 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
         } else {
             assert_eq!(found.len(), 1, "nobody else came: {found:?}");
             assert_eq!(found[0].token, Some(token), "and the hold stands");
-            let standing = one.verify(&seat).expect("an etcd that answers");
+            let standing = one.verify(&seat, &now()).expect("an etcd that answers");
             assert!(matches!(standing, Renewal::Renewed { .. }), "{standing:?}");
         }
     }

@@ -164,10 +164,10 @@ fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
     assert!(next > token, "the token rises: {token}, {next}");
     let renewed = one.renew(&seat, &now()).expect("an etcd that answers");
     assert_eq!(renewed, Renewal::Lost);
-    assert_eq!(one.verify(&seat).expect("an answer"), Renewal::Lost);
+    assert_eq!(one.verify(&seat, &now()).expect("an answer"), Renewal::Lost);
     let left = one.leave(&seat, &now()).expect("an etcd that answers");
     assert_eq!(left, Left::Absent, "what is not held cannot be released");
-    let standing = two.verify(&waiter).expect("an etcd that answers");
+    let standing = two.verify(&waiter, &now()).expect("an etcd that answers");
     assert!(
         matches!(standing, Renewal::Renewed { .. }),
         "the other holds on"
@@ -192,7 +192,7 @@ fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
         );
         let answer = match asking {
             "renew" => one.renew(&seat, &now()),
-            _ => one.verify(&seat),
+            _ => one.verify(&seat, &now()),
         };
         let answer = answer.expect("an etcd that answers");
         assert!(
@@ -325,14 +325,18 @@ fn ask_everything(
         store.enter(name, request("more", LONG), &now()).err()
     });
     ask("advance", &|| store.advance(seat, &now()).err());
-    ask("name_command", &|| store.name_command(seat, process).err());
+    ask("name_command", &|| {
+        store.name_command(seat, process, &now()).err()
+    });
     ask("renew", &|| store.renew(seat, &now()).err());
-    ask("verify", &|| store.verify(seat).err());
+    ask("verify", &|| store.verify(seat, &now()).err());
     ask("park", &|| store.park(seat, None, 1_000, &now()).err());
     ask("cancel", &|| {
         store.cancel(name, "somebody".into(), &now()).err()
     });
-    ask("note_waiting", &|| store.note_waiting(name, 1, None).err());
+    ask("note_waiting", &|| {
+        store.note_waiting(name, 1, None, &now()).err()
+    });
     ask("renew_owned", &|| {
         store.renew_owned(name, &anybody, &now()).err()
     });
@@ -391,7 +395,7 @@ fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
             let name = name(&format!("{kind}-{}", endpoints.len()));
             let (seat, _) = take(&store, &name, "one", LONG);
             let began = instant();
-            let verified = store.verify(&seat).expect("an answer");
+            let verified = store.verify(&seat, &now()).expect("an answer");
             assert!(matches!(verified, Renewal::Renewed { .. }));
             assert!(
                 instant().saturating_duration_since(began) < Duration::from_secs(2),
@@ -894,7 +898,7 @@ fn news_of_a_claim_come_by_a_descriptor() {
     two.cancel(&name, "somebody".into(), &now())
         .expect("an answer");
     assert!(is_ready(PATIENCE), "it was asked to stop");
-    let verified = one.verify(&seat).expect("an answer");
+    let verified = one.verify(&seat, &now()).expect("an answer");
     assert!(matches!(
         verified,
         Renewal::Renewed {
@@ -929,7 +933,7 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             let mut wrong = 0;
             for answer in [
                 store.read(&name).err(),
-                store.verify(&seat).err(),
+                store.verify(&seat, &now()).err(),
                 store.renew(&seat, &now()).err(),
                 store.leave(&seat, &now()).err(),
                 store.enter(&name, request("child", ttl), &now()).err(),

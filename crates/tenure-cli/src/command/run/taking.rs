@@ -58,7 +58,11 @@ impl Hold<'_> {
     /// What is found of it, without a change: another caller has it, or asks for it. Not known is neither.
     fn look(&self) -> Option<Interruption> {
         let name = || self.name().clone();
-        match self.session.store.verify(&self.seat) {
+        match self
+            .session
+            .store
+            .verify(&self.seat, &self.session.clock.now())
+        {
             Ok(Renewal::Lost) => Some(Interruption::Lost { name: name() }),
             Ok(Renewal::Renewed {
                 cancel_requested: true,

@@ -334,7 +334,10 @@ impl<'a, H: Harness> Scene<'a, H> {
         seat: &SeatOf<H>,
         command: Process,
     ) -> Result<(), Broken> {
-        let named = self.done("naming the command", store.name_command(seat, command))?;
+        let named = self.done(
+            "naming the command",
+            store.name_command(seat, command, &self.now()),
+        )?;
         self.same("whether the command was named", &named, &true)
     }
 

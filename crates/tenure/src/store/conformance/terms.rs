@@ -344,7 +344,7 @@ pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
         scene.release(&store, held)?;
     }
     let next = scene.wait(&store, waiting)?;
-    let seen = scene.done("verifying", store.verify(&next.seat))?;
+    let seen = scene.done("verifying", store.verify(&next.seat, &scene.now()))?;
     let expected = Renewal::Renewed {
         token: next.token,
         cancel_requested: false,
@@ -372,7 +372,10 @@ pub fn a_note_of_waiting_stands_with_its_hold_and_goes_with_it<H: Harness>(
         ticket: 7,
     };
     let note = |token, what: Option<&WaitingFor>| {
-        scene.done("noting", store.note_waiting(&scene.name, token, what))
+        scene.done(
+            "noting",
+            store.note_waiting(&scene.name, token, what, &scene.now()),
+        )
     };
     scene.same("a note on an absent lock", &note(1, Some(&waits))?, &false)?;
     scene.same("its list", &scene.list(&store)?, &Entry::default())?;
