@@ -2,7 +2,8 @@
 //! store does it, the caller is told how it ended.
 
 use crate::clock::Clock;
-use crate::store::{Store, StoreError, Wake};
+use crate::store::contract::Waiting as Asleep;
+use crate::store::{Handle, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience,
@@ -111,9 +112,9 @@ impl Observer for Silent {
 
 /// A lock that is held.
 #[derive(Debug)]
-pub struct Acquired<Seat> {
-    /// The place in the store; `None` for a hold that the owner had already.
-    pub seat: Option<Seat>,
+pub struct Acquired {
+    /// The claim in the store; `None` for a hold that the owner had already.
+    pub handle: Option<Box<dyn Handle>>,
     /// The claim as granted.
     pub claim: Claim,
     /// What an audit would record.
@@ -174,14 +175,14 @@ pub enum AcquireError {
 /// - [`AcquireError::NotKept`] if the request names a ticket under which nothing is kept.
 /// - [`AcquireError::Deadlock`] if the observer gave way.
 /// - [`AcquireError::Store`] if the store failed.
-pub fn acquire<S: Store>(
-    store: &S,
+pub fn acquire(
+    store: &dyn Store,
     clock: &dyn Clock,
     name: &LockName,
     request: &Request,
     limits: impl Into<Limits>,
     observer: &mut dyn Observer,
-) -> Result<Acquired<S::Seat>, AcquireError> {
+) -> Result<Acquired, AcquireError> {
     let Limits { wait, keep } = limits.into();
     let began = clock.instant();
     let deadline = match wait {
@@ -199,7 +200,7 @@ pub fn acquire<S: Store>(
         paused: Duration::ZERO,
         observer,
         displaced: Vec::new(),
-        seat: None,
+        handle: None,
         entry: Entry::default(),
         unread: 0,
         events: Vec::new(),
@@ -227,8 +228,8 @@ pub fn acquire<S: Store>(
     run.answer(outcome, waited, counted)
 }
 
-struct Run<'a, S: Store> {
-    store: &'a S,
+struct Run<'a> {
+    store: &'a dyn Store,
     clock: &'a dyn Clock,
     name: &'a LockName,
     deadline: Option<Instant>,
@@ -240,13 +241,13 @@ struct Run<'a, S: Store> {
     paused: Duration,
     observer: &'a mut dyn Observer,
     displaced: Vec<RequestId>,
-    seat: Option<S::Seat>,
+    handle: Option<Box<dyn Handle>>,
     entry: Entry,
     unread: usize,
     events: Vec<Event>,
 }
 
-impl<S: Store> Run<'_, S> {
+impl Run<'_> {
     fn drive(&mut self, request: &Request) -> Result<Outcome, StoreError> {
         let (mut attempt, mut effect) = Attempt::start();
         if self.keep.is_some() {
@@ -262,7 +263,7 @@ impl<S: Store> Run<'_, S> {
                     let entered = self.store.enter(self.name, request.clone(), &now)?;
                     // A place that was kept is found once.
                     request.terms.kept = None;
-                    self.seat = entered.seat;
+                    self.handle = entered.handle;
                     self.entry = entered.entry;
                     self.unread = entered.unread;
                     self.note_displaced(&entered.events);
@@ -272,8 +273,8 @@ impl<S: Store> Run<'_, S> {
                     }
                     Input::Entered(entered.entering)
                 }
-                Effect::Sleep { behind } => match &self.seat {
-                    Some(seat) => {
+                Effect::Sleep { behind } => match &self.handle {
+                    Some(handle) => {
                         let now = self.clock.now();
                         let waiting = Waiting {
                             entry: &self.entry,
@@ -296,7 +297,14 @@ impl<S: Store> Run<'_, S> {
                             };
                             let look = began.checked_add(LOOK_AGAIN);
                             let until = [next, look, end].into_iter().flatten().min();
-                            let wake = self.store.sleep(seat, &behind, &now, until)?;
+                            let asleep = Asleep {
+                                name: self.name,
+                                by: Some(&**handle),
+                                behind: &behind,
+                                since: Some(self.entry.last),
+                                now: &now,
+                            };
+                            let wake = self.store.wait(&asleep, until)?;
                             if pause.is_some() {
                                 let slept = self.clock.instant().saturating_duration_since(began);
                                 self.paused = self.paused.saturating_add(slept);
@@ -312,30 +320,30 @@ impl<S: Store> Run<'_, S> {
                     }
                     None => Input::Interrupted,
                 },
-                Effect::Look => match &self.seat {
-                    Some(seat) => {
-                        let advanced = self.store.advance(seat, &self.clock.now())?;
-                        self.entry = advanced.entry;
+                Effect::Look => match &self.handle {
+                    Some(handle) => {
+                        let tried = self.store.try_grant(&**handle, &self.clock.now())?;
+                        self.entry = tried.entry;
                         self.unread = 0;
-                        self.events.extend(advanced.events);
-                        Input::Advanced(advanced.advance)
+                        self.events.extend(tried.events);
+                        Input::Advanced(tried.advance)
                     }
                     None => Input::Interrupted,
                 },
                 Effect::Leave => {
-                    if let Some(seat) = self.seat.take() {
-                        self.store.leave(&seat, &self.clock.now())?;
+                    if let Some(handle) = self.handle.take() {
+                        self.store.release(&*handle, &self.clock.now())?;
                     }
                     Input::Left
                 }
-                Effect::Park => match (&self.seat, self.keep) {
-                    (Some(seat), Some(keep)) => {
+                Effect::Park => match (&self.handle, self.keep) {
+                    (Some(handle), Some(keep)) => {
                         let grace = keep.grace.as_millis();
                         let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
                         let now = self.clock.now();
-                        if self.store.park(seat, keep.owner, grace_ms, &now)? {
+                        if (self.store).reserve(&**handle, keep.owner, grace_ms, &now)? {
                             self.kept = Some(ticket);
-                            self.seat = None;
+                            self.handle = None;
                             Input::Left
                         } else {
                             Input::Woken
@@ -355,8 +363,8 @@ impl<S: Store> Run<'_, S> {
     /// supervisor is dead cannot, so it stops no clock.
     fn pause_heard(&self, request: &Request, now: &Now) -> Option<Duration> {
         let mut heard = self.entry.clone();
-        if let Ok(reading) = self.store.read(self.name) {
-            let policy = self.store.policy();
+        if let Ok(reading) = self.store.read(self.name, None) {
+            let policy = &self.store.rules().policy;
             let orphaned = Standing::Held(Life::Orphaned);
             (heard.claims).retain(|claim| reading.standing_of(policy, claim, now) != orphaned);
         }
@@ -385,8 +393,8 @@ impl<S: Store> Run<'_, S> {
         outcome: Outcome,
         waited: Option<Duration>,
         counted: Duration,
-    ) -> Result<Acquired<S::Seat>, AcquireError> {
-        let policy = *self.store.policy();
+    ) -> Result<Acquired, AcquireError> {
+        let policy = self.store.rules().policy;
         let (kept, keep) = (self.kept, self.keep);
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
             let mut retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
@@ -411,8 +419,8 @@ impl<S: Store> Run<'_, S> {
             Outcome::Granted { ticket, .. } | Outcome::Yours { ticket, .. } => {
                 match self.entry.claim(ticket).cloned() {
                     Some(claim) => Ok(Acquired {
-                        already: self.seat.is_none(),
-                        seat: self.seat,
+                        already: self.handle.is_none(),
+                        handle: self.handle,
                         claim,
                         events: self.events,
                         waited: counted,
@@ -424,10 +432,10 @@ impl<S: Store> Run<'_, S> {
             Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
             Outcome::TimedOut => {
                 // What stands in the way is looked at once more, without a claim of our own.
-                let reading = self.store.read(self.name)?;
+                let reading = self.store.read(self.name, None)?;
                 let now = self.clock.now();
-                let (standing, blocker) = reading.standing(self.store.policy(), &now);
-                let standstill = reading.standstill(self.store.policy(), &now);
+                let (standing, blocker) = reading.standing(&policy, &now);
+                let standstill = reading.standstill(&policy, &now);
                 let refusal = Refusal {
                     reason: tenure_core::Reason::Held,
                     standing,

@@ -66,7 +66,6 @@
 //! Who may have the lock is decided in the core; where it is kept is the store's affair.
 
 mod asker;
-mod backing;
 mod error;
 mod hold;
 mod keeper;
@@ -76,7 +75,6 @@ mod term;
 
 pub use crate::cancel::Cancel;
 pub use crate::engine::{Wait, Waiting};
-pub use backing::SharedStore;
 pub use error::{
     AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
 };
@@ -94,10 +92,9 @@ use crate::os::Ringer;
 use crate::process::{self, Identity};
 use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
-use crate::store::{Content, StoreError};
+use crate::store::{Content, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
-use backing::{Backed, Backing};
 use hold::Hold;
 use keeper::Watching;
 use newcomers::Newcomers;
@@ -303,7 +300,7 @@ pub struct LockManager {
 
 /// What all clones and all guards share.
 struct Shared {
-    backing: Arc<dyn Backing>,
+    store: Arc<dyn Store>,
     policy: Policy,
     clock: Box<dyn Clock + Send + Sync>,
     identity: Identity,
@@ -341,7 +338,7 @@ impl LockManager {
         };
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
-            backing: Arc::new(Backed(store)),
+            store: Arc::new(store),
             clock: Box::new(clock),
             identity,
             watching: Watching::Files,
@@ -407,7 +404,7 @@ impl LockManager {
             .map_err(|source| OpenError::Servers { source })?;
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
-            backing: Arc::new(Backed(store)),
+            store: Arc::new(store),
             clock: Box::new(clock),
             identity,
             watching: Watching::Looks(LOOK),
@@ -417,11 +414,11 @@ impl LockManager {
 
     /// The locks of any other store, by its own policy. A cancelled wait and a request to stop are
     /// noticed by looking, so they take some moments longer than with [`LockManager::new`].
-    pub fn with_store(store: impl SharedStore) -> Self {
+    pub fn with_store(store: impl Store + 'static) -> Self {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Self::made(Made {
-            backing: Arc::new(Backed(store)),
+            store: Arc::new(store),
             clock: Box::new(clock),
             identity,
             watching: Watching::Looks(LOOK),
@@ -431,13 +428,13 @@ impl LockManager {
 
     /// The same by another clock, for tests.
     pub(crate) fn with_clock(
-        store: impl SharedStore,
+        store: impl Store + 'static,
         clock: impl Clock + Send + Sync + 'static,
         identity: Identity,
         look: Duration,
     ) -> Self {
         Self::made(Made {
-            backing: Arc::new(Backed(store)),
+            store: Arc::new(store),
             clock: Box::new(clock),
             identity,
             watching: Watching::Always(look),
@@ -448,8 +445,8 @@ impl LockManager {
     fn made(made: Made) -> Self {
         Self {
             shared: Arc::new(Shared {
-                policy: made.backing.policy(),
-                backing: made.backing,
+                policy: made.store.rules().policy,
+                store: made.store,
                 clock: made.clock,
                 identity: made.identity,
                 pid: std::process::id(),
@@ -699,13 +696,8 @@ impl LockManager {
         };
         let cancel = options.cancel.as_ref();
         let acquired = cancel::listening(cancel, || {
-            Arc::clone(&shared.backing).acquire(
-                &*shared.clock,
-                &name,
-                &request,
-                wait,
-                &mut attendance,
-            )
+            let (store, clock) = (&*shared.store, &*shared.clock);
+            engine::acquire(store, clock, &name, &request, wait, &mut attendance)
         });
         let gave_way = attendance.gave_way.take();
         let acquired = match acquired {
@@ -717,9 +709,9 @@ impl LockManager {
             }
         };
         log::acquired(&name, &acquired.claim, &acquired.events, acquired.waited);
-        // A seat comes with every grant that is not an earlier hold of the same request id, and
+        // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
-        let Some(place) = acquired.seat else {
+        let Some(handle) = acquired.handle else {
             return Err(AcquireError::HeldByThisProcess {
                 name,
                 token: acquired.claim.token,
@@ -727,7 +719,7 @@ impl LockManager {
         };
         let hold = Arc::new(Hold::new(
             Arc::clone(shared),
-            place,
+            handle,
             name.clone(),
             acquired.claim,
         ));
@@ -751,7 +743,7 @@ impl std::fmt::Debug for LockManager {
 
 /// What a manager is made of.
 struct Made {
-    backing: Arc<dyn Backing>,
+    store: Arc<dyn Store>,
     clock: Box<dyn Clock + Send + Sync>,
     identity: Identity,
     watching: Watching,
@@ -870,7 +862,7 @@ impl Shared {
     }
 
     fn what_is_wrong(&self, name: &LockName) -> Option<String> {
-        match self.backing.read(name).ok()?.content {
+        match self.store.read(name, None).ok()?.content {
             Content::Unreadable { why, .. } => Some(why),
             Content::Whole { .. } => None,
         }
@@ -908,7 +900,7 @@ impl Shared {
                     | Reason::Unknown => None,
                 };
                 let refused = Box::new(Refused {
-                    place: self.backing.place(&name),
+                    place: self.store.location(&name).shown,
                     name,
                     policy: self.policy,
                     refusal,

@@ -362,16 +362,16 @@ impl ResumeLockManager {
         let acquired = engine::acquire(&store, &clock, &name, &request, Wait::No, &mut Silent)
             .map_err(|error| refusal(&place, &store, &name, error))?;
         report::acquired(&place, &name, &acquired, overriding);
-        // A seat comes with every grant that is not an earlier hold of the same request id, and
+        // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
-        let seat = acquired.seat.ok_or_else(|| ResumeLockError::Lost {
+        let handle = acquired.handle.ok_or_else(|| ResumeLockError::Lost {
             job_id: id.to_owned(),
             why: "another process took it over as it was granted",
         })?;
         Ok(ResumeLock::new(Hold::new(
             place.into_owned(),
             name,
-            seat,
+            handle,
             &acquired.claim,
             request_id,
         )))
@@ -460,7 +460,7 @@ fn refusal(
             .into_error(),
             None => ResumeLockError::Unreadable {
                 job_id,
-                place: store.place(name),
+                place: store.location(name).shown,
                 why: "who holds it could not be found out".to_owned(),
             },
         },

@@ -3,13 +3,13 @@
 //! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of
 //! them. Heartbeats are the keeper's business.
 
-use super::backing::Place;
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
 use super::keeper::Watching;
 use super::term::{GuardState, Term};
 use super::{Shared, log};
 use crate::offload;
-use crate::store::{Notices, Reading, StoreError};
+use crate::store::contract::Notices;
+use crate::store::{Handle, Reading, Store, StoreError, Verbs};
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -355,7 +355,7 @@ impl Drop for Guards {
 /// One hold.
 pub(super) struct Hold {
     shared: Arc<Shared>,
-    place: Box<dyn Place>,
+    handle: Box<dyn Handle>,
     name: LockName,
     token: u64,
     pub(super) mode: Mode,
@@ -375,7 +375,7 @@ pub(super) struct Hold {
 impl Hold {
     pub(super) fn new(
         shared: Arc<Shared>,
-        place: Box<dyn Place>,
+        handle: Box<dyn Handle>,
         name: LockName,
         claim: Claim,
     ) -> Self {
@@ -386,7 +386,7 @@ impl Hold {
         let lapses = match shared.watching {
             Watching::Files | Watching::Looks(_) => {
                 let ttl = Duration::from_millis(claim.lease.ttl_ms);
-                shared.backing.lapses(ttl)
+                shared.store.rules().lapse(ttl)
             }
             Watching::Always(_) => None,
         };
@@ -395,7 +395,7 @@ impl Hold {
             lapses_ms,
             renewed_ms: AtomicU64::new(claim.lease.renewed.boot_ms),
             shared,
-            place,
+            handle,
             name,
             token: claim.token.unwrap_or_default(),
             mode: claim.mode,
@@ -475,7 +475,7 @@ impl Hold {
     /// Renews the lease. `None` once it was released.
     pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
         let now = self.shared.clock.now();
-        let answer = self.ask(Finder::Keeper, |place| place.renew(&now));
+        let answer = self.ask(Finder::Keeper, |store| store.renew(&*self.handle, &now));
         if let Some(Ok(GuardState::Held | GuardState::StopRequested)) = &answer {
             self.renewed_ms.fetch_max(now.boot_ms, Ordering::AcqRel);
         }
@@ -484,22 +484,24 @@ impl Hold {
 
     /// Can be read once something has happened to it.
     pub(super) fn news(&self) -> Option<Notices> {
-        self.place.news()
+        self.shared.store.notices(&*self.handle)
     }
 
     /// Looks whether it stands, without a change. `None` once it was released.
     pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
-        self.ask(Finder::Keeper, |place| {
-            place.verify(&self.shared.clock.now())
-        })
+        self.ask(Finder::Keeper, |store| self.verified(store))
+    }
+
+    fn verified(&self, store: &dyn Store) -> Result<Renewal, StoreError> {
+        store.verify(&*self.handle, &self.shared.clock.now())
     }
 
     fn ask(
         &self,
         by: Finder,
-        question: impl FnOnce(&dyn Place) -> Result<Renewal, StoreError>,
+        question: impl FnOnce(&dyn Store) -> Result<Renewal, StoreError>,
     ) -> Option<Result<GuardState, StoreError>> {
-        let answer = self.term.ask(|| question(&*self.place))?;
+        let answer = self.term.ask(|| question(&*self.shared.store))?;
         // Whoever is woken by what was found may ask again at once.
         Some(answer.map(|renewal| {
             let state = match renewal {
@@ -522,7 +524,7 @@ impl Hold {
             return;
         }
         // Should that fail, there is a next time.
-        let reading = self.shared.backing.read(&self.name).ok();
+        let reading = self.shared.store.read(&self.name, None).ok();
         let entry = reading.as_ref().and_then(Reading::entry);
         let own = entry.and_then(|entry| {
             let mut claims = entry.granted();
@@ -537,15 +539,14 @@ impl Hold {
         if !self.is_here() {
             return Ok(GuardState::Lost);
         }
-        let found = self.ask(Finder::Caller, |place| {
-            place.verify(&self.shared.clock.now())
-        });
+        let found = self.ask(Finder::Caller, |store| self.verified(store));
         found.unwrap_or(Ok(GuardState::Lost))
     }
 
     /// Gives the lock back. False if it was not held any more.
     fn end(self: &Arc<Self>) -> Result<bool, StoreError> {
-        let leave = || match self.place.leave(&self.shared.clock.now())? {
+        let now = || self.shared.clock.now();
+        let leave = || match self.shared.store.release(&*self.handle, &now())? {
             Left::Released { held_ms } => {
                 log::released(&self.name, self.token, held_ms);
                 Ok(true)
@@ -582,46 +583,69 @@ fn tell(state: GuardState, name: &LockName, token: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::LockManager;
+    use crate::engine::{self, Silent, Wait};
+    use crate::guard::{LockManager, Options};
+    use crate::store::Wake;
+    use crate::store::contract::{
+        About, Ask, Draft, Location, Outcome, Rules, Step, Waiting, Which,
+    };
     use crate::store::memory::MemoryStore;
     use std::sync::atomic::AtomicUsize;
-    use tenure_core::{Now, Policy};
+    use std::time::Instant;
+    use tenure_core::Policy;
 
-    /// A place that counts how often it was given back.
-    struct Counted(Arc<AtomicUsize>);
+    /// Locks of which one claim's holder is written down, and that count how often it was given back.
+    #[derive(Debug)]
+    struct Counted {
+        locks: MemoryStore,
+        left: Arc<AtomicUsize>,
+    }
 
-    impl Place for Counted {
-        fn renew(&self, now: &Now) -> Result<Renewal, StoreError> {
-            self.verify(now)
+    impl Store for Counted {
+        fn rules(&self) -> &Rules {
+            self.locks.rules()
         }
 
-        fn verify(&self, _: &Now) -> Result<Renewal, StoreError> {
-            let (token, cancel_requested) = (1, false);
-            Ok(Renewal::Renewed {
-                token,
-                cancel_requested,
-            })
+        fn location(&self, name: &LockName) -> Location {
+            self.locks.location(name)
         }
 
-        fn leave(&self, _: &Now) -> Result<Left, StoreError> {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(Left::Released { held_ms: 1 })
+        fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
+            self.locks.read(name, of)
         }
 
-        fn news(&self) -> Option<Notices> {
-            None
+        fn transact(
+            &self,
+            ask: &Ask<'_>,
+            change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+        ) -> Result<Outcome, StoreError> {
+            if let About::Own(_) = ask.about {
+                self.left.fetch_add(1, Ordering::Relaxed);
+            }
+            self.locks.transact(ask, change)
+        }
+
+        fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
+            self.locks.wait(waiting, until)
+        }
+
+        fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+            self.locks.names(which, each)
         }
     }
 
     fn guard(left: &Arc<AtomicUsize>, pid: u32) -> Guard {
-        let locks = LockManager::with_store(MemoryStore::new(Policy::NATIVE));
-        let real = locks.acquire("a").expect("a free lock");
-        let name = real.name().clone();
-        let entry = locks.shared.backing.read(&name).expect("a list");
-        let claim = entry.entry().and_then(|entry| entry.claims.first());
-        let claim = claim.expect("the claim of the guard").clone();
-        let place = Box::new(Counted(Arc::clone(left)));
-        let mut hold = Hold::new(Arc::clone(&locks.shared), place, name, claim);
+        let locks = MemoryStore::new(Policy::NATIVE);
+        let left = Arc::clone(left);
+        let locks = LockManager::with_store(Counted { locks, left });
+        let name = LockName::new("a").expect("an accepted name");
+        let shared = &locks.shared;
+        let request = shared.request(&Options::new(), Mode::Exclusive);
+        let (store, clock) = (&*shared.store, &*shared.clock);
+        let acquired = engine::acquire(store, clock, &name, &request, Wait::No, &mut Silent);
+        let acquired = acquired.expect("a free lock");
+        let handle = acquired.handle.expect("a handle");
+        let mut hold = Hold::new(Arc::clone(shared), handle, name, acquired.claim);
         hold.pid = pid;
         Guard::first(Arc::new(hold))
     }

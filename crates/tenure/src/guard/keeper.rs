@@ -18,8 +18,7 @@ use super::hold::Hold;
 use super::newcomers::Ring;
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
-use crate::os::{self, Bell, BorrowedDescriptor, Ringer, Told};
-use crate::store::Notices;
+use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Ringer, Told};
 use crate::store::file::poll_readable;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -133,7 +132,7 @@ struct Keeper {
     due: BTreeSet<(u64, u64)>,
     /// Can be read once something has happened to a hold, where the store tells. Apart from the
     /// holds, for this is gone through whenever the thread is woken.
-    news: HashMap<u64, Notices>,
+    news: HashMap<u64, Descriptor>,
     next_id: u64,
     files: Option<files::Files>,
     asker: Option<Asker>,
@@ -216,7 +215,7 @@ impl Keeper {
         if self.kept.is_empty() {
             return;
         }
-        let moves = shared.backing.moves();
+        let moves = shared.store.moves();
         self.place = Some((moves, now + PLACE_LOOK));
         if moves != before {
             let all: Vec<u64> = self.kept.keys().copied().collect();
@@ -237,7 +236,7 @@ impl Keeper {
                 if self.files.is_none() {
                     self.files = files::Files::new();
                 }
-                let place = shared.backing.place(kept.name());
+                let place = shared.store.location(kept.name()).shown;
                 let files = self.files.as_mut();
                 files.and_then(|files| files.watch(&place, id))
             }
@@ -245,7 +244,7 @@ impl Keeper {
         };
         // Before the hold is looked at for the first time: what happens from here on is a change.
         if matches!(shared.watching, Watching::Files) && self.place.is_none() {
-            self.place = Some((shared.backing.moves(), instant() + PLACE_LOOK));
+            self.place = Some((shared.store.moves(), instant() + PLACE_LOOK));
         }
         let now_ms = shared.clock.now().boot_ms;
         let schedule = kept.schedule();
@@ -272,7 +271,7 @@ impl Keeper {
             },
         );
         if let Some(news) = lapses.then(|| kept.news()).flatten() {
-            self.news.insert(id, news);
+            self.news.insert(id, news.descriptor);
         }
         // At once: what happened before the watch was there is not told.
         self.look(shared, id, false);

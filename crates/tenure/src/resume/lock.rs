@@ -4,8 +4,7 @@
 
 use super::{Place, ResumeLockData, ResumeLockError};
 use crate::clock::Clock;
-use crate::store::Store;
-use crate::store::file::Seat;
+use crate::store::{Handle, Verbs};
 use std::fmt;
 use std::sync::Arc;
 use tenure_core::{Claim, Left, LockName, Ownership, Released, Renewal, RequestId};
@@ -111,7 +110,7 @@ impl fmt::Debug for ResumeLock {
 pub(super) struct Hold {
     place: Arc<Place>,
     name: LockName,
-    seat: Seat,
+    handle: Box<dyn Handle>,
     request_id: RequestId,
     token: u64,
     data: ResumeLockData,
@@ -123,7 +122,7 @@ impl Hold {
     pub(super) fn new(
         place: Arc<Place>,
         name: LockName,
-        seat: Seat,
+        handle: Box<dyn Handle>,
         claim: &Claim,
         request_id: RequestId,
     ) -> Self {
@@ -132,7 +131,7 @@ impl Hold {
             token: claim.token.unwrap_or_default(),
             place,
             name,
-            seat,
+            handle,
             request_id,
             ended: false,
         }
@@ -155,7 +154,7 @@ impl Hold {
             return Err(self.lost("it belongs to the process that this one is a copy of"));
         }
         let now = self.place.clock().now();
-        match self.place.store().verify(&self.seat, &now) {
+        match self.place.store().verify(&*self.handle, &now) {
             Ok(Renewal::Renewed { .. }) => Ok(()),
             Ok(Renewal::Lost) => Err(self.lost("it was taken over or removed")),
             Err(error) => Err(ResumeLockError::from_store(&self.name, error)),
@@ -170,12 +169,12 @@ impl Hold {
         self.end()
     }
 
-    /// Gives the lock back. `leave` goes by the place in the list; where somebody has removed that
+    /// Gives the lock back. `release` goes by the place in the list; where somebody has removed that
     /// list, the record is still ours if it carries our request id.
     fn end(&self) -> Result<(), ResumeLockError> {
         let (store, now) = (self.place.store(), self.place.clock().now());
         let failed = |error| ResumeLockError::from_store(&self.name, error);
-        let is_released = match store.leave(&self.seat, &now).map_err(failed)? {
+        let is_released = match store.release(&*self.handle, &now).map_err(failed)? {
             Left::Released { .. } | Left::Withdrawn => true,
             Left::Absent => {
                 let owns = |claim: &Claim| {

@@ -8,12 +8,7 @@ use tenure_core::{Event, LockName, Process, Takeover};
 
 /// Tells of a lock that was acquired. Takeovers go to the audit too, where the old holder's people
 /// can find them; the log may belong to somebody else.
-pub(super) fn acquired<Seat>(
-    place: &Place,
-    name: &LockName,
-    acquired: &Acquired<Seat>,
-    overriding: Override,
-) {
+pub(super) fn acquired(place: &Place, name: &LockName, acquired: &Acquired, overriding: Override) {
     for event in &acquired.events {
         match event {
             Event::Acquired { .. } => tracing::info!("Acquired resume lock for {name}"),

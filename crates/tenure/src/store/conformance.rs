@@ -54,7 +54,8 @@
 mod scene;
 mod terms;
 
-use super::{Reading, RenewedOwned, Store, Wake};
+use super::contract::Which;
+use super::{Handle, Reading, RenewedOwned, Store, Verbs, Wake};
 use crate::clock::instant;
 use crate::engine::{self, Silent, Wait};
 use scene::{Countdown, Scene, later, locked, owned_by, tickets};
@@ -86,9 +87,8 @@ const TTL_MS: u64 = 600_000;
 
 /// Makes what the promises need: several callers on one place.
 pub trait Harness: Sync {
-    /// The store. Its seats can be handed to another thread, and used by two at once, as a
-    /// holder and its heartbeat do.
-    type Store: Store<Seat: Send + Sync>;
+    /// The store.
+    type Store: Store;
 
     /// A new caller on the same place. It shares nothing with the callers before it that two
     /// processes would not share.
@@ -150,18 +150,18 @@ pub fn promises<H: Harness>() -> Vec<(&'static str, Promise<H>)> {
         a_waiter_that_dies_blocks_nobody,
         a_hold_outlives_its_supervisor_while_its_command_runs,
         a_named_command_shows,
-        a_hold_is_renewed_by_its_seat_and_never_created_by_it,
+        a_hold_is_renewed_by_its_handle_and_never_created_by_it,
         a_hold_is_renewed_by_its_owner_and_by_nobody_else,
         a_release_wants_ownership,
         a_detached_hold_lives_with_its_owner,
         a_detached_hold_of_a_stranger_lives_until_its_ttl,
-        a_detached_waiter_dies_with_its_seat,
+        a_detached_waiter_dies_with_its_handle,
         asking_again_under_the_same_request_id_finds_the_own_hold,
         a_request_to_stop_reaches_its_target_and_nobody_else,
         force_overrides_a_detached_hold_only_when_confirmed,
         cleaning_removes_what_is_dead_and_nothing_else,
         names_shows_every_lock_once,
-        a_seat_serves_two_threads_at_once,
+        a_handle_serves_two_threads_at_once,
         two_never_hold_at_once,
         shared_claims_hold_beside_each_other_and_an_exclusive_one_alone,
         readers_that_come_later_wait_for_the_writer,
@@ -202,7 +202,7 @@ pub fn reading_an_absent_lock_finds_it_free_and_creates_nothing<H: Harness>(
     scene.same("the list of an absent lock", &entry, &Entry::default())?;
     let reading = scene.reading(&store)?;
     let now = scene.now();
-    let (standing, claim) = reading.standing(store.policy(), &now);
+    let (standing, claim) = reading.standing(&store.rules().policy, &now);
     scene.same("its standing", &(standing, claim), &(Standing::Free, None))?;
     let renewed = scene.done("renewing", store.renew_owned(&scene.name, &anybody, &now))?;
     scene.same("a renewal", &renewed, &RenewedOwned::Lost)?;
@@ -261,13 +261,13 @@ pub fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
         &vec![Beacon::Lit, Beacon::Lit],
     )?;
     let reading = scene.reading(&one)?;
-    let (standing, claim) = reading.standing(one.policy(), &scene.now());
+    let (standing, claim) = reading.standing(&one.rules().policy, &scene.now());
     scene.same(
         "the standing and whose it is",
         &(standing, claim.map(|claim| claim.ticket)),
         &(Standing::Held(Life::Supervised), Some(first.ticket)),
     )?;
-    scene.leave(&two, &second.seat, &Left::Withdrawn)?;
+    scene.leave(&two, &*second.handle, &Left::Withdrawn)?;
     scene.release(&one, &first)
 }
 
@@ -321,7 +321,7 @@ pub fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
         let second = scene.queued(&two, scene.request("second")?)?;
         rises("a waiter", Some(second.ticket), None)?;
         if round == 1 {
-            drop(first.seat);
+            drop(first.handle);
         } else {
             scene.release(&one, &first)?;
         }
@@ -493,7 +493,7 @@ pub fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
             || format!("a sleep of {SHORT_WAIT:?} expired after {took:?}"),
         )?;
     }
-    scene.leave(two, &second.seat, &Left::Withdrawn)?;
+    scene.leave(two, &*second.handle, &Left::Withdrawn)?;
     scene.same(
         "the list without the one that gave up",
         &tickets(&scene.list(one)?),
@@ -538,7 +538,10 @@ pub fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
                 let end = instant() + harness.patience();
                 let free = |reading: &Reading| {
                     let now = scene.now();
-                    !matches!(reading.standing(store.policy(), &now).0, Standing::Held(_))
+                    !matches!(
+                        reading.standing(&store.rules().policy, &now).0,
+                        Standing::Held(_)
+                    )
                 };
                 while !free(&reading) {
                     let woken = store.watch(&scene.name, &reading, &scene.now(), Some(end));
@@ -583,8 +586,8 @@ pub fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), 
                     scene.holds(!entered.events.iter().any(stolen), || {
                         format!("nobody died, and entering reports {:?}", entered.events)
                     })?;
-                    let seat = scene.seat(entered.seat)?;
-                    scene.done("leaving", store.leave(&seat, &scene.now()))?;
+                    let handle = scene.handle(entered.handle)?;
+                    scene.done("leaving", store.release(&*handle, &scene.now()))?;
                 }
                 Ok(())
             })
@@ -601,7 +604,7 @@ pub fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), 
     })
 }
 
-/// Dropping a holder's seat is its death: whoever waits is woken, takes over, and is told from
+/// Dropping a holder's handle is its death: whoever waits is woken, takes over, and is told from
 /// whom.
 ///
 /// # Errors
@@ -636,7 +639,7 @@ pub fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Re
     let ticket = holder.ticket;
     drop(holder);
     let reading = scene.reading(&store)?;
-    let (standing, claim) = reading.standing(store.policy(), &scene.now());
+    let (standing, claim) = reading.standing(&store.rules().policy, &scene.now());
     scene.holds(matches!(standing, Standing::Stale(_)), || {
         format!("a dead hold stands as {standing:?} by {claim:?}")
     })?;
@@ -648,7 +651,7 @@ pub fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Re
     )
 }
 
-/// Dropping a waiter's seat is its death: whoever stands behind is woken and passes it, wherever
+/// Dropping a waiter's handle is its death: whoever stands behind is woken and passes it, wherever
 /// it stood, and nobody hears of it.
 ///
 /// # Errors
@@ -711,7 +714,7 @@ pub fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
     let mut request = scene.request("holder")?;
     request.holder.process = Some(supervisor);
     let first = scene.granted(&one, request)?;
-    scene.named(&one, &first.seat, command)?;
+    scene.named(&one, &*first.handle, command)?;
     let ticket = first.ticket;
     harness.end_process(supervisor);
     drop(first);
@@ -721,7 +724,7 @@ pub fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
         || format!("the next stands behind {:?}", second.behind),
     )?;
     let reading = scene.reading(&two)?;
-    let (standing, _) = reading.standing(two.policy(), &scene.now());
+    let (standing, _) = reading.standing(&two.rules().policy, &scene.now());
     scene.same("the standing", &standing, &Standing::Held(Life::Orphaned))?;
     let second = scene.advances(&two, second)?;
     harness.end_process(command);
@@ -739,7 +742,7 @@ pub fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
     let store = harness.store();
     let command = harness.start_process();
     let held = scene.granted(&store, scene.request("holder")?)?;
-    scene.named(&store, &held.seat, command)?;
+    scene.named(&store, &*held.handle, command)?;
     let entry = scene.list(&harness.store())?;
     scene.same(
         "the command",
@@ -750,22 +753,22 @@ pub fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
     )?;
     harness.end_process(command);
     scene.release(&store, &held)?;
-    let late = store.name_command(&held.seat, command, &scene.now());
+    let late = store.name_command(&*held.handle, command, &scene.now());
     let late = scene.done("naming the command of a hold that ended", late)?;
     scene.same("whether a hold that ended was named", &late, &false)
 }
 
-/// A seat renews its hold while that stands. A lost or released one is told so, and nothing
+/// A handle renews its hold while that stands. A lost or released one is told so, and nothing
 /// comes into being by asking. Looking ([`Store::verify`]) says the same and writes nothing.
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
+pub fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
         harness,
-        "a_hold_is_renewed_by_its_seat_and_never_created_by_it",
+        "a_hold_is_renewed_by_its_handle_and_never_created_by_it",
     )?;
     let store = harness.store();
     let held = scene.granted(&store, scene.request("holder")?)?;
@@ -775,11 +778,11 @@ pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
         cancel_requested: false,
     };
     let before = scene.list(&store)?;
-    let seen = scene.done("verifying", store.verify(&held.seat, &scene.now()))?;
+    let seen = scene.done("verifying", store.verify(&*held.handle, &scene.now()))?;
     scene.same("a look at a hold", &seen, &fine)?;
     scene.same("the list after a look", &scene.list(&store)?, &before)?;
     let later = later(&scene.now(), 5_000);
-    let renewed = scene.done("renewing", store.renew(&held.seat, &later))?;
+    let renewed = scene.done("renewing", store.renew(&*held.handle, &later))?;
     scene.same("a renewal", &renewed, &fine)?;
     scene.same(
         "the recorded renewal",
@@ -789,25 +792,25 @@ pub fn a_hold_is_renewed_by_its_seat_and_never_created_by_it<H: Harness>(
             .map(|claim| claim.lease.renewed),
         &Some(later.stamp()),
     )?;
-    for (what, seat) in [
-        ("a waiting claim", &waiting.seat),
-        ("a lost one", &held.seat),
+    for (what, handle) in [
+        ("a waiting claim", &*waiting.handle),
+        ("a lost one", &*held.handle),
     ] {
         if what == "a lost one" {
-            scene.leave(&store, &waiting.seat, &Left::Withdrawn)?;
+            scene.leave(&store, &*waiting.handle, &Left::Withdrawn)?;
             scene.release(&store, &held)?;
         }
         let before = scene.list(&store)?;
-        let renewed = scene.done("renewing", store.renew(seat, &scene.now()))?;
+        let renewed = scene.done("renewing", store.renew(handle, &scene.now()))?;
         scene.same(&format!("a renewal of {what}"), &renewed, &Renewal::Lost)?;
-        let seen = scene.done("verifying", store.verify(seat, &scene.now()))?;
+        let seen = scene.done("verifying", store.verify(handle, &scene.now()))?;
         scene.same(&format!("a look at {what}"), &seen, &Renewal::Lost)?;
         scene.same("the list afterwards", &scene.list(&store)?, &before)?;
     }
-    scene.leave(&store, &held.seat, &Left::Absent)?;
+    scene.leave(&store, &*held.handle, &Left::Absent)?;
     // Also once nothing is left of the lock at all.
     scene.done("cleaning", store.clean(&scene.name, &scene.now(), false))?;
-    let renewed = scene.done("renewing", store.renew(&held.seat, &scene.now()))?;
+    let renewed = scene.done("renewing", store.renew(&*held.handle, &scene.now()))?;
     scene.same("a renewal without a lock", &renewed, &Renewal::Lost)?;
     scene.holds(!scene.is_listed(&store)?, || {
         "a renewal created the lock".to_owned()
@@ -910,7 +913,7 @@ pub fn a_detached_hold_lives_with_its_owner<H: Harness>(harness: &H) -> Result<(
     drop(held);
     let outlived = later(&scene.now(), 10 * TTL_MS);
     let reading = scene.reading(&two)?;
-    let (standing, _) = reading.standing(two.policy(), &outlived);
+    let (standing, _) = reading.standing(&two.rules().policy, &outlived);
     scene.same(
         "the standing long after the ttl",
         &standing,
@@ -983,13 +986,13 @@ pub fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
     Ok(())
 }
 
-/// A claim that will be detached lives by its seat while it waits, whatever its owner does, and
+/// A claim that will be detached lives by its handle while it waits, whatever its owner does, and
 /// by its record once it holds.
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_detached_waiter_dies_with_its_seat<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_detached_waiter_dies_with_its_seat")?;
+pub fn a_detached_waiter_dies_with_its_handle<H: Harness>(harness: &H) -> Result<(), Broken> {
+    let scene = Scene::new(harness, "a_detached_waiter_dies_with_its_handle")?;
     let store = harness.store();
     let owner = harness.start_process();
     let first = scene.granted(&store, scene.request("first")?)?;
@@ -1044,7 +1047,7 @@ pub fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
             token: held.token,
         },
     )?;
-    scene.holds(again.seat.is_none(), || {
+    scene.holds(again.handle.is_none(), || {
         "asking again made a second place".to_owned()
     })?;
     scene.same("the list afterwards", &scene.list(&two)?, &before)?;
@@ -1057,7 +1060,7 @@ pub fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
     let second = scene.queued(&two, scene.detached("twice", Some(owner))?)?;
     scene.release(&one, &held)?;
     let held = scene.wait(&one, first)?;
-    let advanced = scene.done("looking", two.advance(&second.seat, &scene.now()))?;
+    let advanced = scene.done("looking", two.try_grant(&*second.handle, &scene.now()))?;
     scene.same(
         "what the second place is told",
         &advanced.advance,
@@ -1066,7 +1069,7 @@ pub fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
             token: held.token,
         },
     )?;
-    scene.leave(&two, &second.seat, &Left::Withdrawn)?;
+    scene.leave(&two, &*second.handle, &Left::Withdrawn)?;
     scene.release(&one, &held)?;
     harness.end_process(owner);
     Ok(())
@@ -1101,8 +1104,8 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
         }],
     )?;
     let forcing = scene.placed(entered)?;
-    let asked = |store: &H::Store, seat, what| match scene
-        .done("renewing", store.renew(seat, &scene.now()))?
+    let asked = |store: &H::Store, handle: &dyn Handle, what| match scene
+        .done("renewing", store.renew(handle, &scene.now()))?
     {
         Renewal::Renewed {
             cancel_requested, ..
@@ -1111,10 +1114,10 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
     };
     scene.same(
         "whether the target is asked",
-        &asked(one, &target.seat, "the target")?,
+        &asked(one, &*target.handle, "the target")?,
         &true,
     )?;
-    let seen = scene.done("verifying", one.verify(&target.seat, &scene.now()))?;
+    let seen = scene.done("verifying", one.verify(&*target.handle, &scene.now()))?;
     scene.holds(
         matches!(
             seen,
@@ -1137,14 +1140,14 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
     let between = scene.wait(two, between)?;
     scene.same(
         "whether the next holder is asked",
-        &asked(two, &between.seat, "the one between")?,
+        &asked(two, &*between.handle, "the one between")?,
         &false,
     )?;
     scene.release(two, &between)?;
     let forcing = scene.wait(three, forcing)?;
     scene.same(
         "whether the asker itself is asked",
-        &asked(three, &forcing.seat, "the asker")?,
+        &asked(three, &*forcing.handle, "the asker")?,
         &false,
     )?;
     scene.release(three, &forcing)
@@ -1186,15 +1189,15 @@ pub fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
         format!("the override got {} after {}", next.token, held.token)
     })?;
     let before = scene.list(&one)?;
-    let renewed = scene.done("renewing", one.renew(&held.seat, &scene.now()))?;
-    scene.same("what the old seat is told", &renewed, &Renewal::Lost)?;
+    let renewed = scene.done("renewing", one.renew(&*held.handle, &scene.now()))?;
+    scene.same("what the old handle is told", &renewed, &Renewal::Lost)?;
     let renewed = one.renew_owned(&scene.name, &owned_by("owner"), &scene.now());
     let renewed = scene.done("renewing", renewed)?;
     scene.holds(
         matches!(&renewed, RenewedOwned::NotOwner { claim } if claim.ticket == next.ticket),
         || format!("the old owner is told {renewed:?}"),
     )?;
-    scene.leave(&one, &held.seat, &Left::Absent)?;
+    scene.leave(&one, &*held.handle, &Left::Absent)?;
     scene.same("the list afterwards", &scene.list(&one)?, &before)?;
     harness.end_process(owner);
     scene.release(&two, &next)
@@ -1256,31 +1259,33 @@ pub fn names_shows_every_lock_once<H: Harness>(harness: &H) -> Result<(), Broken
     let scene = Scene::new(harness, "names_shows_every_lock_once")?;
     let store = harness.store();
     let mut names = Vec::new();
-    let mut seats = Vec::new();
+    let mut handles = Vec::new();
     for _ in 0..5 {
         let name = harness.name();
         let entered = store.enter(&name, scene.request("holder")?, &scene.now());
-        seats.extend(scene.done("entering", entered)?.seat);
+        handles.extend(scene.done("entering", entered)?.handle);
         names.push(name);
     }
     let mut shown = Vec::new();
-    let listed = harness.store().names(&mut |name| shown.push(name));
+    let listed = harness
+        .store()
+        .names(Which::Locks, &mut |name| shown.push(name));
     scene.done("listing", listed)?;
     for name in &names {
         let times = shown.iter().filter(|shown| *shown == name).count();
         scene.holds(times == 1, || format!("{name} is shown {times} times"))?;
     }
-    scene.same("how many seats there are", &seats.len(), &names.len())
+    scene.same("how many handles there are", &handles.len(), &names.len())
 }
 
-/// A holder and its heartbeat use one seat from two threads; no change of theirs, or of anybody
+/// A holder and its heartbeat use one handle from two threads; no change of theirs, or of anybody
 /// else's, gets lost over that.
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_seat_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
+pub fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
     const ROUNDS: u32 = 300;
-    let scene = Scene::new(harness, "a_seat_serves_two_threads_at_once")?;
+    let scene = Scene::new(harness, "a_handle_serves_two_threads_at_once")?;
     let store = harness.store();
     let held = scene.granted(&store, scene.request("holder")?)?;
     thread::scope(|threads| {
@@ -1291,7 +1296,7 @@ pub fn a_seat_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), 
             let began = scene.now();
             for round in 0..ROUNDS {
                 let now = later(&began, u64::from(round));
-                let renewed = store.renew(&held.seat, &now);
+                let renewed = store.renew(&*held.handle, &now);
                 let renewed = scene.done("renewing", renewed)?;
                 scene.holds(renewed != Renewal::Lost, || "a hold is lost".to_owned())?;
                 let entry = scene.list(&store)?;
@@ -1305,7 +1310,7 @@ pub fn a_seat_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), 
             let store = harness.store();
             for pid in 1..ROUNDS {
                 let command = Process { pid, started: None };
-                scene.named(&store, &held.seat, command)?;
+                scene.named(&store, &*held.handle, command)?;
                 let entry = scene.list(&store)?;
                 let claim = entry.claim(held.ticket);
                 let seen = claim.and_then(|claim| claim.holder.command);
@@ -1317,7 +1322,7 @@ pub fn a_seat_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), 
             let store = harness.store();
             for _ in 0..ROUNDS {
                 let waiting = scene.queued(&store, scene.request("waiter")?)?;
-                scene.leave(&store, &waiting.seat, &Left::Withdrawn)?;
+                scene.leave(&store, &*waiting.handle, &Left::Withdrawn)?;
             }
             Ok(())
         });
@@ -1361,7 +1366,7 @@ pub fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
                         let acquired =
                             engine::acquire(&store, clock, name, &request, wait, &mut Silent);
                         let acquired = scene.done("acquiring", acquired)?;
-                        let seat = scene.seat(acquired.seat)?;
+                        let handle = scene.handle(acquired.handle)?;
                         let token = acquired.claim.token.unwrap_or_default();
                         let alone = !occupied.swap(true, Ordering::Relaxed);
                         let rises = last_token.load(Ordering::Relaxed) < token;
@@ -1372,7 +1377,7 @@ pub fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
                         occupied.store(false, Ordering::Relaxed);
                         scene.holds(alone, || "two callers held at once".to_owned())?;
                         scene.holds(rises, || format!("token {token} is not above the last"))?;
-                        scene.leave_hold(&store, &seat)?;
+                        scene.leave_hold(&store, &*handle)?;
                     }
                     Ok(())
                 })

@@ -5,7 +5,9 @@
 
 use super::{Broken, Harness, TTL_MS};
 use crate::clock::{Clock, SystemClock, instant};
-use crate::store::{Content, Entered, Reading, Store, Wake};
+use crate::store::contract::Which;
+use crate::store::verbs::Entered;
+use crate::store::{Content, Handle, Reading, Store, Verbs, Wake};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,21 +28,21 @@ pub(super) struct Scene<'a, H> {
 }
 
 /// A claim that waits.
-pub(super) struct Waiting<Seat> {
-    pub(super) seat: Seat,
+pub(super) struct Waiting {
+    pub(super) handle: Box<dyn Handle>,
     pub(super) ticket: u64,
     pub(super) behind: Predecessor,
 }
 
 /// A claim that holds.
-pub(super) struct Held<Seat> {
-    pub(super) seat: Seat,
+pub(super) struct Held {
+    pub(super) handle: Box<dyn Handle>,
     pub(super) ticket: u64,
     pub(super) token: u64,
     events: Vec<Event>,
 }
 
-impl<Seat> Held<Seat> {
+impl Held {
     /// The ticket of the claim that this one was taken over from.
     pub(super) fn stolen(&self) -> Option<u64> {
         self.events.iter().find_map(|event| match event {
@@ -88,8 +90,6 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type SeatOf<H> = <<H as Harness>::Store as Store>::Seat;
-
 impl<'a, H: Harness> Scene<'a, H> {
     pub(super) fn new(harness: &'a H, promise: &'static str) -> Result<Self, Broken> {
         let scene = Self {
@@ -98,7 +98,7 @@ impl<'a, H: Harness> Scene<'a, H> {
             name: harness.name(),
             clock: SystemClock::new(harness.host().boot_id.as_deref()),
         };
-        let policy = *harness.store().policy();
+        let policy = harness.store().rules().policy;
         scene.same("the policy of the store", &policy, &Policy::NATIVE)?;
         Ok(scene)
     }
@@ -178,19 +178,18 @@ impl<'a, H: Harness> Scene<'a, H> {
         store: &H::Store,
         request: Request,
         now: &Now,
-    ) -> Result<Entered<SeatOf<H>>, Broken> {
+    ) -> Result<Entered, Broken> {
         self.done("entering", store.enter(&self.name, request, now))
     }
 
-    pub(super) fn seat(&self, seat: Option<SeatOf<H>>) -> Result<SeatOf<H>, Broken> {
-        seat.ok_or_else(|| self.broken("a claim came without a seat"))
+    pub(super) fn handle(
+        &self,
+        handle: Option<Box<dyn Handle>>,
+    ) -> Result<Box<dyn Handle>, Broken> {
+        handle.ok_or_else(|| self.broken("a claim came without a handle"))
     }
 
-    pub(super) fn granted(
-        &self,
-        store: &H::Store,
-        request: Request,
-    ) -> Result<Held<SeatOf<H>>, Broken> {
+    pub(super) fn granted(&self, store: &H::Store, request: Request) -> Result<Held, Broken> {
         self.granted_at(store, request, &self.now())
     }
 
@@ -199,17 +198,17 @@ impl<'a, H: Harness> Scene<'a, H> {
         store: &H::Store,
         request: Request,
         now: &Now,
-    ) -> Result<Held<SeatOf<H>>, Broken> {
+    ) -> Result<Held, Broken> {
         self.holding(self.enter(store, request, now)?)
     }
 
-    pub(super) fn holding(&self, entered: Entered<SeatOf<H>>) -> Result<Held<SeatOf<H>>, Broken> {
+    pub(super) fn holding(&self, entered: Entered) -> Result<Held, Broken> {
         match entered.entering {
             Entering::Granted { ticket, token } => {
                 let written = entered.entry.claim(ticket).and_then(|claim| claim.token);
                 self.same("the token in the list", &written, &Some(token))?;
                 Ok(Held {
-                    seat: self.seat(entered.seat)?,
+                    handle: self.handle(entered.handle)?,
                     ticket,
                     token,
                     events: entered.events,
@@ -219,18 +218,14 @@ impl<'a, H: Harness> Scene<'a, H> {
         }
     }
 
-    pub(super) fn queued(
-        &self,
-        store: &H::Store,
-        request: Request,
-    ) -> Result<Waiting<SeatOf<H>>, Broken> {
+    pub(super) fn queued(&self, store: &H::Store, request: Request) -> Result<Waiting, Broken> {
         self.placed(self.enter(store, request, &self.now())?)
     }
 
-    pub(super) fn placed(&self, entered: Entered<SeatOf<H>>) -> Result<Waiting<SeatOf<H>>, Broken> {
+    pub(super) fn placed(&self, entered: Entered) -> Result<Waiting, Broken> {
         match entered.entering {
             Entering::Queued { ticket, behind } => Ok(Waiting {
-                seat: self.seat(entered.seat)?,
+                handle: self.handle(entered.handle)?,
                 ticket,
                 behind,
             }),
@@ -240,8 +235,8 @@ impl<'a, H: Harness> Scene<'a, H> {
 
     pub(super) fn refused(&self, store: &H::Store, request: Request) -> Result<Refusal, Broken> {
         let entered = self.enter(store, request, &self.now())?;
-        self.holds(entered.seat.is_none(), || {
-            "a refused claim has a seat".to_owned()
+        self.holds(entered.handle.is_none(), || {
+            "a refused claim has a handle".to_owned()
         })?;
         match entered.entering {
             Entering::Refused(refusal) => Ok(refusal),
@@ -252,20 +247,16 @@ impl<'a, H: Harness> Scene<'a, H> {
     pub(super) fn sleep(
         &self,
         store: &H::Store,
-        waiting: &Waiting<SeatOf<H>>,
+        waiting: &Waiting,
         until: Instant,
     ) -> Result<Wake, Broken> {
-        let woken = store.sleep(&waiting.seat, &waiting.behind, &self.now(), Some(until));
+        let woken = store.sleep(&*waiting.handle, &waiting.behind, &self.now(), Some(until));
         self.done("sleeping", woken)
     }
 
     /// Looks once; the claim has to stand behind another one still.
-    pub(super) fn advances(
-        &self,
-        store: &H::Store,
-        waiting: Waiting<SeatOf<H>>,
-    ) -> Result<Waiting<SeatOf<H>>, Broken> {
-        let advanced = store.advance(&waiting.seat, &self.now());
+    pub(super) fn advances(&self, store: &H::Store, waiting: Waiting) -> Result<Waiting, Broken> {
+        let advanced = store.try_grant(&*waiting.handle, &self.now());
         match self.done("looking", advanced)?.advance {
             Advance::Behind(behind) => Ok(Waiting { behind, ..waiting }),
             other => Err(self.broken(format!("expected to wait on, saw {other:?}"))),
@@ -273,11 +264,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Sleeps and looks until the claim holds.
-    pub(super) fn wait(
-        &self,
-        store: &H::Store,
-        mut waiting: Waiting<SeatOf<H>>,
-    ) -> Result<Held<SeatOf<H>>, Broken> {
+    pub(super) fn wait(&self, store: &H::Store, mut waiting: Waiting) -> Result<Held, Broken> {
         let mut events = Vec::new();
         let patience = self.harness.patience();
         let end = instant() + patience;
@@ -286,7 +273,7 @@ impl<'a, H: Harness> Scene<'a, H> {
             self.holds(woken == Wake::Ready && instant() < end, || {
                 format!("a waiter was not woken within {patience:?} ({woken:?})")
             })?;
-            let advanced = store.advance(&waiting.seat, &self.now());
+            let advanced = store.try_grant(&*waiting.handle, &self.now());
             let advanced = self.done("looking", advanced)?;
             events.extend(advanced.events);
             match advanced.advance {
@@ -295,7 +282,7 @@ impl<'a, H: Harness> Scene<'a, H> {
                     let written = written.and_then(|claim| claim.token);
                     self.same("the token in the list", &written, &Some(token))?;
                     return Ok(Held {
-                        seat: waiting.seat,
+                        handle: waiting.handle,
                         ticket: waiting.ticket,
                         token,
                         events,
@@ -310,19 +297,19 @@ impl<'a, H: Harness> Scene<'a, H> {
     pub(super) fn leave(
         &self,
         store: &H::Store,
-        seat: &SeatOf<H>,
+        handle: &dyn Handle,
         expected: &Left,
     ) -> Result<(), Broken> {
-        let left = self.done("leaving", store.leave(seat, &self.now()))?;
+        let left = self.done("leaving", store.release(handle, &self.now()))?;
         self.same("what leaving did", &left, expected)
     }
 
-    pub(super) fn release(&self, store: &H::Store, held: &Held<SeatOf<H>>) -> Result<(), Broken> {
-        self.leave_hold(store, &held.seat)
+    pub(super) fn release(&self, store: &H::Store, held: &Held) -> Result<(), Broken> {
+        self.leave_hold(store, &*held.handle)
     }
 
-    pub(super) fn leave_hold(&self, store: &H::Store, seat: &SeatOf<H>) -> Result<(), Broken> {
-        match self.done("leaving", store.leave(seat, &self.now()))? {
+    pub(super) fn leave_hold(&self, store: &H::Store, handle: &dyn Handle) -> Result<(), Broken> {
+        match self.done("leaving", store.release(handle, &self.now()))? {
             Left::Released { .. } => Ok(()),
             other => Err(self.broken(format!("leaving a hold answered {other:?}"))),
         }
@@ -331,18 +318,18 @@ impl<'a, H: Harness> Scene<'a, H> {
     pub(super) fn named(
         &self,
         store: &H::Store,
-        seat: &SeatOf<H>,
+        handle: &dyn Handle,
         command: Process,
     ) -> Result<(), Broken> {
         let named = self.done(
             "naming the command",
-            store.name_command(seat, command, &self.now()),
+            store.name_command(handle, command, &self.now()),
         )?;
         self.same("whether the command was named", &named, &true)
     }
 
     pub(super) fn reading(&self, store: &H::Store) -> Result<Reading, Broken> {
-        self.done("reading", store.read(&self.name))
+        self.done("reading", store.read(&self.name, None))
     }
 
     pub(super) fn content(&self, store: &H::Store) -> Result<(Entry, Vec<Evidence>), Broken> {
@@ -365,7 +352,7 @@ impl<'a, H: Harness> Scene<'a, H> {
 
     pub(super) fn is_listed(&self, store: &H::Store) -> Result<bool, Broken> {
         let mut listed = false;
-        let names = store.names(&mut |name| listed |= name == self.name);
+        let names = store.names(Which::Locks, &mut |name| listed |= name == self.name);
         self.done("listing", names)?;
         Ok(listed)
     }

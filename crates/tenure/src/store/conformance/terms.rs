@@ -7,7 +7,7 @@
 use super::scene::{Scene, later, tickets};
 use super::{Broken, Harness, SHORT_WAIT};
 use crate::clock::instant;
-use crate::store::{Store, Wake};
+use crate::store::{Handle, Verbs, Wake};
 use std::num::NonZeroU32;
 use std::sync::mpsc;
 use std::thread;
@@ -191,7 +191,7 @@ pub fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
         told?;
         scene.placed(entered)
     })?;
-    let advanced = scene.done("looking", store.advance(&older.seat, &scene.now()))?;
+    let advanced = scene.done("looking", store.try_grant(&*older.handle, &scene.now()))?;
     let by = "newer".to_owned();
     scene.same(
         "what who was displaced finds",
@@ -202,13 +202,13 @@ pub fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
     scene.release(&store, &holder)?;
     let patient = scene.wait(&store, patient)?;
     scene.release(&store, &patient)?;
-    scene.leave(&store, &older.seat, &Left::Withdrawn)?;
+    scene.leave(&store, &*older.handle, &Left::Withdrawn)?;
     let newer = scene.wait(&store, newer)?;
     scene.release(&store, &newer)
 }
 
 /// While a caller is away, its place blocks nobody; when it is back, it goes before all that came
-/// later, with a token above all earlier ones. Only a place that waits can be kept, and the seat
+/// later, with a token above all earlier ones. Only a place that waits can be kept, and the handle
 /// that it had takes nothing along.
 ///
 /// # Errors
@@ -224,18 +224,18 @@ pub fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
     let holder = scene.granted(&store, scene.request("holder")?)?;
     let kept = scene.queued(&store, scene.request("kept")?)?;
     let later = scene.queued(&other, scene.request("later")?)?;
-    let park = |seat| store.park(seat, None, GRACE_MS, &scene.now());
-    let parked = scene.done("keeping a hold", park(&holder.seat))?;
-    scene.same("whether a hold is kept as a place", &parked, &false)?;
-    let parked = scene.done("keeping a place", park(&kept.seat))?;
-    scene.same("whether the place is kept", &parked, &true)?;
+    let reserve = |handle: &dyn Handle| store.reserve(handle, None, GRACE_MS, &scene.now());
+    let reserved = scene.done("keeping a hold", reserve(&*holder.handle))?;
+    scene.same("whether a hold is kept as a place", &reserved, &false)?;
+    let reserved = scene.done("keeping a place", reserve(&*kept.handle))?;
+    scene.same("whether the place is kept", &reserved, &true)?;
     scene.release(&store, &holder)?;
     let later = scene.wait(&other, later)?;
     let last = scene.queued(&other, scene.request("last")?)?;
     let back = with(&scene, "back", back_to(Kept::Ticket(kept.ticket)))?;
     let back = scene.queued(&store, back)?;
     scene.same("the ticket of who is back", &back.ticket, &kept.ticket)?;
-    drop(kept.seat);
+    drop(kept.handle);
     let last = scene.advances(&other, last)?;
     scene.release(&other, &later)?;
     let last = scene.advances(&other, last)?;
@@ -262,9 +262,9 @@ pub fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     let owner = harness.start_process();
     let keep = |id: &str, owner, grace_ms| {
         let waiting = scene.queued(&store, scene.request(id)?)?;
-        let parked = store.park(&waiting.seat, owner, grace_ms, &scene.now());
-        let parked = scene.done("keeping a place", parked)?;
-        scene.same("whether the place is kept", &parked, &true)?;
+        let reserved = store.reserve(&*waiting.handle, owner, grace_ms, &scene.now());
+        let reserved = scene.done("keeping a place", reserved)?;
+        scene.same("whether the place is kept", &reserved, &true)?;
         Ok::<u64, Broken>(waiting.ticket)
     };
     let find = |kept, now: &_| scene.enter(&store, with(&scene, "back", back_to(kept))?, now);
@@ -272,7 +272,7 @@ pub fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
         let before = scene.list(&store)?;
         let entered = find(Kept::Ticket(ticket), now)?;
         scene.same("a lapsed place", &entered.entering, &Entering::NotKept)?;
-        scene.holds(entered.seat.is_none(), || "it has a seat".to_owned())?;
+        scene.holds(entered.handle.is_none(), || "it has a handle".to_owned())?;
         scene.same("the list afterwards", &scene.list(&store)?, &before)
     };
     let now = scene.now();
@@ -282,16 +282,16 @@ pub fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     let owned = keep("owned", Some(owner), GRACE_MS)?;
     let back = scene.placed(find(Kept::Owner(owner), &scene.now())?)?;
     scene.same("the place of an owner", &back.ticket, &owned)?;
-    let parked = store.park(&back.seat, Some(owner), GRACE_MS, &scene.now());
-    let parked = scene.done("keeping a place again", parked)?;
-    scene.same("whether the place is kept again", &parked, &true)?;
+    let reserved = store.reserve(&*back.handle, Some(owner), GRACE_MS, &scene.now());
+    let reserved = scene.done("keeping a place again", reserved)?;
+    scene.same("whether the place is kept again", &reserved, &true)?;
     harness.end_process(owner);
     is_not_kept(owned, &scene.now())?;
     let anew = scene.placed(find(Kept::Owner(owner), &scene.now())?)?;
     scene.holds(anew.ticket > owned, || {
         format!("the ticket {} of a dead owner was found", anew.ticket)
     })?;
-    scene.leave(&store, &anew.seat, &Left::Withdrawn)?;
+    scene.leave(&store, &*anew.handle, &Left::Withdrawn)?;
     scene.release(&store, &holder)
 }
 
@@ -332,7 +332,7 @@ pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
         scene.same("who asks, and what for", &seen, &expected)?;
     }
     for held in &holders {
-        let renewed = scene.done("renewing", store.renew(&held.seat, &scene.now()))?;
+        let renewed = scene.done("renewing", store.renew(&*held.handle, &scene.now()))?;
         let expected = Renewal::Renewed {
             token: held.token,
             cancel_requested: true,
@@ -344,7 +344,7 @@ pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
         scene.release(&store, held)?;
     }
     let next = scene.wait(&store, waiting)?;
-    let seen = scene.done("verifying", store.verify(&next.seat, &scene.now()))?;
+    let seen = scene.done("verifying", store.verify(&*next.handle, &scene.now()))?;
     let expected = Renewal::Renewed {
         token: next.token,
         cancel_requested: false,
