@@ -721,23 +721,19 @@ pub(crate) struct NewPlace {
     /// Whether its beacon has to be lit before it can be seen. A detached hold lives by its
     /// record; while it waits, it has a beacon like every other claim.
     pub(crate) beacon: bool,
-    /// Whether others may go on once it waits no longer, and have to be told.
-    pub(crate) turn: bool,
 }
 
 impl NewPlace {
     /// The place that a claim of this kind got; `None` if none was made.
-    pub(crate) fn of(entering: &Entering, kind: Kind, mode: Mode) -> Option<Self> {
+    pub(crate) fn of(entering: &Entering, kind: Kind, _mode: Mode) -> Option<Self> {
         match entering {
             Entering::Granted { ticket, .. } => Some(Self {
                 ticket: *ticket,
                 beacon: kind == Kind::Kernel,
-                turn: false,
             }),
             Entering::Queued { ticket, .. } => Some(Self {
                 ticket: *ticket,
                 beacon: true,
-                turn: mode != Mode::Exclusive,
             }),
             Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => None,
         }

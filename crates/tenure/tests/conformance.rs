@@ -335,6 +335,7 @@ struct Place {
 }
 
 impl Place {
+    #[allow(clippy::borrowed_box, reason = "the older contract asks for it")]
     fn seat(&self) -> &Box<dyn Handle> {
         self.seat.as_ref().expect("a seat until it is dropped")
     }

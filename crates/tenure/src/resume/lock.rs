@@ -5,7 +5,7 @@
 use super::{Place, ResumeLockData, ResumeLockError};
 use crate::clock::Clock;
 use crate::store::Store;
-use crate::store::file::Seat;
+use crate::store::contract::Handle;
 use std::fmt;
 use std::sync::Arc;
 use tenure_core::{Claim, Left, LockName, Ownership, Released, Renewal, RequestId};
@@ -111,7 +111,7 @@ impl fmt::Debug for ResumeLock {
 pub(super) struct Hold {
     place: Arc<Place>,
     name: LockName,
-    seat: Seat,
+    seat: Box<dyn Handle>,
     request_id: RequestId,
     token: u64,
     data: ResumeLockData,
@@ -123,7 +123,7 @@ impl Hold {
     pub(super) fn new(
         place: Arc<Place>,
         name: LockName,
-        seat: Seat,
+        seat: Box<dyn Handle>,
         claim: &Claim,
         request_id: RequestId,
     ) -> Self {
