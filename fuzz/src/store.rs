@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use tenure::store::file::fuzzing;
 use tenure::tenure_core::{
-    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Now, Process,
-    Queueing, RequestId, Stamp, WaitingFor,
+    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
+    RequestId, Stamp, WaitingFor,
 };
 
 /// The size of a slot of the first pair.
@@ -125,7 +125,7 @@ fn content(file: &OwnedFd) -> Vec<u8> {
 }
 
 /// A list that is read comes back as the same list when it is written, in whole or by a part of
-/// it; and so does a list that was drawn. A heartbeat in its text changes what the core changes.
+/// it; and so does a list that was drawn.
 pub fn list(data: &[u8]) {
     let mut draw = Draw(data);
     let entry = if draw.flag() {
@@ -154,24 +154,6 @@ pub fn list(data: &[u8]) {
         for excerpt in fuzzing::excerpts(&body, claim.ticket) {
             assert_eq!(fuzzing::decode(&excerpt), Ok(entry.clone()), "in parts");
         }
-        beat(&entry, &body, claim);
-    }
-}
-
-/// A heartbeat in the text is the one that the core makes.
-fn beat(entry: &Entry, body: &[u8], claim: &Claim) {
-    let Some(boot_id) = claim.holder.host.boot_id.clone() else {
-        return;
-    };
-    let now = Now {
-        wall_us: 1_800_000_000_000_000,
-        boot_ms: 7_000,
-        boot_id,
-    };
-    if let Some((answer, after)) = fuzzing::beat(body, claim.ticket, now.stamp()) {
-        let mut renewed = entry.clone();
-        assert_eq!(renewed.renew(claim.ticket, &now), answer, "the answer");
-        assert_eq!(fuzzing::decode(&after), Ok(renewed), "and the list");
     }
 }
 

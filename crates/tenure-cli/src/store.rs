@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use tenure::profile::Profile;
 #[cfg(unix)]
 use tenure::store::Notices;
+use tenure::store::contract::{self, Handle, Which, Within};
 #[cfg(all(feature = "etcd", unix))]
 use tenure::store::etcd::{self, EtcdStore};
-use tenure::store::file::{self, FileStore, Sleeper};
+use tenure::store::file::{FileStore, Sleeper};
 use tenure::store::{
     Advanced, Cleaned, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError, Wake,
 };
@@ -43,7 +44,7 @@ pub(crate) struct Remote {
 
 /// A claim's place in one of them.
 pub(crate) enum Seat {
-    File(file::Seat),
+    File(Box<dyn Handle>),
     #[cfg(all(feature = "etcd", unix))]
     Etcd(Box<etcd::Seat>),
 }
@@ -74,7 +75,7 @@ impl Seat {
     )]
     pub(crate) fn beacon(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::File(seat) => Some(seat.beacon()),
+            Self::File(seat) => seat.descriptor(),
             #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => None,
         }
@@ -100,7 +101,7 @@ fn secrets_are_kept(file: &std::path::Path) -> Failure {
 /// A part in the hold of the run around this one. Dropping it gives it back.
 pub(crate) struct Part(
     #[cfg_attr(windows, allow(dead_code, reason = "nothing inherits it there"))]
-    Option<file::Within>,
+    Option<Box<dyn Within>>,
 );
 
 impl Part {
@@ -108,7 +109,7 @@ impl Part {
     /// no such thing.
     #[cfg(unix)]
     pub(crate) fn beacon(&self) -> Option<BorrowedFd<'_>> {
-        self.0.as_ref().map(file::Within::beacon)
+        self.0.as_ref()?.descriptor()
     }
 }
 
@@ -186,7 +187,15 @@ impl Locks {
     #[cfg(unix)]
     pub(crate) fn news(&self, seat: &Seat) -> Result<Notices, StoreError> {
         match (self, seat) {
-            (Self::Files(store), Seat::File(seat)) => store.news(seat),
+            (Self::Files(store), Seat::File(seat)) => {
+                let notices = contract::Store::notices(store, &**seat);
+                let notices = notices.map(|notices| notices.descriptor);
+                notices.ok_or_else(|| StoreError::Io {
+                    place: self.place(seat.name()),
+                    doing: "watching the lock",
+                    source: std::io::ErrorKind::Unsupported.into(),
+                })
+            }
             #[cfg(all(feature = "etcd", unix))]
             (Self::Etcd(remote), Seat::Etcd(seat)) => remote.store.news(seat),
             #[cfg(all(feature = "etcd", unix))]
@@ -198,7 +207,7 @@ impl Locks {
     #[cfg(unix)]
     pub(crate) fn renewals_end_news(&self) -> bool {
         match self {
-            Self::Files(store) => store.renewals_end_news(),
+            Self::Files(store) => store.profile().record().is_some(),
             #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => false,
         }
@@ -212,7 +221,10 @@ impl Locks {
         token: u64,
     ) -> Result<Option<Part>, StoreError> {
         match self {
-            Self::Files(store) => Ok(store.go_within(name, token)?.map(|part| Part(Some(part)))),
+            Self::Files(store) => {
+                let part = contract::Store::go_within(store, name, token)?;
+                Ok(part.map(|part| Part(Some(part))))
+            }
             #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(remote) => {
                 let reading = remote.store.read(name)?;
@@ -226,7 +238,7 @@ impl Locks {
     /// What is left of interrupted calls, by the names of the locks.
     pub(crate) fn leftovers(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
         match self {
-            Self::Files(store) => store.leftovers(each),
+            Self::Files(store) => contract::Store::names(store, Which::Leftovers, each),
             #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => Ok(()),
         }
@@ -235,7 +247,7 @@ impl Locks {
     /// What its user should know about the place.
     pub(crate) fn warning(&self) -> Result<Option<String>, StoreError> {
         match self {
-            Self::Files(store) => store.warning(),
+            Self::Files(store) => contract::Store::warning(store),
             #[cfg(all(feature = "etcd", unix))]
             Self::Etcd(_) => Ok(None),
         }

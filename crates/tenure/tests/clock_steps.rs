@@ -16,7 +16,8 @@ use std::path::Path;
 use tenure::clock::{Clock, SystemClock};
 use tenure::process::Identity;
 use tenure::profile::{self, Settings};
-use tenure::store::file::{FileStore, Seat, ThreadSleeper};
+use tenure::store::contract::Handle;
+use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::{Content, Entered, Store, StoreError};
 use tenure_core::{
     Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
@@ -24,6 +25,9 @@ use tenure_core::{
 };
 
 const HOUR_US: u64 = 3_600_000_000;
+
+/// A claim of a caller here.
+type Seat = Box<dyn Handle>;
 
 struct Scene {
     _folder: tempfile::TempDir,

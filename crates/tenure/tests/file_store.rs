@@ -27,9 +27,10 @@ use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::Identity;
+use tenure::store::contract::Handle;
 #[cfg(unix)]
 use tenure::store::file::{Byte, ByteLock, Mode as LockMode};
-use tenure::store::file::{FileStore, Seat, ThreadSleeper};
+use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::{Content, Entered, Store, StoreError, Wake};
 #[cfg(unix)]
 use tenure_core::Beacon;
@@ -40,6 +41,9 @@ use tenure_core::{
 };
 
 const TTL_MS: u64 = 600_000;
+
+/// A claim of a caller here.
+type Seat = Box<dyn Handle>;
 
 /// A folder for locks, one lock name, and what the tests are told in.
 struct Place {
@@ -676,7 +680,7 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
     for number in 1..CLAIMS {
         seats.push(place.queued(&format!("w{number}")).0);
     }
-    let expected: Vec<u64> = seats.iter().map(Seat::ticket).collect();
+    let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
     assert_eq!(place.tickets(), expected, "all of them, in order");
     assert!(
         length() > 64 << 10,
@@ -691,7 +695,7 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
         let left = store.leave(&seat, &place.now()).expect("a withdrawal");
         assert_eq!(left, Left::Withdrawn);
         if seats.len() % 50 == 0 {
-            let expected: Vec<u64> = seats.iter().map(Seat::ticket).collect();
+            let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
             assert_eq!(place.tickets(), expected, "the rest stays in order");
         }
     }
@@ -920,7 +924,7 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
             assert!(seats.len() < 1_000, "{pages} pages never fill up");
         };
         assert!(full(&error), "{pages} pages: {error:?}");
-        let expected: Vec<u64> = seats.iter().map(Seat::ticket).collect();
+        let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
         assert_eq!(place.tickets(), expected, "{pages} pages: the list before");
         let renewed = store.renew(&seats[0], &place.now());
         assert!(
@@ -1308,7 +1312,8 @@ struct Keeper(std::process::Child);
 #[cfg(unix)]
 impl Keeper {
     fn of(seat: &Seat) -> Self {
-        let copy = seat.beacon().try_clone_to_owned().expect("a copy");
+        let beacon = seat.descriptor().expect("a descriptor");
+        let copy = beacon.try_clone_to_owned().expect("a copy");
         // As its standard input, so that no other child of this process inherits it.
         let child = Command::new("sleep")
             .arg("600")

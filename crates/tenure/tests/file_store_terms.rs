@@ -27,8 +27,9 @@ use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::{self, Silent, Wait};
 use tenure::process::Identity;
 use tenure::profile::Fleet;
+use tenure::store::contract::Handle;
 use tenure::store::file::{
-    BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, Seat, ThreadSleeper,
+    BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, ThreadSleeper,
 };
 use tenure::store::{Entered, Store, StoreError, Wake};
 use tenure_core::{
@@ -42,6 +43,9 @@ fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
     #[cfg(windows)]
     return file.as_handle();
 }
+
+/// A claim of a caller here.
+type Seat = Box<dyn Handle>;
 
 /// Well under the second after which a sleeper that nobody told looks by itself.
 const AT_ONCE: Duration = Duration::from_millis(500);

@@ -37,13 +37,17 @@ use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::{Identity, start_time};
 use tenure::profile::{Fleet, Profile, Record, Resume, Session, Sprint};
-use tenure::store::file::{BorrowedDescriptor, ByteLock, FileStore, Seat, Sleeper, ThreadSleeper};
+use tenure::store::contract::{self, Handle, Which};
+use tenure::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
 use tenure::store::{Content, Entered, RenewedOwned, Store, StoreError, Wake};
 use tenure_core::{
     Claim, Entering, Event, Force, Forced, Holder, Host, Kind, Left, LockName, Now, Ownership,
     Patience, Policy, Process, Reason, Released, Renewal, Request, RequestId, StaleReason,
     Standing, Takeover,
 };
+
+/// A claim of a caller here.
+type Seat = Box<dyn Handle>;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -624,33 +628,34 @@ fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
     });
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_renewal_ends_the_news_of_a_seat_where_it_replaces_the_file() {
     let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
     let renewed = |place: &Place, store: &FileStore, path: &Path| {
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
         let seat = entered.expect("an answer").seat.expect("a seat");
+        let notices = contract::Store::notices(store, &*seat).expect("a descriptor");
         let before = inode(path);
         let mut now = place.now();
         now.wall_us += 1_000_000;
         now.boot_ms += 1_000;
         let renewal = store.renew(&seat, &now).expect("an answer");
         assert!(!is_lost(renewal));
-        inode(path) != before
+        (inode(path) != before, notices.ends_with_renewal)
     };
     // The formats that are renewed.
     for format in [S, F] {
         let place = Place::with_folder(format);
         let store = place.store();
-        let is_replaced = renewed(&place, &store, &place.record());
-        assert!(is_replaced && store.renewals_end_news(), "{format:?}");
+        let ends = renewed(&place, &store, &place.record());
+        assert_eq!(ends, (true, true), "{format:?}");
     }
     let place = Place::with_folder(R);
     let sleeper = Box::new(ThreadSleeper);
     let store = FileStore::new(place.folder(), place.host.clone(), sleeper);
-    let is_replaced = renewed(&place, &store, &place.folder().join("job-1.tenure"));
-    assert!(!is_replaced && !store.renewals_end_news(), "native");
+    let ends = renewed(&place, &store, &place.folder().join("job-1.tenure"));
+    assert_eq!(ends, (false, false), "native");
 }
 
 #[test]
@@ -1508,7 +1513,8 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
         let left = |place: &Place| {
             let mut names = Vec::new();
             let store = place.store();
-            let listed = store.leftovers(&mut |name| names.push(name));
+            let mut each = |name| names.push(name);
+            let listed = contract::Store::names(&store, Which::Leftovers, &mut each);
             listed.expect("a list");
             names
         };
@@ -1529,10 +1535,13 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
 fn a_folder_that_others_can_read_deserves_a_warning_where_the_format_wants_it_private() {
     each(|format| {
         let place = Place::with_folder(format);
-        assert_eq!(place.store().warning().expect("an answer"), None);
+        assert_eq!(
+            contract::Store::warning(&place.store()).expect("an answer"),
+            None
+        );
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(place.folder(), mode).expect("a mode");
-        let warning = place.store().warning().expect("an answer");
+        let warning = contract::Store::warning(&place.store()).expect("an answer");
         let path = place.folder().display().to_string();
         let is_warned = warning.is_some_and(|warning| warning.starts_with(&path));
         assert_eq!(is_warned, format == F, "{format:?}");
@@ -1596,7 +1605,7 @@ fn looking_creates_nothing() {
             let soon = Some(instant() + Duration::from_millis(5));
             store.watch(name, &reading, &now, soon).expect("a wait");
             store.clean(name, &now, true).expect("a dry run");
-            store.warning().expect("a warning or none");
+            contract::Store::warning(&store).expect("a warning or none");
             if record.is_none() {
                 let owns = |_: &Claim| Ownership::Shown;
                 let released = store.release_owned(name, &owns, &now);

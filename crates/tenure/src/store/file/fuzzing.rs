@@ -6,9 +6,9 @@
 //! they are tried (`fuzz/src`).
 
 use super::excerpt::{self, Want};
-use super::{beat, list, record};
+use super::{list, record};
 use std::os::fd::BorrowedFd;
-use tenure_core::{Entry, Renewal, Stamp};
+use tenure_core::Entry;
 
 /// The sequence and the body of the slot that counts, as a reader under the guard finds it.
 ///
@@ -67,11 +67,6 @@ pub fn excerpts(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
             rest.encode(body, &part).ok()
         })
         .collect()
-}
-
-/// A heartbeat in the text of a list, where that can be done.
-pub fn beat(body: &[u8], ticket: u64, at: Stamp) -> Option<(Renewal, Vec<u8>)> {
-    beat::renew(body, ticket, at)
 }
 
 fn plain(read: Result<record::Snapshot, record::ReadError>) -> Result<(u64, Vec<u8>), String> {

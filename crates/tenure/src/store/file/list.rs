@@ -2,8 +2,7 @@
 //!
 //! The body is JSON lines: the header first (the rising counter, past holds), then one claim per
 //! line in queue order. Unknown keys are skipped when reading, so an older program reads what a newer
-//! one wrote; it does not keep them when it writes, but for those of claims that it leaves as they are
-//! and of one that it renews.
+//! one wrote; it does not keep them when it writes, but for those of claims that it leaves unread.
 //!
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never
 //! written here: the record itself is the truth about them.
@@ -81,7 +80,7 @@ struct WaitingLine<'a> {
     ticket: u64,
 }
 
-/// A claim. `excerpt` and `beat` rely on the order of its keys: a new one belongs at the end.
+/// A claim. `excerpt` relies on the order of its keys: a new one belongs at the end.
 #[derive(Serialize, Deserialize)]
 struct ClaimLine<'a> {
     ticket: u64,
