@@ -10,6 +10,8 @@ use tenure::profile::Profile;
 #[cfg(unix)]
 use tenure::store::Notices;
 #[cfg(all(feature = "etcd", unix))]
+use tenure::store::contract::Handle;
+#[cfg(all(feature = "etcd", unix))]
 use tenure::store::etcd::{self, EtcdStore};
 use tenure::store::file::{self, FileStore, Sleeper};
 use tenure::store::{
@@ -45,7 +47,7 @@ pub(crate) struct Remote {
 pub(crate) enum Seat {
     File(file::Seat),
     #[cfg(all(feature = "etcd", unix))]
-    Etcd(Box<etcd::Seat>),
+    Etcd(Box<dyn Handle>),
 }
 
 impl Seat {
@@ -184,13 +186,13 @@ impl Locks {
 
     /// A descriptor that can be read once something has happened to the claim of a seat.
     #[cfg(unix)]
-    pub(crate) fn news(&self, seat: &Seat) -> Result<Notices, StoreError> {
+    pub(crate) fn news(&self, seat: &Seat) -> Option<Notices> {
         match (self, seat) {
-            (Self::Files(store), Seat::File(seat)) => store.news(seat),
+            (Self::Files(store), Seat::File(seat)) => store.news(seat).ok(),
             #[cfg(all(feature = "etcd", unix))]
-            (Self::Etcd(remote), Seat::Etcd(seat)) => remote.store.news(seat),
+            (Self::Etcd(remote), Seat::Etcd(seat)) => remote.store.notices(seat),
             #[cfg(all(feature = "etcd", unix))]
-            _ => Err(self.mismatch(seat)),
+            _ => None,
         }
     }
 
@@ -315,9 +317,7 @@ impl Store for Locks {
         match self {
             Self::Files(store) => Ok(seated(store.enter(name, request, now)?, Seat::File)),
             #[cfg(all(feature = "etcd", unix))]
-            Self::Etcd(remote) => Ok(seated(remote.store.enter(name, request, now)?, |seat| {
-                Seat::Etcd(Box::new(seat))
-            })),
+            Self::Etcd(remote) => Ok(seated(remote.store.enter(name, request, now)?, Seat::Etcd)),
         }
     }
 
