@@ -474,9 +474,7 @@ impl Running<'_> {
         self.watches = true;
         // Without it a cancel is noticed at the next renewal.
         let held = self.driver.held.iter();
-        self.news = held
-            .filter_map(|held| held.store.news(held.seat).ok())
-            .collect();
+        self.news = held.filter_map(|held| held.store.news(held.seat)).collect();
         // Where nothing can be watched, the locks themselves are looked at all the time.
         if WATCHES && self.places.is_none() && !self.driver.held.is_empty() {
             self.places = Some((self.moves(), instant() + PLACE_LOOK));

@@ -206,6 +206,8 @@ pub struct Corrupt {
     pub record: Vec<u8>,
     /// It is a record of another program's format, and not the store's own list.
     pub is_record: bool,
+    /// A caller that may not replace it is refused, as by a claim that holds; else the call fails.
+    pub refuses: bool,
     /// Why it must stay whoever asks, as the end of a sentence: a live claim stands in it, or a newer
     /// version of this program wrote it.
     pub sealed: Option<&'static str>,

@@ -6,16 +6,15 @@
 //! keeps alive: what a kernel lock on a byte is to the file store. A waiter watches the claim and
 //! the life before its own, and nobody else's.
 //!
-//! Each call of [`Store`] reads the list, has the core decide, and commits what changed in one
-//! transaction that names everything the decision rests on (`list`). If anything of that was
-//! changed meanwhile the transaction does nothing, and the call begins anew. There is no write
-//! without a condition.
+//! A transaction reads the list, runs the change, and commits what it changed in one transaction of
+//! etcd that names everything the decision rests on (`list`). If anything of that was changed meanwhile
+//! it does nothing, and the change runs again (`transact`). There is no write without a condition. Mostly
+//! the list is what was to be expected, and need not be read (`expect`).
 //!
 //! # Unknown outcomes
-//! A transaction whose answer never came may have been carried out, or be carried out later. The
-//! list is read again and decided upon anew. Repeating a change is safe: of two transactions that
-//! change the same claim, the one that comes second finds its condition broken. A claim that is
-//! made is a case of its own (`enter`): it must not come to be after its caller has given up.
+//! A transaction whose answer never came may have been carried out, or be carried out later. The call
+//! finds out which before it answers (`transact`). A claim that is made must not come to be after its
+//! caller has given up (`attempt`).
 //!
 //! # Crash safety
 //! Every change is one transaction, so there is nothing between two steps. A process that dies
@@ -23,55 +22,48 @@
 //!
 //! # What a lease proves
 //! A life that is there proves that its process was alive within its ttl, by etcd's clock. One that
-//! has run out lets others pass; the holder has to know **before** that, which [`Store::lapses`]
+//! has run out lets others pass; the holder has to know **before** that, which [`Rules::lapse`]
 //! tells whoever renews. A machine that was suspended finds out with its first renewal: it succeeds
 //! only if nobody has taken the claim out of the list, and then the hold was never interrupted.
 //!
 //! What it leaves to others: which etcd (`Address`), when to renew, and what to do about a loss.
 
 mod address;
-mod change;
+mod attempt;
 mod driver;
-mod enter;
+mod expect;
+mod handle;
 mod ids;
 mod keys;
-mod left;
 mod link;
 mod list;
-mod seat;
+mod read;
 mod session;
-mod turn;
+mod transact;
 mod value;
 mod watch;
 mod wire;
 
 pub use address::{Address, AddressError, Credentials, CredentialsError};
-pub use seat::Seat;
 
-use super::file::Sleeper;
-use super::{
-    Advanced, Cleaned, Content, Entered, ForcedRelease, Reading, RenewedOwned, Store, StoreError,
-    Wake,
+use super::contract::{
+    self, Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which,
 };
-use crate::clock::{Clock, SystemClock, instant};
-use change::{Commit, Scope, read_range};
-use enter::Entrance;
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use super::file::Sleeper;
+use super::{Content, Reading, StoreError, Wake};
+use crate::clock::{SystemClock, instant};
+use etcd_client::GetOptions;
+use handle::EtcdHandle;
 use ids::Ids;
 use keys::{Keys, end_of};
-use left::Leavings;
-use link::{Fault, Link, Pause, is_full};
-use list::Guard;
-use seat::SeatState;
+use link::{Fault, Link};
+use read::{Scope, read_range};
 use session::Sessions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tenure_core::{
-    Claim, Entry, Force, Forced, History, Host, Kind, Left, LockName, Mode, Now, Ownership, Policy,
-    Predecessor, Process, Released, Renewal, Request, Standing, StopRequest, WaitingFor,
-};
+use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor};
+use transact::Transaction;
 
 /// How long a call tries before it says that etcd cannot be reached. An election takes one to two
 /// seconds, and a request that a dying member swallows two more.
@@ -93,10 +85,6 @@ const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
 /// How often a call that was overtaken begins anew without a pause.
 const OVERTAKEN_AT_ONCE: u32 = 3;
 
-/// What a claim stands behind that has yet to look. No claim has this ticket, so a sleep behind it
-/// ends at once.
-const NOBODY: Predecessor = Predecessor::Beacon { ticket: 0 };
-
 /// Locks kept in etcd. A clone is the same caller.
 #[derive(Clone)]
 pub struct EtcdStore {
@@ -107,13 +95,12 @@ struct Shared {
     link: Link,
     sessions: Sessions,
     keys: Keys,
-    policy: Policy,
+    rules: Rules,
     here: Host,
     clock: SystemClock,
     sleeper: Box<dyn Sleeper>,
     patience: Duration,
     ids: Ids,
-    left: Leavings,
 }
 
 impl Drop for Shared {
@@ -161,13 +148,16 @@ impl EtcdStore {
                 link: Link::start(address, credentials)?,
                 sessions: Sessions::default(),
                 keys: Keys::new(address.prefix().to_owned()),
-                policy,
+                rules: Rules {
+                    leased: true,
+                    network: true,
+                    ..Rules::local(policy)
+                },
                 clock: SystemClock::new(here.boot_id.as_deref()),
                 here,
                 sleeper,
                 patience: PATIENCE,
                 ids: Ids::default(),
-                left: Leavings::default(),
             }),
         })
     }
@@ -182,21 +172,28 @@ impl EtcdStore {
         self
     }
 
-    /// A descriptor that can be read each time that somebody has touched the claim of a seat, or its
-    /// life has ended, for as long as the seat is there. Read what is in it.
-    ///
-    /// # Errors
-    /// - [`StoreError::Io`] if the system gives no more descriptors.
-    pub fn news(&self, seat: &Seat) -> Result<OwnedFd, StoreError> {
+    /// A descriptor that can be read each time that somebody has touched the claim of a handle, or its
+    /// life has ended, for as long as the handle is there.
+    fn news(&self, handle: &EtcdHandle) -> Result<OwnedFd, StoreError> {
         let keys = &self.shared.keys;
-        let from = seat.state().own + 1;
+        let from = handle.seen().own + 1;
         let watched = vec![
-            watch::Watched::changes(keys.claim(&seat.name, &seat.id), from),
-            watch::Watched::end(keys.life(&seat.name, &seat.life), from),
+            watch::Watched::changes(keys.claim(&handle.name, &handle.id), from),
+            watch::Watched::end(keys.life(&handle.name, &handle.life), from),
         ];
         let (reads, task) = watch::lasting(&self.shared.link, watched)?;
-        seat.state().watches.extend(task);
+        handle.seen().watches.extend(task);
         Ok(reads)
+    }
+
+    /// A handle as this store's own kind.
+    fn own<'a>(
+        &self,
+        name: &LockName,
+        handle: Option<&'a dyn Handle>,
+    ) -> Result<Option<&'a EtcdHandle>, StoreError> {
+        let own = |handle| contract::own(handle, || self.location(name).shown);
+        handle.map(own).transpose()
     }
 
     /// When a call that begins now gives up. After etcd has been out of reach for as long as that
@@ -219,21 +216,85 @@ impl EtcdStore {
         self.shared.link.fault(doing, &Fault::Unsure(why))
     }
 
-    /// What to watch for whoever sleeps behind a claim, and how long to sleep at most.
-    fn watched_claim(
+    /// Sleeps until what a waiter stands behind has ended, or somebody has touched its own claim.
+    fn wait_in_line(
         &self,
-        state: &SeatState,
-        claim: &Claim,
-        now: &Now,
-    ) -> (Option<[watch::Watched; 2]>, Duration) {
-        let keys = state.keys.get(&claim.ticket).cloned();
-        let watched = keys.map(|(claim, life)| {
-            [
-                watch::Watched::changes(claim, state.revision + 1),
-                watch::Watched::end(life, state.revision + 1),
-            ]
-        });
-        (watched, self.nap(claim, now))
+        handle: &EtcdHandle,
+        waiting: &Waiting<'_>,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let behind: Vec<(u64, bool)> = match waiting.behind {
+            Predecessor::Beacon { ticket } => vec![(*ticket, true)],
+            Predecessor::Turn { ticket } => vec![(*ticket, false)],
+            Predecessor::Record(claim) => vec![(claim.ticket, false)],
+            Predecessor::AnyOf(claims) => {
+                let tickets = claims.iter().map(|claim| (claim.ticket, false));
+                tickets.collect()
+            }
+            // No waiter is seen to be stopped here.
+            Predecessor::Stopped { .. } => return Ok(Wake::Ready),
+        };
+        let own = self.shared.keys.claim(&handle.name, &handle.id);
+        let mut watched = Vec::new();
+        {
+            let seen = handle.seen();
+            watched.push(watch::Watched::changes(own, seen.own + 1));
+            let from = seen.revision + 1;
+            for (ticket, only_end) in behind {
+                let Some((claim, life)) = seen.keys.get(&ticket).cloned() else {
+                    return Ok(Wake::Ready);
+                };
+                watched.push(if only_end {
+                    watch::Watched::end(claim, from)
+                } else {
+                    watch::Watched::changes(claim, from)
+                });
+                watched.push(watch::Watched::end(life, from));
+            }
+        }
+        let nap = self.nap_behind(waiting.behind, waiting.now);
+        let (wake, woken) = self.sleep_on(watched, nap, until)?;
+        handle.seen().woken = woken;
+        Ok(wake)
+    }
+
+    /// Sleeps until anything has happened to the claims of a lock.
+    fn wait_outside(
+        &self,
+        waiting: &Waiting<'_>,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let Some(since) = waiting.since else {
+            return Ok(Wake::Ready);
+        };
+        let keys = &self.shared.keys;
+        let from = i64::try_from(since).unwrap_or(0) + 1;
+        let range = |prefix: String, only_end| watch::Watched {
+            end: Some(end_of(&prefix)),
+            key: prefix,
+            only_end,
+            from,
+        };
+        let watched = vec![
+            range(keys.claims(waiting.name), false),
+            range(keys.lives(waiting.name), true),
+        ];
+        let nap = self.nap_behind(waiting.behind, waiting.now);
+        let (wake, _) = self.sleep_on(watched, nap, until)?;
+        Ok(wake)
+    }
+
+    /// How long to sleep behind this at most.
+    fn nap_behind(&self, behind: &Predecessor, now: &Now) -> Duration {
+        let claims = match behind {
+            Predecessor::Record(claim) => std::slice::from_ref(&**claim),
+            Predecessor::AnyOf(claims) => claims,
+            Predecessor::Beacon { .. } | Predecessor::Turn { .. } | Predecessor::Stopped { .. } => {
+                &[]
+            }
+        };
+        let naps = claims.iter().map(|claim| self.nap(claim, now));
+        naps.min().unwrap_or(RECORD_NAP_MAX)
     }
 
     /// How long a record can be relied on without a look at its process and its age.
@@ -277,400 +338,70 @@ impl EtcdStore {
 }
 
 impl Store for EtcdStore {
-    type Seat = Seat;
-
-    fn policy(&self) -> &Policy {
-        &self.shared.policy
+    fn rules(&self) -> &Rules {
+        &self.shared.rules
     }
 
-    fn place(&self, name: &LockName) -> String {
-        format!("{}/locks/{name}", self.shared.link.place())
-    }
-
-    fn lapses(&self, ttl: Duration) -> Option<Duration> {
-        Some(ttl)
-    }
-
-    fn notices(&self, seat: &Seat) -> Option<OwnedFd> {
-        self.news(seat).ok()
-    }
-
-    fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
-        let list = self.load(name, &Scope::All, self.end())?;
-        let place = self.place(name);
-        if let Some(unreadable) = list.unreadable.first() {
-            return Ok(Reading {
-                place,
-                content: Content::Unreadable {
-                    why: unreadable.why.clone(),
-                    modified_ms: None,
-                },
-                stopped: Vec::new(),
-                stored: true,
-                record: Vec::new(),
-            });
+    fn location(&self, name: &LockName) -> Location {
+        Location {
+            shown: format!("{}/locks/{name}", self.shared.link.place()),
+            file: None,
         }
-        let evidence = list.entry.claims.iter().map(self.evidence(&list)).collect();
-        Ok(Reading {
-            place,
-            content: Content::Whole {
+    }
+
+    fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
+        let handle = self.own(name, of)?;
+        let scope = handle.map_or(Scope::All, EtcdHandle::own);
+        let list = self.load(name, &scope, self.end())?;
+        let stored = list.exists();
+        let content = if let Some(unreadable) = list.unreadable.first() {
+            Content::Unreadable {
+                why: unreadable.why.clone(),
+                modified_ms: None,
+            }
+        } else {
+            if let Some(handle) = handle.filter(|handle| list.row(handle.ticket).is_none()) {
+                handle.note_claim(None, &list);
+            }
+            let here = &self.shared.here;
+            let claims = list.entry.claims.iter();
+            Content::Whole {
+                evidence: claims.map(|claim| list.evidence(here, claim)).collect(),
                 entry: list.entry,
-                evidence,
-            },
+            }
+        };
+        Ok(Reading {
+            place: self.location(name).shown,
+            content,
             // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
             stopped: Vec::new(),
-            stored: true,
+            stored,
             record: Vec::new(),
         })
     }
 
-    fn enter(
+    fn transact(
         &self,
-        name: &LockName,
-        request: Request,
-        now: &Now,
-    ) -> Result<Entered<Seat>, StoreError> {
-        Entrance::new(self, name, request, now)?.enter()
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError> {
+        let handle = self.own(ask.name, ask.about.handle())?;
+        // The life of a claim hangs on the lease of the caller that made it, whoever asks.
+        let store = handle.map_or_else(|| self.clone(), EtcdHandle::store);
+        Transaction::new(&store, ask, handle, change).commit()
     }
 
-    fn sleep(
-        &self,
-        seat: &Seat,
-        behind: &Predecessor,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
-        let (watched, nap) = {
-            let state = seat.state();
-            let from = state.revision + 1;
-            let own = self.shared.keys.claim(&seat.name, &seat.id);
-            let mut watched = vec![watch::Watched::changes(own, state.own + 1)];
-            let mut nap = RECORD_NAP_MAX;
-            match behind {
-                Predecessor::Beacon { ticket } => {
-                    let Some((claim, life)) = state.keys.get(ticket).cloned() else {
-                        return Ok(Wake::Ready);
-                    };
-                    watched.push(watch::Watched::end(claim, from));
-                    watched.push(watch::Watched::end(life, from));
-                }
-                Predecessor::Turn { ticket } => {
-                    let Some((claim, life)) = state.keys.get(ticket).cloned() else {
-                        return Ok(Wake::Ready);
-                    };
-                    watched.push(watch::Watched::changes(claim, from));
-                    watched.push(watch::Watched::end(life, from));
-                }
-                Predecessor::Record(claim) => {
-                    let (keys, longest) = self.watched_claim(&state, claim, now);
-                    let Some(keys) = keys else {
-                        return Ok(Wake::Ready);
-                    };
-                    watched.extend(keys);
-                    nap = longest;
-                }
-                // Nobody is seen to be stopped here.
-                Predecessor::Stopped { .. } => return Ok(Wake::Ready),
-                Predecessor::AnyOf(claims) => {
-                    for claim in claims {
-                        let (keys, longest) = self.watched_claim(&state, claim, now);
-                        let Some(keys) = keys else {
-                            return Ok(Wake::Ready);
-                        };
-                        watched.extend(keys);
-                        nap = nap.min(longest);
-                    }
-                }
-            }
-            (watched, nap)
-        };
-        let (wake, woken) = self.sleep_on(watched, nap, until)?;
-        seat.state().woken = woken;
-        Ok(wake)
-    }
-
-    fn advance(&self, seat: &Seat, now: &Now) -> Result<Advanced, StoreError> {
-        seat.store().advance_until(self.end(), seat, now)
-    }
-
-    fn name_command(&self, seat: &Seat, command: Process, _now: &Now) -> Result<bool, StoreError> {
-        let made = self.change(&seat.name, &seat.own(), |draft, _, _| {
-            Ok(draft.entry.name_command(seat.ticket, command))
-        })?;
-        if let Some(revision) = made.revision {
-            seat.saw(revision);
-        }
-        Ok(made.answer)
-    }
-
-    fn renew(&self, seat: &Seat, now: &Now) -> Result<Renewal, StoreError> {
-        // Whoever renews has to know in time that it did not work.
-        let third = Duration::from_millis(seat.ttl_ms / 3);
-        let this = seat.store();
-        let end = this.end().min(instant() + third.max(RENEWAL_MIN));
-        // The lease first: a claim that is written while its lease runs out is no sign of life. Its
-        // life is lit anew if it hangs on any other lease than the one that is renewed here.
-        if seat.kind == Kind::Kernel {
-            let session = this.session(seat.ttl_ms, end)?;
-            let endpoints = Arc::clone(this.shared.link.endpoints());
-            let began_ms = this.shared.clock.now().boot_ms;
-            this.shared.link.block("renewing the lease", async move {
-                match session::renew(&endpoints, session.lease, end).await {
-                    Ok(()) => {
-                        session.renewed(began_ms);
-                        Ok(())
-                    }
-                    Err(Fault::LeaseGone) => {
-                        session.end();
-                        Ok(())
-                    }
-                    other => other,
-                }
-            })?;
-        }
-        let made = this.change_until(end, &seat.name, &seat.own(), |draft, list, _| {
-            let renewal = draft.entry.renew(seat.ticket, now);
-            if let Renewal::Renewed { .. } = renewal {
-                draft.lights.extend(this.relight(seat, list, end)?);
-            }
-            Ok(renewal)
-        });
-        let made = match made {
-            // The lease is renewed, which is what counts; only the record does not say so.
-            Err(error) if is_full(&error) => {
-                let list = this.load(&seat.name, &seat.own(), end)?;
-                let session = this.shared.sessions.present(seat.ttl_ms);
-                let row = list.row(seat.ticket);
-                let hangs = row
-                    .is_some_and(|row| session.is_some_and(|session| session.lease == row.lease));
-                return match list.entry.verify(seat.ticket) {
-                    Renewal::Renewed { .. } if !hangs => Err(error),
-                    renewal => Ok(seat.told(renewal)),
-                };
-            }
-            made => made.inspect_err(|_| seat.doubtful.store(true, Ordering::SeqCst))?,
-        };
-        if let Some(revision) = made.revision {
-            seat.saw(revision);
-        }
-        Ok(seat.told(made.answer))
-    }
-
-    fn verify(&self, seat: &Seat, _now: &Now) -> Result<Renewal, StoreError> {
-        let list = self.load(&seat.name, &seat.own(), self.end())?;
-        let is_dark = list.row(seat.ticket).is_some_and(|row| !row.alive());
-        if is_dark && seat.kind == Kind::Kernel {
-            // Nobody has taken it yet, and anybody may: that it stands is worth nothing before its
-            // life is lit again.
-            return self.renew(seat, &self.shared.clock.now());
-        }
-        Ok(seat.told(list.entry.verify(seat.ticket)))
-    }
-
-    fn leave(&self, seat: &Seat, now: &Now) -> Result<Left, StoreError> {
-        let end = self.end();
-        let granted = seat.state().granted.clone();
-        // What a first try would have answered, if its own answer did not come.
-        let mut earlier = None;
-        if let Some((claim, history, header)) = granted {
-            match self.leave_as_granted(seat, &claim, Some((history, header)), now) {
-                // To remove something is allowed all the same.
-                Err(error) if is_full(&error) => {
-                    let (left, committed) = self.leave_as_granted(seat, &claim, None, now)?;
-                    if let Commit::Done(_) = committed {
-                        return Ok(left);
-                    }
-                }
-                other => match other? {
-                    (left, Commit::Done(_)) => return Ok(left),
-                    (left, Commit::Unsure(_)) => earlier = Some(left),
-                    (_, Commit::Overtaken | Commit::LeaseGone) => {}
-                },
-            }
-        }
-        let mut tried = earlier.is_some();
-        let made = self.change_until(end, &seat.name, &seat.own(), |draft, _, unsure| {
-            tried |= unsure;
-            let left = draft.entry.leave(seat.ticket, now);
-            Ok(match (left, &earlier) {
-                // Nobody else removes a claim while its lease runs, so it was an earlier try.
-                (Left::Absent, Some(earlier)) if tried && seat.is_certain() => earlier.clone(),
-                (left, _) => {
-                    earlier = Some(left.clone());
-                    left
-                }
-            })
-        })?;
-        seat.settled.store(true, Ordering::SeqCst);
-        if !tried && made.revision.is_some() {
-            seat.give_back_id();
-        }
-        Ok(made.answer)
-    }
-
-    fn park(
-        &self,
-        seat: &Seat,
-        owner: Option<Process>,
-        grace_ms: u64,
-        now: &Now,
-    ) -> Result<bool, StoreError> {
-        let made = self.change(&seat.name, &seat.own(), |draft, _, _| {
-            Ok(draft.entry.park(seat.ticket, owner, grace_ms, now))
-        })?;
-        if made.answer {
-            seat.settled.store(true, Ordering::SeqCst);
-        }
-        Ok(made.answer)
-    }
-
-    fn cancel(
-        &self,
-        name: &LockName,
-        by: StopRequest<'_>,
-        now: &Now,
-    ) -> Result<Vec<Claim>, StoreError> {
-        loop {
-            let made = self.change(name, &Scope::All, |draft, list, _| {
-                let evidence = self.evidence(list);
-                let asked = draft.entry.cancel(&self.shared.policy, by, now, evidence);
-                // One transaction takes so many; whoever was asked already stays so.
-                let claims = draft.entry.claims.iter_mut();
-                let new = claims.filter(|claim| list.entry.claim(claim.ticket) != Some(claim));
-                let mut is_more = false;
-                for claim in new.skip(2 * list::SWEPT_AT_ONCE) {
-                    if let Some(before) = list.entry.claim(claim.ticket) {
-                        *claim = before.clone();
-                        is_more = true;
-                    }
-                }
-                Ok((asked, is_more))
-            })?;
-            if let (asked, false) = made.answer {
-                return Ok(asked);
-            }
+    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
+        match self.own(waiting.name, waiting.by)? {
+            Some(handle) => self.wait_in_line(handle, waiting, until),
+            None => self.wait_outside(waiting, until),
         }
     }
 
-    fn note_waiting(
-        &self,
-        name: &LockName,
-        token: u64,
-        waiting_for: Option<&WaitingFor>,
-        _now: &Now,
-    ) -> Result<bool, StoreError> {
-        let made = self.change(name, &Scope::All, |draft, _, _| {
-            Ok(draft.entry.note_waiting(token, waiting_for))
-        })?;
-        Ok(made.answer)
-    }
-
-    fn renew_owned(
-        &self,
-        name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
-        now: &Now,
-    ) -> Result<RenewedOwned, StoreError> {
-        let made = self.change(name, &Scope::All, |draft, _, _| {
-            Ok(super::renew_owned(&mut draft.entry, owns, now).0)
-        })?;
-        Ok(made.answer)
-    }
-
-    fn release_owned(
-        &self,
-        name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
-        now: &Now,
-    ) -> Result<Released, StoreError> {
-        let mut earlier: Option<(u64, Released)> = None;
-        let made = self.change(name, &Scope::All, |draft, list, unsure| {
-            if unsure
-                && let Some((ticket, released)) = &earlier
-                && list.row(*ticket).is_none()
-            {
-                return Ok(released.clone());
-            }
-            let (released, _) =
-                super::release_owned(&mut draft.entry, &self.shared.policy, owns, now);
-            if let Released::Done { claim, .. } = &released {
-                earlier = Some((claim.ticket, released.clone()));
-            }
-            Ok(released)
-        })?;
-        Ok(made.answer)
-    }
-
-    fn force_release(
-        &self,
-        name: &LockName,
-        force: Force,
-        now: &Now,
-    ) -> Result<ForcedRelease, StoreError> {
-        let list = self.load(name, &Scope::All, self.end())?;
-        let forced = match self.replace_unreadable(&list, force)? {
-            Ok(true) => Forced::Done {
-                claim: None,
-                standing: Standing::Unreadable,
-                held_ms: 0,
-            },
-            Err(refusal) => Forced::Refused(refusal),
-            Ok(false) => {
-                let mut earlier: Option<(u64, Forced)> = None;
-                let made = self.change(name, &Scope::All, |draft, list, unsure| {
-                    if unsure
-                        && let Some((ticket, forced)) = &earlier
-                        && list.row(*ticket).is_none()
-                    {
-                        return Ok(forced.clone());
-                    }
-                    let evidence = self.evidence(list);
-                    let forced =
-                        (draft.entry).force_release(&self.shared.policy, force, now, evidence);
-                    if let Forced::Done {
-                        claim: Some(claim), ..
-                    } = &forced
-                    {
-                        earlier = Some((claim.ticket, forced.clone()));
-                    }
-                    Ok(forced)
-                })?;
-                made.answer
-            }
-        };
-        Ok(ForcedRelease {
-            released: forced,
-            record: Vec::new(),
-        })
-    }
-
-    fn watch(
-        &self,
-        name: &LockName,
-        seen: &Reading,
-        now: &Now,
-        until: Option<Instant>,
-    ) -> Result<Wake, StoreError> {
-        let Some((seen, front)) = seen.entry().and_then(|seen| Some((seen, seen.front()?))) else {
-            return Ok(Wake::Ready);
-        };
-        let keys = &self.shared.keys;
-        let from = i64::try_from(seen.last).unwrap_or(0) + 1;
-        let range = |prefix: String, only_end| watch::Watched {
-            end: Some(end_of(&prefix)),
-            key: prefix,
-            only_end,
-            from,
-        };
-        let watched = vec![
-            range(keys.claims(name), false),
-            range(keys.lives(name), true),
-        ];
-        let (wake, _) = self.sleep_on(watched, self.nap(front, now), until)?;
-        Ok(wake)
-    }
-
-    fn names(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        if which == Which::Leftovers {
+            return Ok(());
+        }
         let keys = self.shared.keys.clone();
         let endpoints = Arc::clone(self.shared.link.endpoints());
         let end = self.end();
@@ -689,115 +420,11 @@ impl Store for EtcdStore {
         Ok(())
     }
 
-    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
-        let end = self.end();
-        let mut pause = Pause::default();
-        // What earlier tries of this call have removed, and would remove.
-        let (mut gone, mut tried): (Vec<Claim>, Vec<Claim>) = (Vec::new(), Vec::new());
-        let mut removes = false;
-        loop {
-            let list = self.load(name, &Scope::All, end)?;
-            self.unreadable(&list)?;
-            let before = std::mem::take(&mut tried).into_iter();
-            gone.extend(before.filter(|claim| list.row(claim.ticket).is_none()));
-            let exists = list.header_modified != 0 || !list.rows.is_empty();
-            let mut entry = list.entry.clone();
-            let swept = entry.sweep(&self.shared.policy, now, self.evidence(&list));
-            let empties = exists && entry.claims.is_empty();
-            let done = |mut gone: Vec<Claim>, removed| {
-                gone.extend(swept.clone());
-                Ok(Cleaned {
-                    swept: gone,
-                    removed,
-                    record: Vec::new(),
-                })
-            };
-            if dry_run || (swept.is_empty() && !empties) {
-                return done(gone, if dry_run { empties } else { removes && !exists });
-            }
-            let keys = &self.shared.keys;
-            let change = self.told(list.change(keys, name, &entry, Guard::All, &[]))?;
-            let mut change = change.unwrap_or_else(|| list::Change {
-                compares: vec![list.unchanged(keys, name)],
-                operations: Vec::new(),
-            });
-            if !change.fits() {
-                self.sweep_some(name, &list, &entry, Vec::new())?;
-                tried = swept;
-                continue;
-            }
-            if empties {
-                let header = keys.header(name);
-                let same =
-                    Compare::mod_revision(header.clone(), CompareOp::Equal, list.header_modified);
-                change.compares.push(same);
-                change.operations.push(TxnOp::delete(header, None));
-            }
-            let why = match self.commit(change.into_txn())? {
-                Commit::Done(_) => return done(gone, empties),
-                Commit::Unsure(why) => {
-                    (tried, removes) = (swept, empties);
-                    why
-                }
-                Commit::Overtaken | Commit::LeaseGone => "it changes again and again".to_owned(),
-            };
-            if !Pause::fits(end) {
-                return Err(self.unreachable("cleaning", why));
-            }
-            std::thread::sleep(pause.next());
-        }
-    }
-}
-
-impl EtcdStore {
-    /// Ends a hold by what was known at its grant, without another look; without a header, nothing is
-    /// remembered of it. With what that would have come to, for it may have been carried out without
-    /// an answer.
-    fn leave_as_granted(
-        &self,
-        seat: &Seat,
-        claim: &Claim,
-        header: Option<(History, i64)>,
-        now: &Now,
-    ) -> Result<(Left, Commit), StoreError> {
-        let mut entry = Entry {
-            last: 0,
-            history: header.map(|(history, _)| history).unwrap_or_default(),
-            ended: None,
-            claims: vec![claim.clone()],
-        };
-        let left = entry.leave(seat.ticket, now);
-        let keys = &self.shared.keys;
-        let key = keys.claim(&seat.name, &seat.id);
-        let created = i64::try_from(seat.ticket).unwrap_or(0);
-        let mut compares = vec![Compare::create_revision(
-            key.clone(),
-            CompareOp::Equal,
-            created,
-        )];
-        let mut operations = vec![
-            TxnOp::delete(key, None),
-            TxnOp::delete(keys.life(&seat.name, &seat.life), None),
-        ];
-        if let Some((_, modified)) = header {
-            let key = keys.header(&seat.name);
-            // Only the end of a hold writes it, and there is no other hold beside one that is alone.
-            if claim.mode != Mode::Exclusive {
-                let same = Compare::mod_revision(key.clone(), CompareOp::Equal, modified);
-                compares.push(same);
-            }
-            let value = self.told(value::encode_header(entry.history))?;
-            operations.push(TxnOp::put(key, value, None));
-        }
-        let committed = self.commit(Txn::new().when(compares).and_then(operations))?;
-        if let Commit::Done(revision) = committed {
-            seat.settled.store(true, Ordering::SeqCst);
-            seat.give_back_id();
-            if let Some((_, found)) = header {
-                let left = &self.shared.left;
-                left.note(&seat.name, found, entry.history, revision);
-            }
-        }
-        Ok((left, committed))
+    fn notices(&self, of: &dyn Handle) -> Option<Notices> {
+        let handle = self.own(of.name(), Some(of)).ok()??;
+        Some(Notices {
+            descriptor: self.news(handle).ok()?,
+            ends_with_renewal: false,
+        })
     }
 }

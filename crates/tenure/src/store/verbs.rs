@@ -125,10 +125,10 @@ pub trait Verbs: Store {
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
     fn try_grant(&self, handle: &dyn Handle, now: &Now) -> Result<Tried, StoreError> {
-        let (policy, ticket) = (&self.rules().policy, handle.ticket());
+        let (rules, ticket) = (self.rules(), handle.ticket());
         let ask = Ask::new(handle.name(), About::Turn(handle), now);
         let (mut advance, done) = settled(self, &ask, Ok(Advance::Gone), |draft| {
-            whole(draft, |draft| advancing(policy, ticket, now, draft))
+            whole(draft, |draft| advancing(rules, ticket, now, draft))
         })?;
         let (entry, events) = match done {
             Some(done) => (done.entry, done.events),
@@ -392,6 +392,7 @@ pub trait Verbs: Store {
                 } else {
                     0
                 };
+                let force = forced_at(corrupt, force);
                 return match Entry::replace_unreadable(policy, force, silent_ms) {
                     Err(refusal) => (Ok(Forced::Refused(refusal)), Step::Keep),
                     Ok(()) => discard(corrupt, true, |_| Forced::Done {
@@ -739,8 +740,13 @@ fn may_replace(
     force: Force,
     corrupt: &Corrupt,
 ) -> Result<(), Result<tenure_core::Refusal, StoreError>> {
+    let force = forced_at(corrupt, force);
     match Entry::replace_unreadable(policy, force, corrupt.silent_ms) {
-        Err(refusal) if force == Force::No && refusal.standing == Standing::Unreadable => {
+        Err(refusal)
+            if force == Force::No
+                && refusal.standing == Standing::Unreadable
+                && !corrupt.refuses =>
+        {
             Err(Err(unreadable_at(corrupt)))
         }
         Err(refusal) => Err(Ok(refusal)),
@@ -754,11 +760,21 @@ fn may_replace(
     }
 }
 
+/// What is left of the force of a caller at something that cannot be understood.
+fn forced_at(corrupt: &Corrupt, force: Force) -> Force {
+    if corrupt.refuses && corrupt.sealed.is_some() {
+        Force::No
+    } else {
+        force
+    }
+}
+
 /// The change of [`Verbs::try_grant`].
-fn advancing(policy: &Policy, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (Advance, Step) {
+fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (Advance, Step) {
+    let claims = draft.entry.claims.len();
     let was_passed = draft.entry.claim(ticket).is_some_and(Claim::was_passed);
     let advance = draft.entry.advance_seeing(
-        policy,
+        &rules.policy,
         ticket,
         now,
         |claim| (draft.evidence)(claim, Depth::Quick),
@@ -766,7 +782,10 @@ fn advancing(policy: &Policy, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> 
         &mut draft.events,
     );
     let granted = matches!(advance, Advance::Granted { .. });
-    if !granted && !was_passed && draft.events.is_empty() {
+    // Each look reads the waiters that died, and across a network that is what costs: the first one that
+    // passes them removes them.
+    let sweeps = rules.network && draft.entry.claims.len() < claims;
+    if !granted && !was_passed && !sweeps && draft.events.is_empty() {
         return (advance, Step::Keep);
     }
     let write = Write {

@@ -6,15 +6,15 @@
 use super::proxy::{Dice, Fault, Proxy, Rates, Weather};
 use super::server::Server;
 use super::{
-    Callers, caller, claims, hold_twice, is_long, keeps_every_promise, line_up, name, now, request,
-    take, until, wait,
+    Callers, Seat, caller, claims, hold_twice, is_long, keeps_every_promise, line_up, name, now,
+    request, take, until, wait,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::store::etcd::{EtcdStore, Seat};
+use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
     Advance, Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request,
@@ -310,17 +310,20 @@ struct Lost<'a> {
     strikes: (u32, String),
 }
 
-/// Has the answer of one request get lost, or the request itself, while `call` runs.
-fn with<T>(proxy: &Proxy, fault: Fault, lost: &Lost<'_>, call: impl FnOnce() -> T) -> T {
+/// Has the answer of one request get lost, or the request itself, while `call` runs; and so on with the
+/// next ones in which it says the same.
+fn with<T>(proxy: &Proxy, faults: &[Fault], lost: &Lost<'_>, call: impl FnOnce() -> T) -> T {
     let (spared, text) = &lost.strikes;
-    proxy.strike_after(*spared, text, fault);
+    for (index, fault) in faults.iter().enumerate() {
+        proxy.strike_after(if index == 0 { *spared } else { 0 }, text, *fault);
+    }
     let answer = call();
     assert!(proxy.has_struck(), "{}: nothing was struck", lost.verb);
     answer
 }
 
 /// Each verb is told what it did, although the answer of its one write never came; or does it after
-/// all, if etcd never got it.
+/// all, if etcd never got it; also where the next try fares no better.
 #[test]
 #[allow(
     clippy::too_many_lines,
@@ -328,7 +331,13 @@ fn with<T>(proxy: &Proxy, fault: Fault, lost: &Lost<'_>, call: impl FnOnce() -> 
 )]
 fn a_lost_answer_is_found_out() {
     let server = Server::start();
-    for (round, fault) in [Fault::CutAfter, Fault::CutBefore].into_iter().enumerate() {
+    let rounds: [&[Fault]; 4] = [
+        &[Fault::CutAfter],
+        &[Fault::CutBefore],
+        &[Fault::CutBefore, Fault::CutAfter],
+        &[Fault::CutBefore, Fault::CutBefore],
+    ];
+    for (round, faults) in rounds.into_iter().enumerate() {
         let proxy = Proxy::to(server.port());
         let one = caller(&proxy.address("lost"));
         let two = caller(&server.address("lost"));
@@ -345,11 +354,11 @@ fn a_lost_answer_is_found_out() {
         };
         let done = "a call that only lost an answer";
 
-        let (seat, token) = with(&proxy, fault, &written("enter"), || {
+        let (seat, token) = with(&proxy, faults, &written("enter"), || {
             take(&one, &name, "holder", ttl)
         });
         assert_eq!(claims(&two, &name).len(), 1, "one claim was made");
-        let renewed = with(&proxy, fault, &written("renew"), || {
+        let renewed = with(&proxy, faults, &written("renew"), || {
             one.renew(&seat, &now())
         });
         assert!(
@@ -360,7 +369,7 @@ fn a_lost_answer_is_found_out() {
             pid: std::process::id(),
             started: None,
         };
-        let named = with(&proxy, fault, &written("name_command"), || {
+        let named = with(&proxy, faults, &written("name_command"), || {
             one.name_command(&seat, process, &now())
         });
         assert!(named.expect(done), "the command was named");
@@ -369,11 +378,11 @@ fn a_lost_answer_is_found_out() {
             name: "other".to_owned(),
             ticket: 7,
         };
-        let noted = with(&proxy, fault, &written("note_waiting"), || {
+        let noted = with(&proxy, faults, &written("note_waiting"), || {
             one.note_waiting(&name, token, Some(&waiting), &now())
         });
         assert!(noted.expect(done), "the note was written");
-        let asked = with(&proxy, fault, &written("cancel"), || {
+        let asked = with(&proxy, faults, &written("cancel"), || {
             one.cancel(&name, "somebody".into(), &now())
         });
         assert_eq!(asked.expect(done).len(), 1, "the holder was asked to stop");
@@ -384,7 +393,7 @@ fn a_lost_answer_is_found_out() {
                 tenure_core::Ownership::Missing
             }
         };
-        let renewed = with(&proxy, fault, &written("renew_owned"), || {
+        let renewed = with(&proxy, faults, &written("renew_owned"), || {
             one.renew_owned(&name, &shown, &now())
         });
         let renewed = renewed.expect(done);
@@ -394,28 +403,28 @@ fn a_lost_answer_is_found_out() {
         );
 
         // One who waits behind it, by the same proxy.
-        let (waiter, behind) = with(&proxy, fault, &written("enter in a queue"), || {
+        let (waiter, behind) = with(&proxy, faults, &written("enter in a queue"), || {
             line_up(&one, &name, "waiter", ttl)
         });
         assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
-        let parked = with(&proxy, fault, &written("park"), || {
+        let parked = with(&proxy, faults, &written("park"), || {
             one.park(&waiter, None, 60_000, &now())
         });
         assert!(parked.expect(done), "its place is kept");
         drop((waiter, behind));
         let (other, behind) = line_up(&one, &name, "other", ttl);
-        let left = with(&proxy, fault, &removed("leave a queue", 1), || {
+        let left = with(&proxy, faults, &removed("leave a queue", 1), || {
             one.leave(&other, &now())
         });
         assert_eq!(left.expect(done), Left::Withdrawn);
         drop(behind);
         let (next, behind) = line_up(&one, &name, "next", ttl);
 
-        let left = with(&proxy, fault, &removed("leave", 0), || {
+        let left = with(&proxy, faults, &removed("leave", 0), || {
             one.leave(&seat, &now())
         });
         assert!(matches!(left, Ok(Left::Released { .. })), "{left:?}");
-        let next_token = with(&proxy, fault, &written("advance"), || {
+        let next_token = with(&proxy, faults, &written("advance"), || {
             wait(&one, &next, behind, Duration::from_secs(20))
         });
         assert!(next_token > token, "the token rises");
@@ -431,7 +440,7 @@ fn a_lost_answer_is_found_out() {
                 tenure_core::Ownership::Missing
             }
         };
-        let released = with(&proxy, fault, &removed("release_owned", 0), || {
+        let released = with(&proxy, faults, &removed("release_owned", 0), || {
             one.release_owned(&name, &mine, &now())
         });
         let released = released.expect(done);
@@ -443,7 +452,7 @@ fn a_lost_answer_is_found_out() {
         let dead = caller(&server.address("lost"));
         let (seat, _) = take(&dead, &name, "dead", ttl);
         drop((seat, dead));
-        let cleaned = with(&proxy, fault, &removed("clean", 0), || {
+        let cleaned = with(&proxy, faults, &removed("clean", 0), || {
             one.clean(&name, &now(), false)
         });
         let cleaned = cleaned.expect(done);
@@ -455,7 +464,7 @@ fn a_lost_answer_is_found_out() {
 
         let mut detached = request("detached", ttl);
         detached.kind = Kind::Detached;
-        let entered = with(&proxy, fault, &written("enter detached"), || {
+        let entered = with(&proxy, faults, &written("enter detached"), || {
             one.enter(&name, detached, &now())
         });
         let entered = entered.expect(done);
@@ -464,7 +473,7 @@ fn a_lost_answer_is_found_out() {
             "{:?}",
             entered.entering
         );
-        let forced = with(&proxy, fault, &removed("force_release", 0), || {
+        let forced = with(&proxy, faults, &removed("force_release", 0), || {
             one.force_release(&name, Force::Confirmed, &now())
         });
         let forced = forced.expect(done).released;
@@ -482,7 +491,7 @@ fn a_claim_that_was_given_up_blocks_nobody() {
     give_up(|_, _| {});
 }
 
-/// The same where the claim was tried on the expectation that the lock is as it was left.
+/// The same where its names were another claim's before.
 #[test]
 fn a_claim_on_a_lock_that_was_left_before_is_given_up_like_any_other() {
     give_up(hold_twice);

@@ -25,13 +25,17 @@ use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::process::{Identity, start_time};
 use tenure::store::conformance::{self, Harness};
-use tenure::store::etcd::{Address, Credentials, EtcdStore, Seat};
+use tenure::store::contract::Handle;
+use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Store, Wake};
 use tenure_core::{
     Advance, Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience,
     Predecessor, Process, Request, RequestId, Terms,
 };
+
+/// A claim's place.
+pub(crate) type Seat = Box<dyn Handle>;
 
 /// Callers on one prefix; processes are real ones.
 pub(crate) struct Callers {
@@ -104,7 +108,7 @@ pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) 
     }
 }
 
-/// Holds it twice: from then on the lock is expected to be as it was left.
+/// Holds it twice: from then on its names are used again.
 pub(crate) fn hold_twice(store: &EtcdStore, name: &LockName) {
     for _ in 0..2 {
         let (seat, _) = take(store, name, "before", Duration::from_secs(600));

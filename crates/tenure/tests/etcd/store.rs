@@ -4,7 +4,7 @@
 use super::proxy::{Proxy, Weather};
 use super::server::{self, Server, Tls};
 use super::{
-    caller, caller_as, claims, hold_twice, line_up, name, now, request, take, until, wait,
+    Seat, caller, caller_as, claims, hold_twice, line_up, name, now, request, take, until, wait,
 };
 use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,8 +17,8 @@ use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Content, Store, StoreError, Wake};
 use tenure_core::{
-    Advance, Entering, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
-    Predecessor, Renewal, Standing,
+    Advance, Entering, Event, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership,
+    Patience, Predecessor, Renewal, Standing,
 };
 
 const LONG: Duration = Duration::from_secs(600);
@@ -308,7 +308,7 @@ fn a_server_may_go_and_come_back() {
 fn ask_everything(
     store: &EtcdStore,
     name: &LockName,
-    seat: &tenure::store::etcd::Seat,
+    seat: &Seat,
     each: &dyn Fn(&str, Instant, Option<StoreError>),
 ) {
     let anybody = |_: &tenure_core::Claim| Ownership::Shown;
@@ -809,6 +809,34 @@ fn more_holders_than_a_transaction_takes_are_asked_to_stop() {
     assert!(token > 0);
 }
 
+/// Whoever takes the lock over from more dead holders than one transaction removes is told of each.
+#[test]
+fn more_dead_holders_than_a_transaction_takes_are_all_told_of() {
+    let server = Server::start();
+    let address = server.address("dead");
+    let (one, two) = (caller(&address), caller(&address));
+    let name = name("dead");
+    let mut shared = request("reader", LONG);
+    shared.terms.mode = Mode::Shared;
+    let entered = one.enter(&name, shared, &now()).expect("an answer");
+    assert!(matches!(entered.entering, Entering::Granted { .. }));
+    let lease = plant(&server, "dead", &name, 200, "reader");
+    drop(entered);
+    revoke(&server, lease);
+    let entered = two.enter(&name, request("next", LONG), &now());
+    let entered = entered.expect("an answer");
+    assert!(
+        matches!(entered.entering, Entering::Granted { .. }),
+        "{:?}",
+        entered.entering
+    );
+    let events = entered.events.iter();
+    let stolen = events.filter(|event| matches!(event, Event::Stolen { .. }));
+    assert_eq!(stolen.count(), 201, "each of them is told");
+    assert_eq!(entered.entry.claims.len(), 1, "{:?}", entered.entry);
+    assert_eq!(claims(&two, &name).len(), 1, "the dead are gone");
+}
+
 /// A waiting future that is dropped leaves no claim; a guard that is dropped frees the lock.
 #[test]
 fn a_dropped_future_and_a_dropped_guard_leave_nothing() {
@@ -880,7 +908,7 @@ fn news_of_a_claim_come_by_a_descriptor() {
     let (one, two) = (caller(&address), caller(&address));
     let name = name("news");
     let (seat, _) = take(&one, &name, "one", LONG);
-    let news = one.news(&seat).expect("a descriptor");
+    let news = one.notices(&seat).expect("a descriptor");
     let is_ready = |patience: Duration| {
         let mut fds = [PollFd::new(&news, PollFlags::IN)];
         let timeout = Timespec::try_from(patience).expect("a time");
@@ -1033,8 +1061,7 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     assert_eq!(different.len(), 2, "of {} claims", HOLDS + 2);
 }
 
-/// Whoever locks again expects the lock as it was left. Whatever has happened to it meanwhile is
-/// seen all the same.
+/// Whatever has happened to a lock between two holds of a program is seen by the second.
 #[test]
 fn what_happens_between_two_holds_of_a_program_is_seen() {
     let server = Server::start();

@@ -3,27 +3,26 @@
 //!
 //! # What a change is conditional on
 //! Every claim that is written or removed has to stand as it was read. What else a decision may rest
-//! on is said by [`Guard`]: a claim that is granted behind nobody needs those before it to be as
-//! they were; a request that asks others to give way needs the whole list to be. A claim that only
-//! queues up needs nothing: its place is given by the order in which etcd writes.
+//! on is said by [`Guard`], as the verb has said it: a claim that is granted behind nobody needs those
+//! before it to be as they were; a request that asks others to give way needs the whole list to be. A
+//! claim that only queues up needs nothing: its place is given by the order in which etcd writes.
 //!
 //! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
 //! removals need no condition. A life that comes back does (a claim was judged dead, and its holder
 //! was only late): whoever relights a life writes its claim again, which is such a change.
 
 use super::keys::{Keys, end_of};
-use super::left::Remains;
 use super::value::{self, Written};
 use crate::process::liveness;
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{Beacon, Claim, Entry, Evidence, History, Host, Kind, Liveness, LockName, Now};
+use tenure_core::{Beacon, Claim, Entry, Evidence, Host, Kind, Liveness, LockName, Now};
 
 /// How many conditions, and how many writes, etcd takes in one transaction unless it was told
 /// otherwise (`--max-txn-ops`); some are left for what is added to a change.
 const TRANSACTION_MAX: usize = 120;
 
-/// How many claims are removed by one transaction where they are too many for one.
+/// How many claims one transaction removes where they are too many for one.
 pub(super) const SWEPT_AT_ONCE: usize = 40;
 
 /// How far the instant by which a list is judged may lie from the one at which it was read.
@@ -101,11 +100,43 @@ pub(super) struct Light {
     pub(super) is_new: bool,
 }
 
+/// How a list is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Writing<'a> {
+    pub(super) guard: Guard,
+    /// The lives that are lit by it.
+    pub(super) lights: &'a [Light],
+    /// What cannot be understood and goes.
+    pub(super) discards: &'a [Unreadable],
+    /// The header goes too.
+    pub(super) removes: bool,
+}
+
+impl Writing<'static> {
+    /// Rests on nothing but the claims that are written.
+    pub(super) const PLAIN: Self = Self {
+        guard: Guard::None,
+        lights: &[],
+        discards: &[],
+        removes: false,
+    };
+}
+
 /// A change in the form in which etcd takes it.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) compares: Vec<Compare>,
     pub(super) operations: Vec<TxnOp>,
+    pub(super) header: Option<Header>,
+    /// Something is put besides the header.
+    puts: bool,
+}
+
+/// What is written to the header.
+pub(super) struct Header {
+    /// That nobody has written it since.
+    pub(super) stands: Option<Compare>,
+    put: TxnOp,
 }
 
 impl List {
@@ -118,22 +149,6 @@ impl List {
         };
         list.add(keys, name, found);
         list
-    }
-
-    /// The list of a lock to which nothing has happened since this process has left it.
-    pub(super) fn undisturbed(left: Remains, revision: i64) -> Self {
-        let entry = Entry {
-            last: number(revision),
-            history: left.history,
-            ended: None,
-            claims: Vec::new(),
-        };
-        Self {
-            revision,
-            entry,
-            header_modified: left.revision,
-            ..Self::default()
-        }
     }
 
     /// Adds what was read of it besides.
@@ -241,21 +256,46 @@ impl List {
         }
     }
 
+    /// Whether anything is kept of the lock.
+    pub(super) fn exists(&self) -> bool {
+        self.header_modified != 0 || !self.rows.is_empty() || !self.unreadable.is_empty()
+    }
+
+    /// As much of `after` as one transaction takes: some of the claims that it is without, or else some
+    /// of those that it has otherwise. Each of them rests on itself alone.
+    pub(super) fn part_of(&self, after: &Entry) -> Entry {
+        let mut part = self.entry.clone();
+        let tickets = self.entry.claims.iter().map(|claim| claim.ticket);
+        let gone = tickets.filter(|ticket| after.claim(*ticket).is_none());
+        let gone: BTreeSet<u64> = gone.take(SWEPT_AT_ONCE).collect();
+        if !gone.is_empty() {
+            part.claims.retain(|claim| !gone.contains(&claim.ticket));
+            return part;
+        }
+        let changed = part.claims.iter_mut().filter_map(|claim| {
+            let other = after.claim(claim.ticket).filter(|other| *other != claim);
+            // A grant rests on more than itself.
+            let other = other.filter(|other| other.token == claim.token);
+            other.map(|other| (claim, other))
+        });
+        for (claim, other) in changed.take(2 * SWEPT_AT_ONCE) {
+            *claim = other.clone();
+        }
+        part
+    }
+
     /// What has to be written for this list to become `after`, in which at most one claim is granted
-    /// anew. `lights` are the lives that are lit by it. `None` if nothing changes.
+    /// anew. `None` if nothing changes.
     pub(super) fn change(
         &self,
         keys: &Keys,
         name: &LockName,
         after: &Entry,
-        guard: Guard,
-        lights: &[Light],
+        writing: &Writing<'_>,
     ) -> Result<Option<Change>, serde_json::Error> {
-        let mut change = Change {
-            compares: Vec::new(),
-            operations: Vec::new(),
-        };
+        let mut change = Change::default();
         let mut compared = BTreeSet::new();
+        let lights = writing.lights;
         for row in &self.rows {
             self.change_row(&mut change, &mut compared, keys, name, after, row, lights)?;
         }
@@ -273,7 +313,7 @@ impl List {
                     was_away: false,
                 };
                 let value = value::encode(written, claim.token.is_some())?;
-                change.operations.push(TxnOp::put(key, value, None));
+                change.put(key, value, None);
             }
             let lease = PutOptions::new().with_lease(light.lease);
             let key = keys.life(name, &light.life);
@@ -281,17 +321,30 @@ impl List {
                 let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
                 change.compares.push(absent);
             }
-            change
-                .operations
-                .push(TxnOp::put(key, Vec::new(), Some(lease)));
+            change.put(key, Vec::new(), Some(lease));
         }
-        if after.history != self.entry.history {
-            self.change_header(&mut change, keys, name, after.history)?;
+        for unreadable in writing.discards {
+            let key = unreadable.key.clone();
+            let stands = Compare::mod_revision(key.clone(), CompareOp::Equal, unreadable.modified);
+            change.compares.push(stands);
+            change.operations.push(TxnOp::delete(key, None));
         }
-        if change.operations.is_empty() {
+        let header = keys.header(name);
+        let stands = Compare::mod_revision(header.clone(), CompareOp::Equal, self.header_modified);
+        if writing.removes {
+            change.compares.push(stands);
+            change.operations.push(TxnOp::delete(header, None));
+        } else if after.history != self.entry.history {
+            let value = value::encode_header(after.history)?;
+            change.header = Some(Header {
+                stands: Some(stands),
+                put: TxnOp::put(header, value, None),
+            });
+        }
+        if change.operations.is_empty() && change.header.is_none() {
             return Ok(None);
         }
-        match guard {
+        match writing.guard {
             Guard::None => {}
             Guard::Upto(ticket) if self.before(ticket) > SWEPT_AT_ONCE => {
                 change.compares.push(self.unchanged(keys, name));
@@ -358,22 +411,7 @@ impl List {
             change.operations.push(TxnOp::delete(old_life, None));
         }
         let value = value::encode(written, grants)?;
-        change.operations.push(TxnOp::put(key, value, None));
-        Ok(())
-    }
-
-    fn change_header(
-        &self,
-        change: &mut Change,
-        keys: &Keys,
-        name: &LockName,
-        history: History,
-    ) -> Result<(), serde_json::Error> {
-        let key = keys.header(name);
-        let modified = Compare::mod_revision(key.clone(), CompareOp::Equal, self.header_modified);
-        change.compares.push(modified);
-        let value = value::encode_header(history)?;
-        change.operations.push(TxnOp::put(key, value, None));
+        change.put(key, value, None);
         Ok(())
     }
 
@@ -398,12 +436,27 @@ impl List {
 }
 
 impl Change {
-    /// Whether one transaction takes it.
-    pub(super) fn fits(&self) -> bool {
-        self.compares.len() <= TRANSACTION_MAX && self.operations.len() <= TRANSACTION_MAX
+    fn put(&mut self, key: String, value: Vec<u8>, options: Option<PutOptions>) {
+        self.puts = true;
+        self.operations.push(TxnOp::put(key, value, options));
     }
 
-    pub(super) fn into_txn(self) -> Txn {
+    /// Whether one transaction takes it.
+    pub(super) fn fits(&self) -> bool {
+        self.compares.len() < TRANSACTION_MAX && self.operations.len() < TRANSACTION_MAX
+    }
+
+    /// Without the header, where nothing is put then. An etcd whose disk is full takes that.
+    pub(super) fn into_bare_removal(mut self) -> Option<Self> {
+        let header = self.header.take();
+        (header.is_some() && !self.puts).then_some(self)
+    }
+
+    pub(super) fn into_txn(mut self) -> Txn {
+        if let Some(header) = self.header {
+            self.compares.extend(header.stands);
+            self.operations.push(header.put);
+        }
         Txn::new().when(self.compares).and_then(self.operations)
     }
 }

@@ -1,30 +1,31 @@
-//! A claim's place: what it has seen, and that dropping it is dying.
+//! A claim that this process keeps alive: what it has seen, and that dropping it is dying.
 //!
-//! What is done with it is the business of `change`, `turn` and the store itself.
+//! What is done with it is the business of `transact`.
 
-use super::change::Scope;
 use super::keys::Keys;
 use super::list::List;
+use super::read::Scope;
 use super::{EtcdStore, Shared};
 use crate::clock::{Clock, instant};
+use crate::store::contract::Handle;
 use etcd_client::{Txn, TxnOp};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
-use tenure_core::{Claim, History, Kind, LockName, Renewal, Request};
+use tenure_core::{Claim, History, Kind, LockName};
 use tokio::task::AbortHandle;
 
 /// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
 /// run out with its lease then, unless the lease was kept alive all the time.
 const CLEARING_MAX: Duration = Duration::from_secs(600);
 
-/// How long the drop of a seat waits for etcd to hear of it: for one request that is lost, and the
+/// How long the drop of a handle waits for etcd to hear of it: for one request that is lost, and the
 /// next one. It goes on without anybody waiting.
 const DROP_MAX: Duration = Duration::from_millis(2_500);
 
-/// A claim's place. Dropping it is dying.
-pub struct Seat {
+/// A claim that this process keeps alive. Dropping it is dying.
+pub(super) struct EtcdHandle {
     pub(super) shared: Arc<Shared>,
     pub(super) name: LockName,
     pub(super) ticket: u64,
@@ -34,16 +35,16 @@ pub struct Seat {
     pub(super) kind: Kind,
     /// Its caller was away from this place.
     pub(super) was_away: bool,
-    pub(super) state: Mutex<SeatState>,
+    state: Mutex<Seen>,
     /// Its life is not to be ended with it: it has ended, or belongs to a hold that goes on.
-    pub(super) settled: AtomicBool,
+    settled: AtomicBool,
     /// A change that lit its life may still be carried out.
-    pub(super) doubtful: AtomicBool,
+    doubtful: AtomicBool,
 }
 
-/// What a seat has seen last.
+/// What a handle has seen last.
 #[derive(Default)]
-pub(super) struct SeatState {
+pub(super) struct Seen {
     /// The revision at which the list was read.
     pub(super) revision: i64,
     /// The revision up to which the own claim was looked at.
@@ -60,76 +61,106 @@ pub(super) struct SeatState {
     pub(super) watches: Vec<AbortHandle>,
 }
 
-impl Seat {
-    /// The place of a claim that this request made, or came back to.
+impl Handle for EtcdHandle {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Its life went with its claim, in the same transaction. Where that failed, it goes with this
+    /// handle.
+    fn let_go(&self) {}
+}
+
+impl EtcdHandle {
+    /// The handle of a claim that was written at `revision`, after the list `before` or in it; with the
+    /// id of its key and that of its life.
     pub(super) fn new(
         shared: &Arc<Shared>,
         name: &LockName,
-        request: &Request,
-        (ticket, id, life): (u64, String, String),
+        claim: &Claim,
+        (id, life): (String, String),
         was_away: bool,
+        (before, revision): (&List, i64),
     ) -> Self {
-        Self {
+        let keys = &shared.keys;
+        let own = (keys.claim(name, &id), keys.life(name, &life));
+        let handle = Self {
             shared: Arc::clone(shared),
             name: name.clone(),
-            ticket,
+            ticket: claim.ticket,
             id,
             life,
-            ttl_ms: request.ttl_ms,
-            kind: request.kind,
+            ttl_ms: claim.lease.ttl_ms,
+            kind: claim.kind,
             was_away,
             state: Mutex::default(),
             settled: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
-        }
+        };
+        handle.remember(before);
+        let mut seen = handle.seen();
+        seen.keys.insert(claim.ticket, own);
+        seen.own = revision;
+        drop(seen);
+        handle.note_claim(Some(claim), before);
+        handle
     }
 
-    /// The ticket of the claim.
-    pub fn ticket(&self) -> u64 {
-        self.ticket
-    }
-
-    /// The lock.
-    pub fn name(&self) -> &LockName {
-        &self.name
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, SeatState> {
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything up to this revision that concerns its own claim has been looked at.
     pub(super) fn saw(&self, revision: i64) {
-        let mut state = self.state();
-        state.own = state.own.max(revision);
+        let mut seen = self.seen();
+        seen.own = seen.own.max(revision);
     }
 
-    pub(super) fn remember(&self, list: &List, keys: &Keys) {
-        let mut state = self.state();
-        state.revision = list.revision;
-        state.keys = keys_of(list, keys, &self.name);
+    /// Notes a list that was read.
+    pub(super) fn remember(&self, list: &List) {
+        let mut seen = self.seen();
+        seen.revision = list.revision;
+        seen.keys = keys_of(list, &self.shared.keys, &self.name);
         let own = list.row(self.ticket);
         let own = own.filter(|row| row.written.claim.token.is_none());
-        state.waiting = own.map(|row| (row.written.claim.clone(), row.modified));
+        seen.waiting = own.map(|row| (row.written.claim.clone(), row.modified));
     }
 
-    /// Notes that it holds now.
-    pub(super) fn note_grant(&self, claim: &Claim, list: &List) {
-        if self.kind == Kind::Detached {
-            // The hold goes on without this process.
+    /// Notes how its claim stands after a change to `before`.
+    pub(super) fn note_claim(&self, claim: Option<&Claim>, before: &List) {
+        let mut seen = self.seen();
+        match claim {
+            // Nor is it ended by what was known at its grant: should the answer to that be lost,
+            // nobody could tell that it had done nothing.
+            None => (seen.granted, seen.waiting) = (None, None),
+            Some(claim) if claim.token.is_some() => {
+                let hold = (claim.clone(), before.entry.history, before.header_modified);
+                seen.granted.get_or_insert(hold);
+            }
+            Some(_) => {}
+        }
+        // A detached hold goes on without this process; so does a place that is kept.
+        let goes_on = claim.is_none_or(|claim| {
+            let is_detached = self.kind == Kind::Detached && claim.token.is_some();
+            is_detached || claim.away.is_some()
+        });
+        if goes_on {
             self.settled.store(true, Ordering::SeqCst);
         }
-        let mut state = self.state();
-        state.granted = Some((claim.clone(), list.entry.history, list.header_modified));
     }
 
-    /// Notes what its caller is told of the hold. One that is lost is not ended by what was known at
-    /// its grant: should the answer to that be lost, nobody could tell that it had done nothing.
-    pub(super) fn told(&self, renewal: Renewal) -> Renewal {
-        if renewal == Renewal::Lost {
-            self.state().granted = None;
-        }
-        renewal
+    /// Notes that a change which lit its life may still be carried out.
+    pub(super) fn doubt(&self) {
+        self.doubtful.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether what stands behind it in the list, or holds there, is of no interest to it.
+    pub(super) fn only_those_before_matter(&self) -> bool {
+        !self.was_away && self.kind == Kind::Kernel
     }
 
     /// Whether the lease of its life runs for certain.
@@ -157,6 +188,7 @@ impl Seat {
         }
     }
 
+    /// Its own keys, to be read.
     pub(super) fn own(&self) -> Scope {
         Scope::One {
             id: self.id.clone(),
@@ -165,25 +197,25 @@ impl Seat {
     }
 }
 
-impl std::fmt::Debug for Seat {
+impl std::fmt::Debug for EtcdHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("EtcdHandle")
             .field("name", &self.name)
             .field("ticket", &self.ticket)
             .finish_non_exhaustive()
     }
 }
 
-impl Drop for Seat {
+impl Drop for EtcdHandle {
     fn drop(&mut self) {
         if self.shared.link.is_ours() {
-            let watches = std::mem::take(&mut self.state().watches);
+            let watches = std::mem::take(&mut self.seen().watches);
             watches.iter().for_each(AbortHandle::abort);
         }
         if self.settled.load(Ordering::SeqCst) {
             return;
         }
-        // Both keys are this seat's own, so no condition is needed. The claim stays, for whoever
+        // Both keys are this handle's own, so no condition is needed. The claim stays, for whoever
         // comes next to say from whom it has the lock; unless something that is still on its way
         // could light its life again.
         let mut gone = vec![self.shared.keys.life(&self.name, &self.life)];
