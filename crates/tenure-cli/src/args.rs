@@ -19,16 +19,24 @@ pub(crate) mod expected;
 #[cfg_attr(windows, path = "args/no_flock.rs")]
 pub(crate) mod flock;
 mod front;
+pub(crate) mod group;
 pub(crate) mod help;
 mod refusal;
 mod run;
+pub(crate) mod value;
 
 use self::help::{FLEET, GLOBAL, SESSION, SPRINT, Size};
+use self::value::{Ending, Moment, Owner, Queue, Ticket, Typed, typed};
 use crate::failure::Failure;
 use crate::render::Output;
+use crate::supervise::OnLost;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
+use tenure::audit::EventName;
+use tenure::engine::Wait;
+use tenure_core::{LockName, RequestId};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -170,8 +178,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE", help_heading = SPRINT)]
     pub(crate) lock_file_name: Option<String>,
     /// When a lock no longer counts [default: 10m]
-    #[arg(long, value_name = "DURATION", help_heading = SESSION)]
-    pub(crate) stale_after: Option<String>,
+    #[arg(long, value_name = "DURATION", help_heading = SESSION, value_parser = typed(value::lease))]
+    pub(crate) stale_after: Option<Typed<Duration>>,
     /// What to print: text, json or yaml [env: TENURE_OUTPUT]
     #[arg(
         long,
@@ -203,8 +211,8 @@ pub(crate) struct Patience {
     /// How long to wait: 90s, 15m, 0 or forever
     ///
     /// [default: 10s; 0 in the profiles of other systems, forever in push; env: TENURE_WAIT]
-    #[arg(short, long, value_name = "DURATION")]
-    pub(crate) wait: Option<String>,
+    #[arg(short, long, value_name = "DURATION", value_parser = typed(value::wait))]
+    pub(crate) wait: Option<Typed<Wait>>,
     /// Do not wait (as --wait 0)
     #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
@@ -221,11 +229,11 @@ pub(crate) struct Claiming {
     /// How long it outlives its last heartbeat.
     ///
     /// This counts where its holder cannot be watched
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) ttl: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = typed(value::lease))]
+    pub(crate) ttl: Option<Typed<Duration>>,
     /// The request id [default: generated]
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
-    pub(crate) request_id: Option<String>,
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
     /// Ask a live holder to stop.
     ///
     /// A detached hold has no process to ask: it is overridden (that needs --yes)
@@ -244,8 +252,8 @@ pub(crate) struct Claiming {
     pub(crate) slots: Option<u32>,
     /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
     /// place of the script or agent that calls this), or the ticket that a refusal names
-    #[arg(long, value_name = "TICKET", hide_short_help = true)]
-    pub(crate) ticket: Option<String>,
+    #[arg(long, value_name = "TICKET", hide_short_help = true, value_parser = typed(value::ticket))]
+    pub(crate) ticket: Option<Typed<Ticket>>,
     /// On whose behalf [default: $USER; fleet: $ACTOR]
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub(crate) actor: Option<String>,
@@ -262,11 +270,11 @@ pub(crate) struct Claiming {
     #[arg(long, value_name = "FILE", help_heading = FLEET)]
     pub(crate) intent: Option<PathBuf>,
     /// A parameter of the intent (repeatable)
-    #[arg(long, value_name = "K=V", help_heading = FLEET)]
-    pub(crate) param: Vec<String>,
+    #[arg(long, value_name = "K=V", help_heading = FLEET, value_parser = typed(value::pair))]
+    pub(crate) param: Vec<Typed<(String, String)>>,
     /// A fact to be kept with the lock (repeatable)
-    #[arg(long, value_name = "K=V", help_heading = FLEET)]
-    pub(crate) metadata: Vec<String>,
+    #[arg(long, value_name = "K=V", help_heading = FLEET, value_parser = typed(value::pair))]
+    pub(crate) metadata: Vec<Typed<(String, String)>>,
     /// What the lock is held for, shown to whoever waits
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: Option<String>,
@@ -276,7 +284,7 @@ pub(crate) struct Claiming {
 const GRACE: &str = "10s";
 
 /// The default of `--on-lost`.
-const ON_LOST: &str = "terminate";
+const ON_LOST: OnLost = OnLost::Terminate;
 
 /// `run`.
 #[derive(Debug, Clone, Args)]
@@ -302,28 +310,35 @@ the lock (but for --wait-all)."
 )]
 pub(crate) struct RunArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// An exclusive lock; this is the default and stands here for flock(1)'s users
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
     /// Take this lock as well: all or none (repeatable)
-    #[arg(short, long = "lock", value_name = "NAME")]
-    pub(crate) lock: Vec<String>,
+    #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) lock: Vec<Typed<LockName>>,
     /// Where the run around this one holds the lock already, go on under it instead of refusing
     #[arg(hide_short_help = true, long)]
     pub(crate) reentrant: bool,
     /// How to wait: fifo (everybody in turn), single (one waits, a newer one takes its place), max
     /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
-    #[arg(hide_short_help = true, long, value_name = "QUEUE", value_parser = ["fifo", "single", "max", "none"], hide_possible_values = true, help_heading = "Groups")]
-    pub(crate) queue: Option<String>,
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "QUEUE",
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "Groups"
+    )]
+    pub(crate) queue: Option<Queue>,
     /// One of this group at a time; the newest waits.
     ///
     /// Beside a NAME it is taken first
-    #[arg(long, value_name = "NAME", help_heading = "Groups")]
-    pub(crate) group: Option<String>,
+    #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(group::group))]
+    pub(crate) group: Option<Typed<LockName>>,
     /// Ask whoever runs to stop, and take its place
     #[arg(long, help_heading = "Groups")]
     pub(crate) cancel_in_progress: bool,
@@ -345,18 +360,18 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) on_supersede: Option<String>,
     /// How long the work may take to end after it was asked to; then it is killed
-    #[arg(hide_short_help = true, long, value_name = "DURATION", default_value = GRACE)]
-    pub(crate) grace: String,
+    #[arg(hide_short_help = true, long, value_name = "DURATION", default_value = GRACE, value_parser = typed(value::duration))]
+    pub(crate) grace: Typed<Duration>,
     /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
-    #[arg(hide_short_help = true, long, value_name = "DURATION")]
-    pub(crate) term_after: Option<String>,
+    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
+    pub(crate) term_after: Option<Typed<Duration>>,
     /// What asks the work to end when another run asks for the lock, when the lock is lost or when
     /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
-    #[arg(hide_short_help = true, long, value_name = "NAME")]
-    pub(crate) signal: Option<String>,
+    #[arg(hide_short_help = true, long, value_name = "NAME", value_parser = typed(value::signal))]
+    pub(crate) signal: Option<Typed<i32>>,
     /// How long the work may take; then it is ended, and the exit code is 10
-    #[arg(hide_short_help = true, long, value_name = "DURATION")]
-    pub(crate) max_runtime: Option<String>,
+    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::limit))]
+    pub(crate) max_runtime: Option<Typed<Duration>>,
     /// Keep the lock until everything has ended that the command has started, daemons too
     #[arg(hide_short_help = true, long)]
     pub(crate) wait_all: bool,
@@ -384,8 +399,8 @@ pub(crate) struct RunArgs {
     #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) failure_step: Option<String>,
     /// What to do when the lock is lost while the command runs: terminate or warn
-    #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = ["terminate", "warn"], hide_possible_values = true, default_value = ON_LOST)]
-    pub(crate) on_lost: String,
+    #[arg(hide_short_help = true, long, value_name = "ACTION", value_enum, hide_possible_values = true, default_value_t = ON_LOST)]
+    pub(crate) on_lost: OnLost,
     #[command(flatten)]
     pub(crate) common: Common,
     /// The command and its arguments
@@ -404,14 +419,14 @@ pub(crate) struct RunArgs {
 Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that `acquire` prints. A lock whose owner ends is free at once.")]
 pub(crate) struct AcquireArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// Whose life the lock follows: a PID, parent, none, or auto (the nearest ancestor that is
     /// not a one-shot `sh -c`)
-    #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid")]
-    pub(crate) owner: String,
+    #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid", value_parser = typed(value::owner))]
+    pub(crate) owner: Typed<Owner>,
     /// Read the call as one YAML or JSON document from stdin: `-`
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
@@ -428,14 +443,14 @@ pub(crate) struct AcquireArgs {
 Only the owner can release: without an id the process whose life the lock follows. Releasing a lock that nobody holds succeeds with a warning.")]
 pub(crate) struct ReleaseArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// The request id that `acquire` printed
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
-    pub(crate) request_id: Option<String>,
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
     /// How the work ended: success or failure
-    #[arg(long, value_name = "RESULT", value_parser = ["success", "failure"], hide_possible_values = true, help_heading = FLEET)]
-    pub(crate) result: Option<String>,
+    #[arg(long, value_name = "RESULT", value_enum, hide_possible_values = true, help_heading = FLEET)]
+    pub(crate) result: Option<Ending>,
     /// The step that failed; says that the work failed [default: command]
     #[arg(long, value_name = "NAME", help_heading = FLEET)]
     pub(crate) failure_step: Option<String>,
@@ -455,8 +470,8 @@ pub(crate) struct ReleaseArgs {
 A supervised run is never ended from outside: `tenure cancel` asks it to stop.")]
 pub(crate) struct ForceReleaseArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// Confirm, where a live hold would be ended
     #[arg(long)]
     pub(crate) yes: bool,
@@ -481,14 +496,14 @@ ended as its supervisor would have done it. Exit code: 0 once they are gone, 4 i
 or something else keeps the lock, 7 if they are another user's.")]
 pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME", conflicts_with = "group")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", conflicts_with = "group", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// The group whose run is meant, in any case
-    #[arg(long, value_name = "NAME")]
-    pub(crate) group: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = typed(group::group))]
+    pub(crate) group: Option<Typed<LockName>>,
     /// The caller's request id [default: generated]
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
-    pub(crate) request_id: Option<String>,
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
     /// What for; the holder is told
     #[arg(long, value_name = "TEXT", conflicts_with = "orphan")]
     pub(crate) why: Option<String>,
@@ -507,9 +522,10 @@ pub(crate) struct CancelArgs {
         long,
         value_name = "DURATION",
         requires = "orphan",
-        hide_short_help = true
+        hide_short_help = true,
+        value_parser = typed(value::duration)
     )]
-    pub(crate) grace: Option<String>,
+    pub(crate) grace: Option<Typed<Duration>>,
     /// With --orphan: the signal that asks first [default: INT]
     #[cfg_attr(
         not(target_os = "linux"),
@@ -519,9 +535,10 @@ pub(crate) struct CancelArgs {
         long,
         value_name = "SIGNAL",
         requires = "orphan",
-        hide_short_help = true
+        hide_short_help = true,
+        value_parser = typed(value::signal)
     )]
-    pub(crate) signal: Option<String>,
+    pub(crate) signal: Option<Typed<i32>>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -537,11 +554,11 @@ Exit code: 80 if the lock is lost, 6 if it is somebody else's.
 With --output json the answer has cancel_requested: somebody asks the holder to stop.")]
 pub(crate) struct HeartbeatArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// The request id that `acquire` printed
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
-    pub(crate) request_id: Option<String>,
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -557,11 +574,11 @@ Exit code: 0 free (a lock that a dead holder left behind counts as free) or mine
 unreadable. Reads only: it creates nothing and takes nothing.")]
 pub(crate) struct CheckArgs {
     /// The name of the lock; all of them if it is left out
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// Report a lock held under this id as mine
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
-    pub(crate) request_id: Option<String>,
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
     /// Answer in a health check's words: pass, warn or fail
     #[arg(long, help_heading = SPRINT)]
     pub(crate) health: bool,
@@ -599,8 +616,8 @@ pub(crate) struct ListArgs {
 The lock may be taken again by the time this returns; to have it, use `run` or `acquire`.")]
 pub(crate) struct WaitArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]
@@ -628,11 +645,11 @@ pub(crate) struct FenceArgs {
     #[arg(value_name = "check", hide_possible_values = true)]
     pub(crate) action: FenceAction,
     /// The fencing token: 1 to 9007199254740991 [default: $TENURE_TOKEN]
-    #[arg(value_name = "TOKEN")]
-    pub(crate) token: Option<String>,
+    #[arg(value_name = "TOKEN", value_parser = typed(value::token))]
+    pub(crate) token: Option<Typed<u64>>,
     /// The lock that gave the fencing token [default: $TENURE_NAME]
-    #[arg(long, value_name = "NAME", conflicts_with = "guard")]
-    pub(crate) name: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "guard", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// Ask the resource in place of the lock: the file that keeps its highest token
     #[arg(long, value_name = "FILE")]
     pub(crate) guard: Option<PathBuf>,
@@ -703,21 +720,21 @@ Oldest first. --output json prints one document (data.events); with -f it prints
 themselves, one JSON object per line. Reads only: without an audit there are no events.")]
 pub(crate) struct AuditArgs {
     /// The name of the lock; all of them if it is left out
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
     /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed or
     /// heartbeat_failed, orphan_ended; may be given more than once
-    #[arg(long, value_name = "EVENT")]
-    pub(crate) event: Vec<String>,
+    #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]
+    pub(crate) event: Vec<Typed<EventName>>,
     /// Not before this time: 2026-02-07T10:00:00Z, or 15m for that long ago
-    #[arg(long, value_name = "TIME")]
-    pub(crate) since: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = typed(value::moment))]
+    pub(crate) since: Option<Typed<Moment>>,
     /// Not after this time
-    #[arg(long, value_name = "TIME")]
-    pub(crate) until: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = typed(value::moment))]
+    pub(crate) until: Option<Typed<Moment>>,
     /// Only what was done under this id
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
-    pub(crate) request_id: Option<String>,
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
     /// Go on showing events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -773,8 +790,8 @@ pub(crate) struct PushArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) attempts: u32,
     /// The pause after the first attempt; the later ones double, up to sixteen times as much
-    #[arg(long, value_name = "DURATION", default_value = "1s")]
-    pub(crate) backoff: String,
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = typed(value::duration))]
+    pub(crate) backoff: Typed<Duration>,
     #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]

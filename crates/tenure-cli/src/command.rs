@@ -26,14 +26,18 @@ mod ticket;
 mod wait;
 
 use self::attend::{Attendance, Tend};
-use crate::args::{self, Claiming, Common, Verb};
+use crate::args::value::Typed;
+use crate::args::{self, AcquireArgs, CheckArgs, Common, ReleaseArgs, Verb};
 use crate::exit::Exit;
 use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Output, Surface, clean};
-use crate::request::{self, Place};
+use crate::request::{
+    self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Place,
+    Release, Run, Shown, Surroundings, Wait,
+};
 #[cfg(windows)]
 use crate::signals::numbers as libc;
 use crate::signals::{self, SignalSleeper, Signals};
@@ -42,91 +46,198 @@ use crate::trail::{self, Trail, occasion};
 use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
-use tenure::config::LockDefaults;
 use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
 use tenure::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Policy, Process, Reason,
+    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Mode, Policy, Process, Reason,
     Refusal, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
 
-/// Does what was asked and answers with the exit code.
+/// Settles what was asked, does it and answers with the exit code.
+///
+/// This is the only place where what was typed becomes what is meant: nothing below sees the one, and nothing
+/// above the other. Where a profile has a way of its own to give a call (a document on stdin), it does that in
+/// the same step.
 pub(crate) fn carry_out(verb: Verb) -> Exit {
-    let face = |verb: &'static str, common: &Common| {
-        face::of(common).map_err(|failure| {
-            // No profile speaks here: it could not be found.
-            let surface = request::surface(common, verb, None).plain(false);
-            surface.fail(&failure)
-        })
-    };
-    // The same, and the name of the lock filled in where a profile knows only one.
-    let named = |verb: &'static str, common: &Common, name: &mut Option<String>| {
-        let face = face(verb, common)?;
-        if name.is_none() {
-            *name = face.default_name().map(str::to_owned);
-        }
-        Ok(face)
-    };
-    let said = match verb {
-        Verb::Run(mut args) => {
-            named("run", &args.common, &mut args.name).map(|face| face.run(&args))
-        }
-        Verb::Acquire(args) => face("acquire", &args.common).map(|face| face.acquire(&args)),
-        Verb::Cancel(mut args) => {
-            if args.group.is_some() {
-                Ok(cancel::cancel(&args))
-            } else {
-                named("cancel", &args.common, &mut args.name).map(|_| cancel::cancel(&args))
+    match verb {
+        Verb::Run(args) => {
+            let Call { around, surface } = Call::of("run", &args.common)
+                .about(args.name.as_ref())
+                .held_exit(args.claiming.patience.conflict_exit_code);
+            match Run::of(&args, &around) {
+                Ok(run) => run::run(run, surface),
+                Err(failure) => surface.fail(&failure),
             }
         }
-        Verb::Release(args) => face("release", &args.common).map(|face| face.release(&args)),
-        Verb::ForceRelease(mut args) => named("force-release", &args.common, &mut args.name)
-            .map(|face| face.force_release(&args)),
-        Verb::Check(args) => face("check", &args.common).map(|face| face.check(&args)),
-        Verb::List(args) => face("list", &args.common).map(|face| face.list(&args)),
-        Verb::Heartbeat(mut args) => {
-            named("heartbeat", &args.common, &mut args.name).map(|_| heartbeat::heartbeat(&args))
+        Verb::Acquire(args) => Call::of("acquire", &args.common)
+            .spoken(&args.common, |face, around| face.acquire(&args, around)),
+        Verb::Release(args) => Call::of("release", &args.common)
+            .spoken(&args.common, |face, around| face.release(&args, around)),
+        Verb::Check(args) => Call::of("check", &args.common)
+            .spoken(&args.common, |face, around| face.check(&args, around)),
+        Verb::Document(args) => Call::of("", &args.common)
+            .spoken(&args.common, |face, around| face.document(&args, around)),
+        Verb::Cancel(args) => Call::of("cancel", &args.common)
+            .answer(|around| Cancel::of(&args, around), cancel::cancel),
+        Verb::ForceRelease(args) => Call::of("force-release", &args.common)
+            .about(args.name.as_ref())
+            .answer(
+                |around| ForceRelease::of(&args, around),
+                force_release::force_release,
+            ),
+        Verb::List(args) => {
+            Call::of("list", &args.common).answer(|around| List::of(&args, around), check::list)
         }
-        Verb::Wait(mut args) => {
-            named("wait", &args.common, &mut args.name).map(|_| wait::wait(&args))
+        Verb::Heartbeat(args) => Call::of("heartbeat", &args.common)
+            .about(args.name.as_ref())
+            .answer(|around| Heartbeat::of(&args, around), heartbeat::heartbeat),
+        Verb::Wait(args) => Call::of("wait", &args.common)
+            .about(args.name.as_ref())
+            .held_exit(args.patience.conflict_exit_code)
+            .answer(|around| Wait::of(&args, around), wait::wait),
+        Verb::Fence(args) => {
+            Call::of("fence", &args.common).answer(|around| Fence::of(&args, around), fence::fence)
         }
-        Verb::Fence(args) => Ok(fence::fence(&args)),
-        Verb::Clean(args) => Ok(clean::clean(&args)),
-        Verb::Profiles(args) => Ok(profiles::profiles(&args)),
-        Verb::Audit(args) => Ok(audit::audit(&args)),
+        Verb::Clean(args) => {
+            Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
+        }
+        Verb::Profiles(args) => Call::of("profiles", &args.common)
+            .answer(Surroundings::configuration, |config, _| {
+                profiles::profiles(args.common.profile.as_deref(), &config)
+            }),
+        Verb::Audit(args) => Call::of("audit", &args.common).answer(
+            |around| Audit::of(&args, around, audit::now_ms()),
+            audit::audit,
+        ),
         #[cfg(unix)]
-        Verb::Flock(args) => Ok(flock::flock(&args)),
+        Verb::Push(args) => Call::of("push", &args.common)
+            // The lines between attempts are known to whoever comes from the original.
+            .plainly()
+            .held_exit(args.patience.conflict_exit_code)
+            .answer(|around| request::Push::of(&args, around), push::push),
         #[cfg(windows)]
-        Verb::Flock(_) => Err(Failure::not_here(
-            "flock",
-            "locks of flock(1) are Unix's own; use `tenure run`",
-        )
-        .report()),
-        #[cfg(unix)]
-        Verb::Push(args) => Ok(push::push(&args)),
-        #[cfg(windows)]
-        Verb::Push(_) => Err(Failure::not_here(
+        Verb::Push(_) => Failure::not_here(
             "push",
             "it has not been ported; use `tenure run NAME -- git push`",
         )
-        .report()),
-        Verb::GroupName(args) => Ok(group_name::group_name(&args)),
-        Verb::Document(args) => face("", &args.common).map(|face| face.document(&args)),
-        Verb::Help(args) => Ok(help::help(&args)),
-        Verb::Version => Ok(help::show_version()),
-        Verb::Completions(args) => Ok(completions::completions(&args)),
-        Verb::Man(args) => Ok(man::man(&args)),
-    };
-    said.unwrap_or_else(|exit| exit)
+        .report(),
+        #[cfg(unix)]
+        Verb::Flock(args) => flock::flock(&args),
+        #[cfg(windows)]
+        Verb::Flock(_) => Failure::not_here(
+            "flock",
+            "locks of flock(1) are Unix's own; use `tenure run`",
+        )
+        .report(),
+        Verb::GroupName(args) => Call::of("group-name", &args.common)
+            .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
+        Verb::Help(args) => help::help(&args),
+        Verb::Version => help::show_version(),
+        Verb::Completions(args) => completions::completions(&args),
+        Verb::Man(args) => man::man(&args),
+    }
+}
+
+/// A call of one verb, and where its answer goes.
+struct Call {
+    around: Surroundings,
+    surface: Surface,
+}
+
+impl Call {
+    fn of(verb: &'static str, common: &Common) -> Self {
+        let around = Surroundings::of(common);
+        Self {
+            surface: request::surface(common, &around, verb),
+            around,
+        }
+    }
+
+    /// It is about this lock.
+    fn about(mut self, name: Option<&Typed<LockName>>) -> Self {
+        self.surface = self.surface.about(name.map(|name| &*name.text));
+        self
+    }
+
+    /// It exits with this code where the lock is held.
+    fn held_exit(mut self, code: Option<u8>) -> Self {
+        self.surface = self.surface.held_exit(code);
+        self
+    }
+
+    /// Its messages stand without our name.
+    #[cfg(unix)]
+    fn plainly(mut self) -> Self {
+        self.surface = self.surface.plain(true);
+        self
+    }
+
+    /// Has its profile answer it.
+    #[cold]
+    #[inline(never)]
+    fn spoken(
+        self,
+        common: &Common,
+        answer: impl FnOnce(&'static dyn Face, &Surroundings) -> Exit,
+    ) -> Exit {
+        match face::of(common, &self.around) {
+            Ok(face) => answer(face, &self.around),
+            // No profile speaks here: it could not be found.
+            Err(failure) => self.surface.plain(false).fail(&failure),
+        }
+    }
+
+    /// Settles what it means, does that and shows whichever way it ended.
+    #[cold]
+    #[inline(never)]
+    fn answer<M>(
+        self,
+        meant: impl FnOnce(&Surroundings) -> Result<M, Failure>,
+        carry_out: impl FnOnce(M, &mut Surface) -> Result<(String, serde_json::Value), Failure>,
+    ) -> Exit {
+        let Self { around, surface } = self;
+        finish(surface, |surface| carry_out(meant(&around)?, surface))
+    }
+}
+
+/// Answers `acquire`, unless a profile has its own way.
+pub(crate) fn answer_acquire(args: &AcquireArgs, around: &Surroundings) -> Exit {
+    let surface = request::surface(&args.common, around, "acquire")
+        .held_exit(args.claiming.patience.conflict_exit_code)
+        .about(args.name.as_ref().map(|name| &*name.text));
+    finish(surface, |surface| {
+        refuse_input(args.input.as_deref())?;
+        acquire::acquire(Acquiring::of(args, around)?, surface)
+    })
+}
+
+/// The same for `release`.
+pub(crate) fn answer_release(args: &ReleaseArgs, around: &Surroundings) -> Exit {
+    let surface = request::surface(&args.common, around, "release");
+    let surface = surface.about(args.name.as_ref().map(|name| &*name.text));
+    finish(surface, |surface| {
+        refuse_input(args.input.as_deref())?;
+        release::release(Release::of(args, around)?, surface)
+    })
+}
+
+/// The same for `check`.
+pub(crate) fn answer_check(args: &CheckArgs, around: &Surroundings) -> Exit {
+    let surface = request::surface(&args.common, around, "check");
+    let surface = surface.about(args.name.as_ref().map(|name| &*name.text));
+    finish(surface, |surface| {
+        refuse_input(args.input.as_deref())?;
+        check::check(Check::of(args, around)?, surface)
+    })
 }
 
 /// Answers a call that could not be read, in the way of its profile as far as that is known.
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
     let (common, verb) = args::hints_of(words);
-    match face::of(&common) {
+    match face::of(&common, &Surroundings::of(&common)) {
         Ok(face) if !failure.is_silent() && failure.exit != Exit::Success => {
             face.misread(&verb, failure).report()
         }
@@ -154,26 +265,25 @@ pub(crate) struct Session {
 
 impl Session {
     /// For verbs that never sleep.
-    pub(crate) fn open(common: &Common) -> Result<Self, Failure> {
-        Self::at(Place::of(common)?, common, Box::new(ThreadSleeper))
+    pub(crate) fn open(place: Place) -> Result<Self, Failure> {
+        Self::at(place, Box::new(ThreadSleeper))
     }
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
-    pub(crate) fn waiting(common: &Common, signals: Signals) -> Result<Self, Failure> {
-        Self::at(Place::of(common)?, common, Box::new(SignalSleeper(signals)))
+    pub(crate) fn waiting(place: Place, signals: Signals) -> Result<Self, Failure> {
+        Self::at(place, Box::new(SignalSleeper(signals)))
     }
 
-    /// For locks in a place that was settled otherwise.
-    pub(crate) fn at(
+    /// For whoever sleeps in this way.
+    fn at(
         mut place: Place,
-        common: &Common,
         sleeper: Box<dyn tenure::store::file::Sleeper>,
     ) -> Result<Self, Failure> {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         let profile = place.take_profile();
         let face = face::of_format(profile.format());
-        let (audit, is_named) = request::audit_folder(common, &place, &*profile)?;
+        let (audit, is_named) = place.audit_folder(&*profile)?;
         let trail = Trail::new(audit, is_named, &*profile);
         let host = identity.host.clone();
         let store = Locks::open(&place, profile, host, sleeper)?;
@@ -187,62 +297,25 @@ impl Session {
         })
     }
 
-    /// The name of a lock, by the rules of this profile.
-    pub(crate) fn name(&self, given: Option<&str>) -> Result<LockName, Failure> {
-        let name = request::name(given)?;
-        self.store.profile().check_name(&name).map_err(|why| {
-            Failure::bad_arguments(format!(
-                "the lock name {:?} cannot be used in the {} profile: {why}",
-                name.as_str(),
-                self.store.policy().name
-            ))
-        })?;
-        Ok(name)
-    }
-
     /// On whose behalf somebody acts.
-    pub(crate) fn actor(&self, given: Option<&str>) -> String {
-        given.map_or_else(
-            || self.face.actor(&self.identity.actor),
-            tenure::profile::why,
-        )
+    pub(crate) fn actor(&self, given: Option<String>) -> String {
+        let usual = || self.place.actor.as_ref().unwrap_or(&self.identity.actor);
+        given.unwrap_or_else(|| usual().clone())
     }
 
-    /// The ttl of a claim, if one was given, by the rules of this profile.
-    pub(crate) fn ttl(
-        &self,
-        claiming: &Claiming,
-        defaults: &LockDefaults,
-    ) -> Result<Option<u64>, Failure> {
-        let ttl_ms = request::ttl(claiming, defaults)?;
-        ttl_ms
-            .map(|ttl_ms| self.face.check_ttl(ttl_ms).map(|()| ttl_ms))
-            .transpose()
-    }
-
-    /// The id that the caller shows: what was typed, else what the profile knows it by.
-    pub(crate) fn shown(&self, given: Option<String>) -> Option<String> {
-        given.or_else(|| self.face.default_id())
-    }
-
-    /// The same for a lock that is there, checked: an id is of our form, or it is the one that the
+    /// The id that the caller shows for a lock that is there: it is of our form, or it is the one that the
     /// lock's record names.
-    pub(crate) fn shown_for(
+    pub(crate) fn shown<'a>(
         &self,
         name: &LockName,
-        given: Option<&str>,
-    ) -> Result<Option<String>, Failure> {
-        match given.map(request::request_id).transpose() {
-            Err(_) if given.is_some_and(|id| self.is_recorded(name, id)) => {
-                Ok(given.map(str::to_owned))
-            }
-            checked => Ok(self.shown(checked?.map(|id| id.to_string()))),
-        }
+        shown: &'a Shown,
+    ) -> Result<Option<&'a str>, Failure> {
+        shown.id(|id| self.is_recorded(name, id))
     }
 
     /// Whether another program's record of this lock names its holder by this id. Such an id may have
     /// any form, and whoever knows it must be able to show it.
-    pub(crate) fn is_recorded(&self, name: &LockName, id: &str) -> bool {
+    fn is_recorded(&self, name: &LockName, id: &str) -> bool {
         let Ok(reading) = self.reading(name) else {
             return false;
         };
@@ -547,8 +620,8 @@ impl Session {
 
     /// How much the caller insists. Refused where that would change nothing: the call would wait, or be
     /// refused, as if it had not been forced.
-    pub(crate) fn force(&self, claiming: &Claiming, name: &LockName) -> Result<Force, Failure> {
-        let (force, policy) = (request::force(claiming), self.store.policy());
+    pub(crate) fn force(&self, force: Force, name: &LockName) -> Result<Force, Failure> {
+        let policy = self.store.policy();
         if force == Force::No || policy.heeds_force() || self.is_for_force_to_replace(name) {
             return Ok(force);
         }
@@ -710,6 +783,11 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     failure
 }
 
+/// Whether whoever holds in one mode has what another one would give.
+pub(crate) fn covers(held: Mode, wanted: Mode) -> bool {
+    held == Mode::Exclusive || held == wanted
+}
+
 /// The answer to somebody who wants what its own run holds.
 fn already_held(name: &LockName, claim: &Claim) -> Failure {
     Failure::new(
@@ -802,7 +880,7 @@ pub(crate) fn finish(
 /// answers are printed as. Who asks for another one is refused.
 fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Surface, Exit> {
     let output = output.unwrap_or(Output::Text);
-    let surface = Surface::new(output, false, false, verb.to_owned(), None);
+    let surface = Surface::new(output, false, false, verb.to_owned());
     if output == Output::Text {
         return Ok(surface);
     }
@@ -822,11 +900,6 @@ pub(crate) fn collect_signals() -> Result<Signals, Failure> {
     })
 }
 
-/// The caller's own text, or what stands for it.
-pub(crate) fn why(given: Option<&str>, otherwise: impl FnOnce() -> String) -> String {
-    tenure::profile::why(&given.map_or_else(otherwise, str::to_owned))
-}
-
 /// Refuses a document on stdin where no profile reads one.
 pub(crate) fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
     match input {
@@ -838,11 +911,4 @@ pub(crate) fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
 /// The answer to a document where no profile reads one.
 pub(crate) fn no_input() -> Failure {
     Failure::bad_arguments("--input belongs to the sprint profile")
-}
-
-/// The request id that a caller shows, checked.
-pub(crate) fn shown(given: Option<&str>) -> Result<Option<String>, Failure> {
-    given
-        .map(|id| request::request_id(id).map(|id| id.to_string()))
-        .transpose()
 }

@@ -8,16 +8,15 @@ mod resume;
 mod session;
 mod sprint;
 
-use crate::args::{
-    AcquireArgs, CheckArgs, Claiming, Common, DocumentArgs, ForceReleaseArgs, ListArgs,
-    ReleaseArgs, RunArgs,
-};
+pub(crate) use fleet::unlocked;
+
+use crate::args::{AcquireArgs, CheckArgs, Common, DocumentArgs, ReleaseArgs};
 use crate::command::{self, Session};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::LockView;
 use crate::render::{Document, Surface};
-use crate::request;
+use crate::request::{self, Asked, Intends, Surroundings, Variables};
 use serde_json::Value;
 use tenure::profile::{self, Settings};
 use tenure_core::{
@@ -53,61 +52,46 @@ pub(crate) trait Face: Sync {
     }
 
     /// Answers a call whose verb stands in a document.
-    fn document(&self, args: &DocumentArgs) -> Exit {
-        let surface = request::surface(&args.common, "", None);
+    fn document(&self, args: &DocumentArgs, around: &Surroundings) -> Exit {
+        let surface = request::surface(&args.common, around, "");
         command::finish(surface, |_| Err(command::no_input()))
     }
 
     /// Answers `acquire`.
-    fn acquire(&self, args: &AcquireArgs) -> Exit {
-        command::acquire::acquire(args)
-    }
-
-    /// Answers `run`.
-    fn run(&self, args: &RunArgs) -> Exit {
-        command::run::run(args)
+    fn acquire(&self, args: &AcquireArgs, around: &Surroundings) -> Exit {
+        command::answer_acquire(args, around)
     }
 
     /// Answers `release`.
-    fn release(&self, args: &ReleaseArgs) -> Exit {
-        command::release::release(args)
-    }
-
-    /// Answers `force-release`.
-    fn force_release(&self, args: &ForceReleaseArgs) -> Exit {
-        command::force_release::force_release(args)
+    fn release(&self, args: &ReleaseArgs, around: &Surroundings) -> Exit {
+        command::answer_release(args, around)
     }
 
     /// Answers `check`.
-    fn check(&self, args: &CheckArgs) -> Exit {
-        command::check::check(args)
+    fn check(&self, args: &CheckArgs, around: &Surroundings) -> Exit {
+        command::answer_check(args, around)
     }
 
-    /// Answers `list`.
-    fn list(&self, args: &ListArgs) -> Exit {
-        command::check::list(args)
+    /// What a call means that makes a claim, as far as the profile has a say in it.
+    fn intends(&self, asked: &Asked<'_>, around: &Surroundings) -> Result<Intends, Failure> {
+        let _ = around;
+        Intends::as_typed(asked)
     }
 
     /// The request id of a new hold.
-    fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
+    fn request_id(&self, given: Option<RequestId>) -> Result<RequestId, Failure> {
         request::request_id_or_new(given)
     }
 
-    /// Puts into a holder what the profile's record wants to know beyond the usual, or says what
-    /// is missing.
-    fn complete(
-        &self,
-        common: &Common,
-        claiming: &Claiming,
-        holder: &mut Holder,
-    ) -> Result<(), Failure> {
-        let _ = (common, claiming, holder);
-        Ok(())
+    /// Puts into a new holder what follows from its id and the record wants to know.
+    fn complete(&self, holder: &mut Holder) {
+        let _ = holder;
     }
 
-    /// On whose behalf a claim is made that does not say so; `user` is who runs this.
-    fn actor(&self, user: &str) -> String {
-        user.to_owned()
+    /// On whose behalf a claim is made that does not say so; `None` for whoever runs this.
+    fn actor(&self, variables: &Variables) -> Option<String> {
+        let _ = variables;
+        None
     }
 
     /// Refuses a ttl that the profile's record has no room for.
@@ -133,7 +117,8 @@ pub(crate) trait Face: Sync {
     }
 
     /// The id that a caller shows who types none.
-    fn default_id(&self) -> Option<String> {
+    fn default_id<'a>(&self, variables: &'a Variables) -> Option<&'a str> {
+        let _ = variables;
         None
     }
 
@@ -301,22 +286,25 @@ pub(crate) fn of_format(format: &str) -> &'static dyn Face {
 }
 
 /// The face for a call.
-pub(crate) fn of(common: &Common) -> Result<&'static dyn Face, Failure> {
-    let format = format(common)?;
-    Ok(format.map_or(&native::Native, |format| of_format(&format)))
+pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<&'static dyn Face, Failure> {
+    let format = format(common, around)?;
+    Ok(format.map_or(&native::Native, of_format))
 }
 
 /// The format of the profile that a call names, if it names one.
-pub(crate) fn format(common: &Common) -> Result<Option<String>, Failure> {
+pub(crate) fn format(
+    common: &Common,
+    around: &Surroundings,
+) -> Result<Option<&'static str>, Failure> {
     let Some(name) = &common.profile else {
         return Ok(None);
     };
-    if Policy::ALL.iter().any(|policy| policy.name == name) {
-        return Ok(Some(name.clone()));
+    if let Some(policy) = Policy::ALL.iter().find(|policy| policy.name == name) {
+        return Ok(Some(policy.name));
     }
-    let config = request::configuration(common)?;
+    let config = around.configuration()?;
     let profile = profile::by_name(name, &Settings::default(), &config)?;
-    Ok(Some(profile.format().to_owned()))
+    Ok(Some(profile.format()))
 }
 
 /// An age in whole seconds, as the systems' own messages have it.

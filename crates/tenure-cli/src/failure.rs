@@ -119,7 +119,7 @@ impl Failure {
     /// Shows a failure that happened before anybody knew how to show it.
     pub(crate) fn report(self) -> Exit {
         let (command, output) = (self.command.clone(), self.output);
-        render::Surface::new(output, false, false, command, None).fail(&self)
+        render::Surface::new(output, false, false, command).fail(&self)
     }
 
     pub(crate) fn is_silent(&self) -> bool {

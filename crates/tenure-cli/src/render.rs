@@ -28,7 +28,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::time::Instant;
 pub(crate) use tenure::envelope::clean;
-use tenure::tenure_core::RequestId;
+use tenure::tenure_core::{LockName, RequestId};
 
 /// The formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -143,20 +143,14 @@ const CHANGES: [&str; 6] = [
 ];
 
 impl Surface {
-    pub(crate) fn new(
-        output: Output,
-        quiet: bool,
-        verbose: bool,
-        command: String,
-        conflict_exit_code: Option<u8>,
-    ) -> Self {
+    pub(crate) fn new(output: Output, quiet: bool, verbose: bool, command: String) -> Self {
         Self {
             output,
             quiet,
             verbose,
             command,
             request_id: String::new(),
-            conflict_exit_code,
+            conflict_exit_code: None,
             plain: false,
             documents: None,
             lock: None,
@@ -192,6 +186,13 @@ impl Surface {
         self
     }
 
+    /// The same, for a call that exits with this code where the lock is held.
+    #[must_use]
+    pub(crate) fn held_exit(mut self, code: Option<u8>) -> Self {
+        self.conflict_exit_code = code;
+        self
+    }
+
     /// The same, for a profile that answers failures with documents.
     #[must_use]
     pub(crate) fn documenting(mut self, documents: Option<Document>) -> Self {
@@ -207,6 +208,13 @@ impl Surface {
             self.lock = lock.map(str::to_owned);
         }
         self
+    }
+
+    /// The same, once it is known by the words of another document.
+    pub(crate) fn set_lock(&mut self, lock: &LockName) {
+        if self.documents.is_some() {
+            self.lock = Some(lock.as_str().to_owned());
+        }
     }
 
     fn say(&self, message: &str) {

@@ -4,6 +4,7 @@
 //!
 //! Tests hold every call that is read here equal to what the parser makes of it.
 
+use super::value::{self, Typed};
 use super::{Claiming, Common, GRACE, ON_LOST, RunArgs};
 use crate::render::Output;
 use std::ffi::OsString;
@@ -22,7 +23,7 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
         cancel_in_progress: false,
         on_superseded: None,
         on_supersede: None,
-        grace: String::new(),
+        grace: Typed::of(GRACE, value::duration),
         term_after: None,
         signal: None,
         max_runtime: None,
@@ -32,7 +33,7 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
         exec: false,
         rollback: None,
         failure_step: None,
-        on_lost: String::new(),
+        on_lost: ON_LOST,
         common: Common::default(),
         command: Vec::new(),
     };
@@ -51,12 +52,14 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
             "--exec" => once(&mut args.exec)?,
             "-q" => once(&mut args.common.quiet)?,
             "-v" => once(&mut args.common.verbose)?,
-            "-w" | "--wait" => fill(&mut args.claiming.patience.wait, value()?.to_owned())?,
-            "--ttl" => fill(&mut args.claiming.ttl, value()?.to_owned())?,
-            "--request-id" => fill(&mut args.claiming.request_id, value()?.to_owned())?,
+            "-w" | "--wait" => fill_typed(&mut args.claiming.patience.wait, value()?, value::wait)?,
+            "--ttl" => fill_typed(&mut args.claiming.ttl, value()?, value::lease)?,
+            "--request-id" => {
+                fill_typed(&mut args.claiming.request_id, value()?, value::request_id)?;
+            }
             "--dir" => fill(&mut args.common.dir, value()?.into())?,
             "--output" => fill(&mut args.common.output, Output::from_word(value()?)?)?,
-            name if is_plain(name) => fill(&mut args.name, name.to_owned())?,
+            name if is_plain(name) => fill_typed(&mut args.name, name, value::name)?,
             _ => return None,
         }
     }
@@ -66,8 +69,6 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
     if args.name.is_none() || args.command.is_empty() || contradictory {
         return None;
     }
-    GRACE.clone_into(&mut args.grace);
-    ON_LOST.clone_into(&mut args.on_lost);
     Some(args)
 }
 
@@ -82,6 +83,14 @@ fn once(flag: &mut bool) -> Option<()> {
 
 fn fill<T>(place: &mut Option<T>, value: T) -> Option<()> {
     place.replace(value).is_none().then_some(())
+}
+
+fn fill_typed<T: Clone>(
+    place: &mut Option<Typed<T>>,
+    text: &str,
+    read: value::Reader<T>,
+) -> Option<()> {
+    fill(place, Typed::of(text, read))
 }
 
 #[cfg(test)]

@@ -7,15 +7,15 @@
 
 use super::attend::NoLocks;
 use super::result::RunResult;
-use super::run::group;
-use super::{Ended, Session, collect_signals, finish, refuse_input, ticket, why};
-use crate::args::AcquireArgs;
+use super::{Ended, Session, collect_signals, covers, ticket};
+use crate::args::value::Owner;
 use crate::exit::Exit;
+use crate::face;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
 use crate::render::lock::age;
-use crate::request;
-use serde_json::json;
+use crate::request::{Acquire, Acquiring};
+use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::engine::Limits;
 use tenure::process::{Chosen, choose_owner};
@@ -27,106 +27,120 @@ use tenure_core::{
 
 #[cold]
 #[inline(never)]
-pub(crate) fn acquire(args: &AcquireArgs) -> Exit {
-    let claiming = &args.claiming;
-    let conflict = claiming.patience.conflict_exit_code;
-    let surface = request::surface(&args.common, "acquire", conflict).about(args.name.as_deref());
-    finish(surface, |surface| {
-        refuse_input(args.input.as_deref())?;
-        request::refuse_intent(claiming)?;
-        request::name(args.name.as_deref())?;
-        let mut session = Session::waiting(&args.common, collect_signals()?)?;
-        session.trail.everything();
-        let name = session.name(args.name.as_deref())?;
-        let request_id = session.face.request_id(claiming.request_id.as_deref())?;
-        let policy = *session.store.policy();
-        let defaults = session.place.defaults(&name);
-        let wait = request::wait(&claiming.patience, &defaults, &policy)?;
-        let ticket = ticket::of(claiming.ticket.as_deref())?;
-        if ticket.keep.is_some() {
-            ticket::refuse_unless_waiting(wait)?;
-        }
-        let profile = session.store.profile();
-        let mode = group::mode(claiming.shared, claiming.slots, profile)?;
-        let ttl_ms = session.ttl(claiming, &defaults)?;
-        let owner = match owner(&args.owner) {
-            // A profile that never asks for the process needs none that lasts: whoever called is
-            // named, for people.
-            Err(_) if args.owner == "auto" && policy.unknown_life == UnknownLife::NotAsked => {
-                choose_owner(tenure::process::parent()).ok()
+pub(crate) fn acquire(
+    acquiring: Acquiring,
+    surface: &mut Surface,
+) -> Result<(String, Value), Failure> {
+    match acquiring {
+        Acquiring::Lock(acquire) => take(acquire, surface),
+        Acquiring::Nothing {
+            place,
+            id,
+            mode,
+            warning,
+        } => {
+            let id = place.face().request_id(id)?;
+            surface.set_request_id(id.as_str());
+            if let Some(warning) = warning {
+                surface.warn(warning);
             }
-            other => other?,
-        };
-        session.refuse_nesting(&name)?;
-        let mut request = Request {
-            holder: Holder {
-                facts: Vec::new(),
-                request_id,
-                actor: session.actor(claiming.actor.as_deref()),
-                process: owner.as_ref().map(|owner| owner.process),
-                command: None,
-                host: session.identity.host.clone(),
-                why: why(claiming.why.as_deref(), || {
-                    owner
-                        .as_ref()
-                        .map_or_else(|| "acquired".to_owned(), |owner| owner.name.clone())
-                }),
-            },
-            kind: Kind::Detached,
-            ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
-            force: session.force(claiming, &name)?,
-            patience: Patience::Default,
-            terms: Terms {
-                mode,
-                kept: ticket.kept,
-                ..Terms::default()
-            },
-        };
-        session
-            .face
-            .complete(&args.common, claiming, &mut request.holder)?;
-        surface.set_request_id(known_as(&request.holder));
-        let limits = Limits {
-            wait,
-            keep: ticket.keep,
-        };
-        let acquired = session.acquire(surface, &name, &request, limits, &mut NoLocks)?;
-        let claim = &acquired.claim;
-        if acquired.already && !group::covers(claim.mode, mode) {
-            return Err(held_otherwise(&name, claim));
+            Ok(face::unlocked(&id, mode))
         }
-        let token = claim.token.unwrap_or_default();
-        // A hold that was there before has its own owner.
-        let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
-        let lasts = match (&owner, claim.holder.process) {
-            (Some(owner), _) => format!("owner PID {} ({})", owner.process.pid, owner.name),
-            (None, Some(process)) => format!("owner PID {}", process.pid),
-            (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
-        };
-        let text = format!(
-            "{} {name}: {lasts}, fencing token {token}, request id {}",
-            if acquired.already {
-                "already held"
-            } else {
-                "acquired"
-            },
-            known_as(&claim.holder)
-        );
-        let data = json!({
-            "name": name.as_str(),
-            "status": "acquired",
-            "already_held": acquired.already,
-            "request_id": known_as(&claim.holder),
-            "token": token,
-            "owner_pid": claim.holder.process.map(|process| process.pid),
-            "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
-            "ttl_ms": claim.lease.ttl_ms,
-            "lock_file": session.store.place(&name),
-        });
-        let text = session.face.acquired_text(&name, claim, text, &data);
-        unless_heard(surface, session, name, acquired.claim, acquired.already);
-        Ok((text, data))
-    })
+    }
+}
+
+fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let Acquire {
+        place,
+        name,
+        mode,
+        ttl_ms,
+        wait,
+        force,
+        ticket,
+        owner: whose,
+        who,
+    } = acquire;
+    surface.set_lock(&name);
+    let mut session = Session::waiting(place, collect_signals()?)?;
+    session.trail.everything();
+    let request_id = session.face.request_id(who.id)?;
+    let policy = *session.store.policy();
+    let ticket = ticket::of(ticket)?;
+    let owner = match owner(whose) {
+        // A profile that never asks for the process needs none that lasts: whoever called is
+        // named, for people.
+        Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => {
+            choose_owner(tenure::process::parent()).ok()
+        }
+        other => other?,
+    };
+    session.refuse_nesting(&name)?;
+    let why = who.why.unwrap_or_else(|| {
+        tenure::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
+    });
+    let mut request = Request {
+        holder: Holder {
+            facts: who.facts,
+            request_id,
+            actor: session.actor(who.actor),
+            process: owner.as_ref().map(|owner| owner.process),
+            command: None,
+            host: session.identity.host.clone(),
+            why,
+        },
+        kind: Kind::Detached,
+        ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
+        force: session.force(force, &name)?,
+        patience: Patience::Default,
+        terms: Terms {
+            mode,
+            kept: ticket.kept,
+            ..Terms::default()
+        },
+    };
+    session.face.complete(&mut request.holder);
+    surface.set_request_id(known_as(&request.holder));
+    let limits = Limits {
+        wait,
+        keep: ticket.keep,
+    };
+    let acquired = session.acquire(surface, &name, &request, limits, &mut NoLocks)?;
+    let claim = &acquired.claim;
+    if acquired.already && !covers(claim.mode, mode) {
+        return Err(held_otherwise(&name, claim));
+    }
+    let token = claim.token.unwrap_or_default();
+    // A hold that was there before has its own owner.
+    let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
+    let lasts = match (&owner, claim.holder.process) {
+        (Some(owner), _) => format!("owner PID {} ({})", owner.process.pid, owner.name),
+        (None, Some(process)) => format!("owner PID {}", process.pid),
+        (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
+    };
+    let text = format!(
+        "{} {name}: {lasts}, fencing token {token}, request id {}",
+        if acquired.already {
+            "already held"
+        } else {
+            "acquired"
+        },
+        known_as(&claim.holder)
+    );
+    let data = json!({
+        "name": name.as_str(),
+        "status": "acquired",
+        "already_held": acquired.already,
+        "request_id": known_as(&claim.holder),
+        "token": token,
+        "owner_pid": claim.holder.process.map(|process| process.pid),
+        "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
+        "ttl_ms": claim.lease.ttl_ms,
+        "lock_file": session.store.place(&name),
+    });
+    let text = session.face.acquired_text(&name, claim, text, &data);
+    unless_heard(surface, session, name, acquired.claim, acquired.already);
+    Ok((text, data))
 }
 
 /// A hold whose id has reached nobody could be given back by nobody. So it is given back here, unless it
@@ -218,16 +232,11 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
 }
 
 /// Whose life the lock follows; `None` for nobody's.
-pub(crate) fn owner(word: &str) -> Result<Option<Chosen>, Failure> {
-    match word {
-        "none" => Ok(None),
-        "auto" => Ok(Some(choose_owner(None)?)),
-        "parent" => Ok(Some(choose_owner(tenure::process::parent())?)),
-        pid => {
-            let pid: u32 = pid.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
-                Failure::bad_arguments(format!("--owner {pid}: write a PID, parent, none or auto"))
-            })?;
-            Ok(Some(choose_owner(Some(pid))?))
-        }
-    }
+pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
+    Ok(match owner {
+        Owner::None => None,
+        Owner::Auto => Some(choose_owner(None)?),
+        Owner::Parent => Some(choose_owner(tenure::process::parent())?),
+        Owner::Process(pid) => Some(choose_owner(Some(pid))?),
+    })
 }

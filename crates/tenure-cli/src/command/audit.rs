@@ -2,13 +2,12 @@
 //!
 //! Where events are written, and when, is the other verbs' affair.
 
-use super::{Session, cancelled_by, collect_signals, finish, shown};
-use crate::args::AuditArgs;
+use super::{Session, cancelled_by, collect_signals};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::audit::line;
 use crate::render::{Output, Surface, Unheard, print_lines};
-use crate::request::{self, Place};
+use crate::request::{Audit, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -22,70 +21,72 @@ const CHUNK_BYTES: usize = 32 << 10;
 
 #[cold]
 #[inline(never)]
-pub(super) fn audit(args: &AuditArgs) -> Exit {
-    let surface = request::surface(&args.common, "audit", None);
-    finish(surface, |surface| {
-        let filter = filter(args)?;
-        if args.follow && surface.output == Output::Yaml {
-            return Err(Failure::bad_arguments(
-                "--follow prints lines: text, or with --output json one event per line",
-            ));
-        }
-        let mut place = Place::of(&args.common)?;
-        let profile = place.take_profile();
-        let (folder, is_named) = request::audit_folder(&args.common, &place, &*profile)?;
-        // Everything is recorded where somebody said where, and of records of other formats.
-        let may_miss = !is_named && profile.record().is_none() && place.is_folder();
-        let missing = || {
+pub(super) fn audit(audit: Audit, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let Audit {
+        place,
+        filter,
+        follow,
+    } = audit;
+    if follow && surface.output == Output::Yaml {
+        return Err(Failure::bad_arguments(
+            "--follow prints lines: text, or with --output json one event per line",
+        ));
+    }
+    let (folder, is_named) = place.audit_folder(place.profile())?;
+    // Everything is recorded where somebody said where, and of records of other formats.
+    let may_miss = !is_named && place.profile().record().is_none() && place.is_folder();
+    let missing = {
+        let (folder, filter) = (folder.clone(), filter.clone());
+        move || {
             may_miss
-                .then(|| unrecorded(args, folder.clone(), &filter))
+                .then(|| unrecorded(place, folder, &filter))
                 .flatten()
-        };
-        if args.follow {
-            return follow(surface, folder.clone(), filter.clone(), missing);
         }
-        let mut events = Events::open(folder.clone(), filter.clone())?;
-        let (is_empty, answer) = if surface.is_text() {
-            let mut printer = Printer::new(Output::Text);
-            let shown = events
-                .by_ref()
-                .try_for_each(|entry| printer.print(&entry))
-                .and_then(|()| printer.flush());
-            match shown {
-                Ok(()) | Err(Unheard::Gone) => {}
-                Err(unheard) => return Err(lost(&unheard)),
-            }
-            let text = if printer.is_used { "" } else { "no events" };
-            (!printer.is_used, (text.to_owned(), Value::Null))
-        } else {
-            let events: Vec<Value> = events
-                .by_ref()
-                .map(|entry| Value::Object(entry.into_fields()))
-                .collect();
-            let is_empty = events.is_empty();
-            (is_empty, (String::new(), json!({ "events": events })))
-        };
-        if is_empty && let Some(missing) = missing() {
-            surface.warn(missing);
+    };
+    if follow {
+        return self::follow(surface, folder, filter, missing);
+    }
+    let mut events = Events::open(folder, filter)?;
+    let (is_empty, answer) = if surface.is_text() {
+        let mut printer = Printer::new(Output::Text);
+        let shown = events
+            .by_ref()
+            .try_for_each(|entry| printer.print(&entry))
+            .and_then(|()| printer.flush());
+        match shown {
+            Ok(()) | Err(Unheard::Gone) => {}
+            Err(unheard) => return Err(lost(&unheard)),
         }
-        for problem in events.problems() {
-            surface.warn(problem.clone());
-        }
-        warn_of_skipped(surface, events.skipped());
-        Ok(answer)
-    })
+        let text = if printer.is_used { "" } else { "no events" };
+        (!printer.is_used, (text.to_owned(), Value::Null))
+    } else {
+        let events: Vec<Value> = events
+            .by_ref()
+            .map(|entry| Value::Object(entry.into_fields()))
+            .collect();
+        let is_empty = events.is_empty();
+        (is_empty, (String::new(), json!({ "events": events })))
+    };
+    if is_empty && let Some(missing) = missing() {
+        surface.warn(missing);
+    }
+    for problem in events.problems() {
+        surface.warn(problem.clone());
+    }
+    warn_of_skipped(surface, events.skipped());
+    Ok(answer)
 }
 
 /// Why nothing is shown of a lock that a run has held: nobody named a folder, and so it was not
 /// recorded. `None` if no such run is known.
-fn unrecorded(args: &AuditArgs, folder: tenure::audit::Place, filter: &Filter) -> Option<String> {
+fn unrecorded(place: Place, folder: tenure::audit::Place, filter: &Filter) -> Option<String> {
     let wanted = &filter.events;
     let of_runs =
         |event: &EventName| matches!(event, EventName::LockAcquired | EventName::LockReleased);
     if !wanted.is_empty() && !wanted.iter().any(of_runs) {
         return None;
     }
-    let session = Session::open(&args.common).ok()?;
+    let session = Session::open(place).ok()?;
     let mut names = Vec::new();
     match &filter.lock {
         Some(name) => names.extend(LockName::new(name.as_str())),
@@ -118,37 +119,7 @@ fn unrecorded(args: &AuditArgs, folder: tenure::audit::Place, filter: &Filter) -
     })
 }
 
-/// What is to be shown.
-fn filter(args: &AuditArgs) -> Result<Filter, Failure> {
-    let now_ms = now_ms();
-    let moment = |source, text: &Option<String>| {
-        text.as_deref()
-            .map(|text| request::moment(source, text, now_ms))
-            .transpose()
-    };
-    let event = |word: &String| {
-        EventName::from_word(word).ok_or_else(|| {
-            Failure::bad_arguments(format!(
-                "--event {word:?}: there is no such event; it is one of {}",
-                EventName::ALL.map(EventName::as_str).join(", ")
-            ))
-        })
-    };
-    let name = args
-        .name
-        .as_deref()
-        .map(|name| request::name(Some(name)))
-        .transpose()?;
-    Ok(Filter {
-        lock: name.map(|name| name.as_str().to_owned()),
-        events: args.event.iter().map(event).collect::<Result<_, _>>()?,
-        since_ms: moment("--since", &args.since)?,
-        until_ms: moment("--until", &args.until)?,
-        request_id: shown(args.request_id.as_deref())?,
-    })
-}
-
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     SystemClock::new(None).now().wall_us / 1_000
 }
 

@@ -3,122 +3,117 @@
 #[cfg(target_os = "linux")]
 mod orphan;
 
-use super::run::group;
-use super::{Session, finish};
-use crate::args::CancelArgs;
+use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
+use crate::render::Surface;
 use crate::render::lock::orphan_hint;
-use crate::request::{self, Place};
-use serde_json::json;
+use crate::request::{self, Cancel, Whom};
+use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::{ends_without_release, known_as};
-use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Store};
 use tenure_core::{Claim, Kind, Life, LockName, Standing, StopRequest};
 
 #[cold]
 #[inline(never)]
-pub(crate) fn cancel(args: &CancelArgs) -> Exit {
-    let surface = request::surface(&args.common, "cancel", None);
-    finish(surface, |surface| {
-        let group = args.group.as_deref().map(group::group).transpose()?;
-        let place = match &group {
-            Some(_) => Place::of_groups(&args.common)?,
-            None => Place::of(&args.common)?,
-        };
-        let beside = group.as_ref().and_then(|_| place.groups_beside());
-        let open = |place| Session::at(place, &args.common, Box::new(ThreadSleeper));
-        let mut session = open(place)?;
-        let name = match group {
-            Some(group) => group,
-            None => session.name(args.name.as_deref())?,
-        };
-        let shown = session.shown(args.request_id.clone());
-        let by = request::request_id_or_new(shown.as_deref())?;
-        surface.set_request_id(by.as_str());
-        if args.orphan {
-            #[cfg(target_os = "linux")]
-            return match (orphan::end(args, &session, &name, &by, surface), beside) {
+pub(super) fn cancel(cancel: Cancel, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let Cancel {
+        place,
+        beside,
+        name,
+        by,
+        whom,
+    } = cancel;
+    let mut session = Session::open(place)?;
+    let by = request::request_id_or_new(by)?;
+    surface.set_request_id(by.as_str());
+    let (actor, why) = match whom {
+        #[cfg(target_os = "linux")]
+        Whom::Orphan(how) => {
+            return match (orphan::end(how, &session, &name, &by, surface), beside) {
                 (Err(failure), Some(beside)) if matches!(failure.exit, Exit::NotFound) => {
-                    orphan::end(args, &open(beside)?, &name, &by, surface)
+                    orphan::end(how, &Session::open(beside)?, &name, &by, surface)
                 }
                 (ended, _) => ended,
             };
-            #[cfg(not(target_os = "linux"))]
+        }
+        #[cfg(not(target_os = "linux"))]
+        Whom::Orphan(_) => {
             return Err(Failure::bad_arguments(
                 "--orphan needs handles on processes, which only Linux has",
             ));
         }
-        let now = session.clock.now();
-        let actor = session.actor(args.actor.as_deref());
-        let request = StopRequest {
-            by: by.as_str(),
-            actor: &actor,
-            why: &super::why(args.why.as_deref(), String::new),
-        };
-        let ask = |session: &Session| {
-            let asked = session.store.cancel(&name, request, &now);
-            asked.map_err(|error| session.store_failed(&name, error))
-        };
-        let mut asked = ask(&session)?;
-        // The caller who asks a group to stop need not know beside which records its runs keep it.
-        if let (true, Some(beside)) = (asked.is_empty(), beside) {
-            session = open(beside)?;
-            asked = ask(&session)?;
-        }
-        if asked.is_empty() {
-            return Err(Failure::new(
-                Exit::NotFound,
-                "NO_HOLDER",
-                format!("nobody holds {name}, so there is nobody to ask"),
-            ));
-        }
-        // A record of another program has no room for a request, and nobody would read it.
-        let deaf = |claim: &Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
-        if let Some(claim) = asked.iter().find(|claim| deaf(claim)) {
-            return Err(Failure::new(
-                Exit::Precondition,
-                "CANNOT_ASK",
-                format!(
-                    "{name} is held by {}, by a record of another program, which cannot be asked \
-                     to stop",
-                    who(claim)
-                ),
-            ));
-        }
-        let reading = session.reading(&name).ok();
-        let asked: Vec<_> = asked
-            .iter()
-            .map(|claim| (claim, Answering::of(claim, reading.as_ref(), &session)))
-            .collect();
-        let is_heard = |how: Answering| !matches!(how, Answering::Orphaned);
-        if !asked.iter().any(|(_, how)| is_heard(*how))
-            && let Some((claim, _)) = asked.first()
-        {
-            return Err(cannot_hear(&session, &name, claim));
-        }
-        let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
-        let whom = if asked.iter().any(|(_, how)| *how == Answering::Stopped) {
-            format!("nobody holds {name}; asked the one that is next in line to stop")
-        } else {
-            format!("asked the holder of {name} to stop")
-        };
-        let text = format!("{whom}: {}", lines.join("; "));
-        let holders: Vec<_> = asked
-            .iter()
-            .map(|(claim, how)| {
-                json!({
-                    "request_id": known_as(&claim.holder),
-                    "pid": claim.holder.process.map(|process| process.pid),
-                    "token": claim.token,
-                    "supervised": *how == Answering::Supervised,
-                    "asked_by": claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
-                })
+        Whom::Holder { actor, why } => (actor, why),
+    };
+    let now = session.clock.now();
+    let actor = session.actor(actor);
+    let request = StopRequest {
+        by: by.as_str(),
+        actor: &actor,
+        why: &why,
+    };
+    let ask = |session: &Session| {
+        let asked = session.store.cancel(&name, request, &now);
+        asked.map_err(|error| session.store_failed(&name, error))
+    };
+    let mut asked = ask(&session)?;
+    // The caller who asks a group to stop need not know beside which records its runs keep it.
+    if let (true, Some(beside)) = (asked.is_empty(), beside) {
+        session = Session::open(beside)?;
+        asked = ask(&session)?;
+    }
+    if asked.is_empty() {
+        return Err(Failure::new(
+            Exit::NotFound,
+            "NO_HOLDER",
+            format!("nobody holds {name}, so there is nobody to ask"),
+        ));
+    }
+    // A record of another program has no room for a request, and nobody would read it.
+    let deaf = |claim: &Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
+    if let Some(claim) = asked.iter().find(|claim| deaf(claim)) {
+        return Err(Failure::new(
+            Exit::Precondition,
+            "CANNOT_ASK",
+            format!(
+                "{name} is held by {}, by a record of another program, which cannot be asked \
+                 to stop",
+                who(claim)
+            ),
+        ));
+    }
+    let reading = session.reading(&name).ok();
+    let asked: Vec<_> = asked
+        .iter()
+        .map(|claim| (claim, Answering::of(claim, reading.as_ref(), &session)))
+        .collect();
+    let is_heard = |how: Answering| !matches!(how, Answering::Orphaned);
+    if !asked.iter().any(|(_, how)| is_heard(*how))
+        && let Some((claim, _)) = asked.first()
+    {
+        return Err(cannot_hear(&session, &name, claim));
+    }
+    let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
+    let whom = if asked.iter().any(|(_, how)| *how == Answering::Stopped) {
+        format!("nobody holds {name}; asked the one that is next in line to stop")
+    } else {
+        format!("asked the holder of {name} to stop")
+    };
+    let text = format!("{whom}: {}", lines.join("; "));
+    let holders: Vec<_> = asked
+        .iter()
+        .map(|(claim, how)| {
+            json!({
+                "request_id": known_as(&claim.holder),
+                "pid": claim.holder.process.map(|process| process.pid),
+                "token": claim.token,
+                "supervised": *how == Answering::Supervised,
+                "asked_by": claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
             })
-            .collect();
-        Ok((text, json!({ "name": name.as_str(), "asked": holders })))
-    })
+        })
+        .collect();
+    Ok((text, json!({ "name": name.as_str(), "asked": holders })))
 }
 
 /// How a holder answers to being asked.

@@ -1,7 +1,6 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::{Session, finish, near, refuse_input, shown};
-use crate::args::{CheckArgs, ListArgs};
+use super::{Session, near};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::Surface;
@@ -9,47 +8,47 @@ use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
 use crate::render::table::{Giving, lay_out, line};
 use crate::render::width::{cut, room_on_stdout};
-use crate::request;
+use crate::request::{Check, List};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use tenure::store::Store;
 
 #[cold]
 #[inline(never)]
-pub(crate) fn check(args: &CheckArgs) -> Exit {
-    let surface = request::surface(&args.common, "check", None).about(args.name.as_deref());
-    finish(surface, |surface| {
-        refuse_input(args.input.as_deref())?;
-        let Some(name) = &args.name else {
-            let id = shown(args.request_id.as_deref())?;
-            surface.set_request_id(id.as_deref().unwrap_or_default());
-            let session = Session::open(&args.common)?;
-            let views = all(&session, surface, id.as_deref())?;
-            let shown = Shown {
-                free: false,
-                company: !args.common.quiet,
-            };
-            let answer = table(&session, &views, shown);
-            return match not_free(&views) {
-                None => Ok(answer),
-                Some(failure) => Err(as_answer(failure, answer.0)),
-            };
+pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let Check {
+        place,
+        name,
+        shown,
+        short,
+    } = check;
+    let Some(name) = name else {
+        let id = shown.id(|_| false)?;
+        surface.set_request_id(id.unwrap_or_default());
+        let session = Session::open(place)?;
+        let views = all(&session, surface, id)?;
+        let shown = Shown {
+            free: false,
+            company: !short,
         };
-        request::name(Some(name))?;
-        let session = Session::open(&args.common)?;
-        let name = session.name(Some(name))?;
-        let id = session.shown_for(&name, args.request_id.as_deref())?;
-        surface.set_request_id(id.as_deref().unwrap_or_default());
-        let reading = session.reading(&name)?;
-        near::point_out(&session, surface, &name, &reading);
-        let view = session.view_of(&name, &reading, id.as_deref());
-        let text = session.face.checked_text(&view);
-        if view.mine || view.available {
-            return Ok((text, view.json().into()));
-        }
-        let failure = Failure::from(view.clone().into_answer());
-        Err(as_answer(session.face.checked(failure, &view), text))
-    })
+        let answer = table(&session, &views, shown);
+        return match not_free(&views) {
+            None => Ok(answer),
+            Some(failure) => Err(as_answer(failure, answer.0)),
+        };
+    };
+    let session = Session::open(place)?;
+    let id = session.shown(&name, &shown)?;
+    surface.set_request_id(id.unwrap_or_default());
+    let reading = session.reading(&name)?;
+    near::point_out(&session, surface, &name, &reading);
+    let view = session.view_of(&name, &reading, id);
+    let text = session.face.checked_text(&view);
+    if view.mine || view.available {
+        return Ok((text, view.json().into()));
+    }
+    let failure = Failure::from(view.clone().into_answer());
+    Err(as_answer(session.face.checked(failure, &view), text))
 }
 
 /// Whatever the code says: how the locks stand was asked for, and is the answer.
@@ -96,17 +95,14 @@ fn not_free(views: &[LockView]) -> Option<Failure> {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn list(args: &ListArgs) -> Exit {
-    let surface = request::surface(&args.common, "list", None);
-    finish(surface, |surface| {
-        let session = Session::open(&args.common)?;
-        let views = all(&session, surface, None)?;
-        let shown = Shown {
-            free: args.all,
-            company: !args.common.quiet,
-        };
-        Ok(table(&session, &views, shown))
-    })
+pub(crate) fn list(list: List, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let session = Session::open(list.place)?;
+    let views = all(&session, surface, None)?;
+    let shown = Shown {
+        free: list.all,
+        company: !list.short,
+    };
+    Ok(table(&session, &views, shown))
 }
 
 fn all(

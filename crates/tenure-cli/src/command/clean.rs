@@ -1,98 +1,89 @@
 //! `clean`: removes what is proven stale, and the files of locks that nobody uses.
 
-use super::{Session, finish};
-use crate::args::CleanArgs;
+use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::request;
-use serde_json::json;
+use crate::render::Surface;
+use crate::request::Clean;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use tenure::clock::Clock;
 use tenure::store::Store;
 
 #[cold]
 #[inline(never)]
-pub(super) fn clean(args: &CleanArgs) -> Exit {
-    let surface = request::surface(&args.common, "clean", None);
-    finish(surface, |surface| {
-        let session = Session::open(&args.common)?;
-        let mut names = Vec::new();
-        session.store.names(&mut |name| names.push(name))?;
-        names.sort();
-        let (mut claims, mut files, mut failed) = (0, 0, 0);
-        let mut locks = Vec::new();
-        let mut text = String::new();
-        for name in &names {
-            let cleaned = match session
-                .store
-                .clean(name, &session.clock.now(), args.dry_run)
-            {
-                Ok(cleaned) => cleaned,
-                // One lock that cannot be cleaned does not keep the others from it.
-                Err(error) => {
-                    failed += 1;
-                    if names.len() == 1 {
-                        return Err(error.into());
-                    }
-                    surface.warn(error.to_string());
-                    continue;
+pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let Clean { place, dry_run } = clean;
+    let session = Session::open(place)?;
+    let mut names = Vec::new();
+    session.store.names(&mut |name| names.push(name))?;
+    names.sort();
+    let (mut claims, mut files, mut failed) = (0, 0, 0);
+    let mut locks = Vec::new();
+    let mut text = String::new();
+    for name in &names {
+        let cleaned = match session.store.clean(name, &session.clock.now(), dry_run) {
+            Ok(cleaned) => cleaned,
+            // One lock that cannot be cleaned does not keep the others from it.
+            Err(error) => {
+                failed += 1;
+                if names.len() == 1 {
+                    return Err(error.into());
                 }
-            };
-            if !args.dry_run {
-                session.record_cleaned(surface, name, &cleaned)?;
-            }
-            claims += cleaned.swept.len();
-            files += usize::from(cleaned.removed);
-            if cleaned.swept.is_empty() && !cleaned.removed {
+                surface.warn(error.to_string());
                 continue;
             }
-            for claim in &cleaned.swept {
-                let who = claim.holder.process.map_or_else(
-                    || format!("request {}", claim.holder.request_id),
-                    |process| format!("PID {}", process.pid),
-                );
-                let _ = writeln!(text, "{name}: the claim of {who}");
-            }
-            locks.push(json!({
-                "name": name.as_str(),
-                "stale_claims": cleaned.swept.len(),
-                "file_removed": cleaned.removed,
-            }));
+        };
+        if !dry_run {
+            session.record_cleaned(surface, name, &cleaned)?;
         }
-        // Where a lock is a record of its own, what we keep beside it outlasts it.
-        let mut leftovers = Vec::new();
-        session.store.leftovers(&mut |name| leftovers.push(name))?;
-        for name in &leftovers {
-            let now = session.clock.now();
-            match session.store.clean(name, &now, args.dry_run) {
-                Ok(cleaned) => files += usize::from(cleaned.removed),
-                Err(error) => surface.warn(error.to_string()),
-            }
+        claims += cleaned.swept.len();
+        files += usize::from(cleaned.removed);
+        if cleaned.swept.is_empty() && !cleaned.removed {
+            continue;
         }
-        let _ = write!(
-            text,
-            "{} {claims} stale claim{} and {files} unused lock file{}",
-            if args.dry_run {
-                "would remove"
-            } else {
-                "removed"
-            },
-            if claims == 1 { "" } else { "s" },
-            if files == 1 { "" } else { "s" },
-        );
-        let text = session.face.cleaned_text(locks.len(), args.dry_run, text);
-        let data = json!({
-            "dry_run": args.dry_run,
-            "stale_claims": claims,
-            "files_removed": files,
-            "locks": locks,
-        });
-        if failed > 0 {
-            let sentence = format!("{failed} of {} locks could not be cleaned", names.len());
-            return Err(Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
-                .with_text(format!("{text}; {sentence}"))
-                .with_context(object(data)));
+        for claim in &cleaned.swept {
+            let who = claim.holder.process.map_or_else(
+                || format!("request {}", claim.holder.request_id),
+                |process| format!("PID {}", process.pid),
+            );
+            let _ = writeln!(text, "{name}: the claim of {who}");
         }
-        Ok((text, data))
-    })
+        locks.push(json!({
+            "name": name.as_str(),
+            "stale_claims": cleaned.swept.len(),
+            "file_removed": cleaned.removed,
+        }));
+    }
+    // Where a lock is a record of its own, what we keep beside it outlasts it.
+    let mut leftovers = Vec::new();
+    session.store.leftovers(&mut |name| leftovers.push(name))?;
+    for name in &leftovers {
+        let now = session.clock.now();
+        match session.store.clean(name, &now, dry_run) {
+            Ok(cleaned) => files += usize::from(cleaned.removed),
+            Err(error) => surface.warn(error.to_string()),
+        }
+    }
+    let _ = write!(
+        text,
+        "{} {claims} stale claim{} and {files} unused lock file{}",
+        if dry_run { "would remove" } else { "removed" },
+        if claims == 1 { "" } else { "s" },
+        if files == 1 { "" } else { "s" },
+    );
+    let text = session.face.cleaned_text(locks.len(), dry_run, text);
+    let data = json!({
+        "dry_run": dry_run,
+        "stale_claims": claims,
+        "files_removed": files,
+        "locks": locks,
+    });
+    if failed > 0 {
+        let sentence = format!("{failed} of {} locks could not be cleaned", names.len());
+        return Err(Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
+            .with_text(format!("{text}; {sentence}"))
+            .with_context(object(data)));
+    }
+    Ok((text, data))
 }

@@ -24,13 +24,12 @@ mod line;
 
 use self::line::Line;
 use super::one_form;
-use super::run::group;
 use crate::args::expected::{Cursor, Expected, Word, at_cursor};
-use crate::args::{Common, CompletionsArgs, Shell};
+use crate::args::{Common, CompletionsArgs, Shell, group};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::print_lines;
-use crate::request::{self, Place};
+use crate::request::{Place, Surroundings};
 use crate::store::Locks;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -182,7 +181,7 @@ fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
 }
 
 fn locks(common: &Common, found: &Sender<String>) {
-    each_name(Place::of(common), &mut |name| {
+    each_name(Place::of(common, &Surroundings::of(common)), &mut |name| {
         let _ = found.send(name.to_string());
     });
 }
@@ -194,7 +193,7 @@ fn groups(common: &Common, found: &Sender<String>) {
             let _ = found.send(group);
         }
     };
-    let place = Place::of_groups(common);
+    let place = Place::of_groups(common, &Surroundings::of(common));
     let beside = place.as_ref().ok().and_then(Place::groups_beside);
     each_name(place, &mut send);
     if let Some(beside) = beside {
@@ -204,7 +203,7 @@ fn groups(common: &Common, found: &Sender<String>) {
 
 fn profiles(common: &Common, found: &Sender<String>) {
     // A configuration that cannot be used does not take the built-in ones away.
-    let config = request::configuration(common).unwrap_or_default();
+    let config = Surroundings::of(common).configuration().unwrap_or_default();
     for name in profile::names(&config) {
         let _ = found.send(name.to_owned());
     }

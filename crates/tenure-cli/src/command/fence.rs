@@ -5,16 +5,15 @@
 //! be old when it arrives. The guard knows only whom it has seen; but nobody passes it who comes
 //! after a newer one. How a guard is kept is `tenure::fence`'s business.
 
-use super::{Session, finish};
-use crate::args::{FenceAction, FenceArgs};
+use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
-use crate::request;
+use crate::request::{Fence, Place, no_token};
 use serde_json::{Value, json};
 use std::path::Path;
 use tenure::clock::Clock;
-use tenure::fence::{self, Admission, Guard, TOKEN_MAX};
+use tenure::fence::{Admission, Guard};
 use tenure::store::{Content, Store};
 use tenure_core::{Claim, Entry, LockName, Standing};
 
@@ -23,38 +22,31 @@ type Said = (String, Value);
 
 #[cold]
 #[inline(never)]
-pub(super) fn fence(args: &FenceArgs) -> Exit {
-    let surface = request::surface(&args.common, "fence", None);
-    finish(surface, |surface| match (args.action, &args.guard) {
-        (FenceAction::Check, Some(file)) => {
-            let told = || variable("TENURE_TOKEN");
-            pass_guard(surface, file, token(args, told)?, args)
+pub(super) fn fence(fence: Fence, surface: &mut Surface) -> Result<Said, Failure> {
+    match fence {
+        Fence::Resource {
+            guard,
+            token,
+            allow_network,
+        } => {
+            let mark = Guard::open(&guard, allow_network)?;
+            pass_guard(surface, &guard, &mark, token)
         }
-        (FenceAction::Check, None) => ask_lock(surface, args),
-    })
+        Fence::Lock { place, name, token } => ask_lock(surface, place, &name, token),
+    }
 }
 
 /// Whether a live hold of the lock has this token.
-fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
-    let session = Session::open(&args.common)?;
-    let around = variable("TENURE_NAME");
-    let given = args.name.clone().or_else(|| around.clone());
-    let name = given.or_else(|| session.face.default_name().map(str::to_owned));
-    let Some(name) = name else {
-        return Err(Failure::bad_arguments(
-            "no lock is named: give --name, or call this under `tenure run`, which sets TENURE_NAME",
-        ));
-    };
-    let name = session.name(Some(&name))?;
-    let token = token(args, || {
-        // $TENURE_TOKEN belongs to $TENURE_NAME; of another lock the run may hold one as well.
-        if around.as_deref() == Some(name.as_str()) {
-            return variable("TENURE_TOKEN");
-        }
-        let inherited = session.inherited(&name);
-        inherited.last().map(|hold| hold.token.to_string())
-    })?;
-    let reading = session.reading(&name).map_err(unknown_if_unreadable)?;
+fn ask_lock(
+    surface: &Surface,
+    place: Place,
+    name: &LockName,
+    token: Option<u64>,
+) -> Result<Said, Failure> {
+    let session = Session::open(place)?;
+    let inherited = || session.inherited(name).last().map(|hold| hold.token);
+    let token = token.or_else(inherited).ok_or_else(no_token)?;
+    let reading = session.reading(name).map_err(unknown_if_unreadable)?;
     if let Content::Unreadable { why, .. } = &reading.content {
         return Err(unknown(format!("{} cannot be read: {why}", reading.place)));
     }
@@ -62,7 +54,7 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
     let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
     let claim = granted.find(|claim| claim.token == Some(token));
     let standing = claim.map(|claim| reading.standing_of(session.store.policy(), claim, &now));
-    let view = session.view_of(&name, &reading, None);
+    let view = session.view_of(name, &reading, None);
     match standing {
         Some(Standing::Held(_)) => {
             surface.explain(&format!(
@@ -80,7 +72,7 @@ fn ask_lock(surface: &Surface, args: &FenceArgs) -> Result<Said, Failure> {
         Some(Standing::Stale(_) | Standing::Free) | None => {
             let mut context = view.json();
             context.insert("token".into(), token.into());
-            Err(lost(&name, token, claim, &view.headline()).with_context(context))
+            Err(lost(name, token, claim, &view.headline()).with_context(context))
         }
     }
 }
@@ -107,13 +99,7 @@ fn unknown_if_unreadable(error: tenure::store::StoreError) -> Failure {
 }
 
 /// Whether a request with this token may still touch the resource of a guard.
-fn pass_guard(
-    surface: &Surface,
-    file: &Path,
-    token: u64,
-    args: &FenceArgs,
-) -> Result<Said, Failure> {
-    let guard = Guard::open(file, args.common.allow_network_fs)?;
+fn pass_guard(surface: &Surface, file: &Path, guard: &Guard, token: u64) -> Result<Said, Failure> {
     let shown = file.display().to_string();
     let (before, recorded) = match guard.admit(token)? {
         Admission::Recorded { before } => (before, true),
@@ -133,22 +119,4 @@ fn pass_guard(
     ));
     let data = json!({ "guard": shown, "token": token, "before": before, "recorded": recorded });
     Ok((String::new(), data))
-}
-
-/// The token that was given, or what the environment tells.
-fn token(args: &FenceArgs, told: impl FnOnce() -> Option<String>) -> Result<u64, Failure> {
-    let Some(text) = args.token.clone().or_else(told) else {
-        return Err(Failure::bad_arguments(
-            "no fencing TOKEN is given, and TENURE_TOKEN has none of this lock",
-        ));
-    };
-    fence::token(&text).ok_or_else(|| {
-        Failure::bad_arguments(format!(
-            "TOKEN {text:?}: a fencing token is a decimal number from 1 to {TOKEN_MAX}"
-        ))
-    })
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -1,15 +1,13 @@
 //! `force-release`: removes somebody else's hold, where the profile lets force do that. For an
 //! operator who wants a lock gone and not for himself.
 
-use super::{Session, finish, unheeded};
-use crate::args::ForceReleaseArgs;
-use crate::exit::Exit;
+use super::{Session, unheeded};
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::lock::{age, failure_of, orphan_hint};
-use crate::request;
+use crate::request::ForceRelease;
 use crate::trail::occasion;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure::audit::Ending;
 use tenure::clock::Clock;
 use tenure::store::Store;
@@ -17,104 +15,98 @@ use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, 
 
 #[cold]
 #[inline(never)]
-pub(crate) fn force_release(args: &ForceReleaseArgs) -> Exit {
-    let surface = request::surface(&args.common, "force-release", None).about(args.name.as_deref());
-    finish(surface, |surface| {
-        request::name(args.name.as_deref())?;
-        let session = Session::open(&args.common)?;
-        let name = session.name(args.name.as_deref())?;
-        let force = if args.yes {
-            Force::Confirmed
-        } else {
-            Force::Asked
-        };
-        let before = session.view(&name, None)?;
-        let now = session.clock.now();
-        let forced = session
-            .store
-            .force_release(&name, force, &now)
-            .map_err(|error| session.store_failed(&name, error))?;
-        match forced.released {
-            Forced::Done {
-                claim,
-                standing,
-                held_ms,
-            } => {
-                let whose = claim.as_ref().map_or_else(
-                    || "an unreadable record".to_owned(),
-                    |claim| format!("request {}", claim.holder.request_id),
-                );
-                if matches!(standing, Standing::Held(_)) {
-                    surface.warn(format!(
-                        "{name}: ended the live hold of {whose}; it may be at work until it notices"
-                    ));
-                }
-                if !before.other_holders.is_empty() {
-                    surface.warn(format!(
-                        "{name}: only that one was ended; `tenure check {name}` shows who else \
-                         holds it"
-                    ));
-                }
-                let acting = session.face.request_id(None)?;
-                if claim.is_none() {
-                    session.trail.removed(
-                        surface,
-                        occasion(&name, &acting, &now),
-                        None,
-                        &forced.record,
-                    );
-                }
-                session.trail.released(
+pub(crate) fn force_release(
+    force_release: ForceRelease,
+    surface: &mut Surface,
+) -> Result<(String, Value), Failure> {
+    let ForceRelease { place, name, force } = force_release;
+    let session = Session::open(place)?;
+    let before = session.view(&name, None)?;
+    let now = session.clock.now();
+    let forced = session
+        .store
+        .force_release(&name, force, &now)
+        .map_err(|error| session.store_failed(&name, error))?;
+    match forced.released {
+        Forced::Done {
+            claim,
+            standing,
+            held_ms,
+        } => {
+            let whose = claim.as_ref().map_or_else(
+                || "an unreadable record".to_owned(),
+                |claim| format!("request {}", claim.holder.request_id),
+            );
+            if matches!(standing, Standing::Held(_)) {
+                surface.warn(format!(
+                    "{name}: ended the live hold of {whose}; it may be at work until it notices"
+                ));
+            }
+            if !before.other_holders.is_empty() {
+                surface.warn(format!(
+                    "{name}: only that one was ended; `tenure check {name}` shows who else \
+                     holds it"
+                ));
+            }
+            let acting = session.face.request_id(None)?;
+            if claim.is_none() {
+                session.trail.removed(
                     surface,
                     occasion(&name, &acting, &now),
-                    held_ms,
-                    Ending::Forced,
-                    true,
+                    None,
+                    &forced.record,
                 );
-                let text = format!("removed the lock {name} of {whose} after {}", age(held_ms));
-                let data = json!({
-                    "name": name.as_str(),
-                    "status": "released",
-                    "request_id": claim.as_ref().map(|claim| claim.holder.request_id.as_str()),
-                    "token": claim
-                        .as_ref()
-                        .and_then(|claim| claim.token)
-                        .filter(|token| *token > 0),
-                    "held_ms": held_ms,
-                    "was_live": matches!(standing, Standing::Held(_)),
-                });
-                let text = session.face.force_released_text(&name, text, &data);
-                Ok((text, data))
             }
-            Forced::SetAside { claim } => {
-                let whose = match claim.holder.process {
-                    Some(process) => format!("PID {}", process.pid),
-                    None => format!("request {}", claim.holder.request_id),
-                };
-                let text = format!(
-                    "{name} is held by nobody; {whose}, which is next in line and stopped, lets \
-                     others pass from now on, and keeps its place"
-                );
-                let data = json!({
-                    "name": name.as_str(),
-                    "status": "released",
-                    "held_ms": null,
-                    "set_aside": {
-                        "pid": claim.holder.process.map(|process| process.pid),
-                        "request_id": claim.holder.request_id.as_str(),
-                        "ticket": claim.ticket,
-                    },
-                });
-                Ok((text, data))
-            }
-            Forced::Absent => {
-                surface.warn(format!("{name} is not held; nothing to remove"));
-                let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
-                Ok((session.face.absent_text(&name), data))
-            }
-            Forced::Refused(refusal) => Err(refused(surface, &session, &name, &refusal)?),
+            session.trail.released(
+                surface,
+                occasion(&name, &acting, &now),
+                held_ms,
+                Ending::Forced,
+                true,
+            );
+            let text = format!("removed the lock {name} of {whose} after {}", age(held_ms));
+            let data = json!({
+                "name": name.as_str(),
+                "status": "released",
+                "request_id": claim.as_ref().map(|claim| claim.holder.request_id.as_str()),
+                "token": claim
+                    .as_ref()
+                    .and_then(|claim| claim.token)
+                    .filter(|token| *token > 0),
+                "held_ms": held_ms,
+                "was_live": matches!(standing, Standing::Held(_)),
+            });
+            let text = session.face.force_released_text(&name, text, &data);
+            Ok((text, data))
         }
-    })
+        Forced::SetAside { claim } => {
+            let whose = match claim.holder.process {
+                Some(process) => format!("PID {}", process.pid),
+                None => format!("request {}", claim.holder.request_id),
+            };
+            let text = format!(
+                "{name} is held by nobody; {whose}, which is next in line and stopped, lets \
+                 others pass from now on, and keeps its place"
+            );
+            let data = json!({
+                "name": name.as_str(),
+                "status": "released",
+                "held_ms": null,
+                "set_aside": {
+                    "pid": claim.holder.process.map(|process| process.pid),
+                    "request_id": claim.holder.request_id.as_str(),
+                    "ticket": claim.ticket,
+                },
+            });
+            Ok((text, data))
+        }
+        Forced::Absent => {
+            surface.warn(format!("{name} is not held; nothing to remove"));
+            let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
+            Ok((session.face.absent_text(&name), data))
+        }
+        Forced::Refused(refusal) => Err(refused(surface, &session, &name, &refusal)?),
+    }
 }
 
 /// The answer where the profile does not let force do that, or wants a second yes.

@@ -3,13 +3,10 @@
 //!
 //! Which facts make which name is the core's business.
 
-use super::finish;
 use crate::args::GroupNameArgs;
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::request;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,31 +21,28 @@ const RUN_ID: &str = "GITHUB_RUN_ID";
 
 #[cold]
 #[inline(never)]
-pub(super) fn group_name(args: &GroupNameArgs) -> Exit {
-    let surface = request::surface(&args.common, "group-name", None);
-    finish(surface, |_| {
-        let event = given_or(args.event.as_deref(), EVENT);
-        let run_id = given_or(args.run_id.as_deref(), RUN_ID);
-        let subject = Subject::of(&event);
-        let about = match args.number {
-            Some(number) => About {
-                number,
-                on_pull_request: false,
-            },
-            None if subject.needs_number() => about(args, &event)?,
-            None => About::default(),
-        };
-        let facts = CiEvent {
-            event: &event,
-            number: (about.number > 0).then_some(about.number),
-            on_pull_request: about.on_pull_request,
-            run_id: Some(run_id.as_str()),
-        };
-        let name = tenure_core::group_name(args.prefix.as_deref(), &facts)
-            .map_err(|error| refused(args, &error))?;
-        let text = name.to_string();
-        Ok((text, json!({ "group": name.as_str() })))
-    })
+pub(super) fn group_name(args: &GroupNameArgs) -> Result<(String, Value), Failure> {
+    let event = given_or(args.event.as_deref(), EVENT);
+    let run_id = given_or(args.run_id.as_deref(), RUN_ID);
+    let subject = Subject::of(&event);
+    let about = match args.number {
+        Some(number) => About {
+            number,
+            on_pull_request: false,
+        },
+        None if subject.needs_number() => about(args, &event)?,
+        None => About::default(),
+    };
+    let facts = CiEvent {
+        event: &event,
+        number: (about.number > 0).then_some(about.number),
+        on_pull_request: about.on_pull_request,
+        run_id: Some(run_id.as_str()),
+    };
+    let name = tenure_core::group_name(args.prefix.as_deref(), &facts)
+        .map_err(|error| refused(args, &error))?;
+    let text = name.to_string();
+    Ok((text, json!({ "group": name.as_str() })))
 }
 
 /// What was typed, else what the environment says.

@@ -1,13 +1,13 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
-use super::{Session, finish};
-use crate::args::HeartbeatArgs;
+use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::holds::Hold;
+use crate::render::Surface;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
-use crate::request;
-use serde_json::json;
+use crate::request::Heartbeat;
+use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::known_as;
 use tenure::store::{Content, RenewedOwned, Store};
@@ -15,97 +15,95 @@ use tenure_core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
 
 #[cold]
 #[inline(never)]
-pub(super) fn heartbeat(args: &HeartbeatArgs) -> Exit {
-    let surface = request::surface(&args.common, "heartbeat", None).about(args.name.as_deref());
-    finish(surface, |surface| {
-        let name = request::name(args.name.as_deref())?;
-        let session = Session::open(&args.common)?;
-        let name = session.name(Some(name.as_str()))?;
-        let id = session.shown_for(&name, args.request_id.as_deref())?;
-        surface.set_request_id(id.as_deref().unwrap_or_default());
-        let inherited = session.inherited(&name);
-        if let Some(reason) = ended(&session, &name, id.as_deref(), &inherited)? {
-            return Err(lost(&name).with_text(format!(
-                "{name} is not held any more ({}); do not rely on it",
-                stale_reason(reason)
-            )));
-        }
-        let renewed = session.store.renew_owned(
-            &name,
-            &|claim| {
-                if session.is_mine(claim, id.as_deref(), &inherited) {
-                    Ownership::Shown
-                } else {
-                    Ownership::Missing
-                }
-            },
-            &session.clock.now(),
-        );
-        let renewed = renewed.map_err(|error| session.store_failed(&name, error))?;
-        match renewed {
-            RenewedOwned::Renewed { claim } => {
-                let cancel = claim.cancel.clone();
-                let request_id = known_as(&claim.holder);
-                surface.set_request_id(request_id);
-                let asked = match &cancel {
-                    Some(cancel) => format!("; {}", asks_for_the_lock(cancel)),
-                    None => String::new(),
-                };
-                // A record of another program has no token.
-                let token = claim.token.filter(|token| *token > 0);
-                let shown =
-                    token.map_or_else(String::new, |token| format!("fencing token {token}, "));
-                let text = format!(
-                    "renewed {name}, {shown}ttl {}{asked}",
-                    age(claim.lease.ttl_ms)
-                );
-                let mut data = json!({
-                    "name": name.as_str(),
-                    "status": "renewed",
-                    "lost": false,
-                    "request_id": request_id,
-                    "token": token,
-                    "ttl_ms": claim.lease.ttl_ms,
-                    "cancel_requested": cancel.is_some(),
-                    "cancel_requested_by": cancel.as_ref().map(|cancel| &cancel.by),
-                });
-                for (key, said) in [
-                    (
-                        "cancel_requested_actor",
-                        cancel.as_ref().map(|cancel| &cancel.actor),
-                    ),
-                    (
-                        "cancel_requested_why",
-                        cancel.as_ref().map(|cancel| &cancel.why),
-                    ),
-                ] {
-                    if let Some(said) = said.filter(|said| !said.is_empty()) {
-                        data[key] = said.as_str().into();
-                    }
-                }
-                let text = session.face.renewed_text(&name, &claim, text, &data);
-                Ok((text, data))
+pub(super) fn heartbeat(
+    heartbeat: Heartbeat,
+    surface: &mut Surface,
+) -> Result<(String, Value), Failure> {
+    let Heartbeat { place, name, shown } = heartbeat;
+    let session = Session::open(place)?;
+    let id = session.shown(&name, &shown)?;
+    surface.set_request_id(id.unwrap_or_default());
+    let inherited = session.inherited(&name);
+    if let Some(reason) = ended(&session, &name, id, &inherited)? {
+        return Err(lost(&name).with_text(format!(
+            "{name} is not held any more ({}); do not rely on it",
+            stale_reason(reason)
+        )));
+    }
+    let renewed = session.store.renew_owned(
+        &name,
+        &|claim| {
+            if session.is_mine(claim, id, &inherited) {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
             }
-            RenewedOwned::NotOwner { .. } => {
-                let view = session.view(&name, id.as_deref())?;
-                if view.available {
-                    return Err(lost(&name));
+        },
+        &session.clock.now(),
+    );
+    let renewed = renewed.map_err(|error| session.store_failed(&name, error))?;
+    match renewed {
+        RenewedOwned::Renewed { claim } => {
+            let cancel = claim.cancel.clone();
+            let request_id = known_as(&claim.holder);
+            surface.set_request_id(request_id);
+            let asked = match &cancel {
+                Some(cancel) => format!("; {}", asks_for_the_lock(cancel)),
+                None => String::new(),
+            };
+            // A record of another program has no token.
+            let token = claim.token.filter(|token| *token > 0);
+            let shown = token.map_or_else(String::new, |token| format!("fencing token {token}, "));
+            let text = format!(
+                "renewed {name}, {shown}ttl {}{asked}",
+                age(claim.lease.ttl_ms)
+            );
+            let mut data = json!({
+                "name": name.as_str(),
+                "status": "renewed",
+                "lost": false,
+                "request_id": request_id,
+                "token": token,
+                "ttl_ms": claim.lease.ttl_ms,
+                "cancel_requested": cancel.is_some(),
+                "cancel_requested_by": cancel.as_ref().map(|cancel| &cancel.by),
+            });
+            for (key, said) in [
+                (
+                    "cancel_requested_actor",
+                    cancel.as_ref().map(|cancel| &cancel.actor),
+                ),
+                (
+                    "cancel_requested_why",
+                    cancel.as_ref().map(|cancel| &cancel.why),
+                ),
+            ] {
+                if let Some(said) = said.filter(|said| !said.is_empty()) {
+                    data[key] = said.as_str().into();
                 }
-                let text = format!("{}; it was not renewed", view.headline());
-                let mut context = view.json();
-                context.insert("lost".into(), true.into());
-                let failure = Failure::new(
-                    Exit::Conflict,
-                    "NOT_OWNER",
-                    format!("{name} is held by somebody else and was not renewed"),
-                )
-                .with_text(text)
-                .with_context(context);
-                Err(session.face.not_owner(failure, &view))
             }
-            RenewedOwned::Lost => Err(lost(&name)),
+            let text = session.face.renewed_text(&name, &claim, text, &data);
+            Ok((text, data))
         }
-    })
+        RenewedOwned::NotOwner { .. } => {
+            let view = session.view(&name, id)?;
+            if view.available {
+                return Err(lost(&name));
+            }
+            let text = format!("{}; it was not renewed", view.headline());
+            let mut context = view.json();
+            context.insert("lost".into(), true.into());
+            let failure = Failure::new(
+                Exit::Conflict,
+                "NOT_OWNER",
+                format!("{name} is held by somebody else and was not renewed"),
+            )
+            .with_text(text)
+            .with_context(context);
+            Err(session.face.not_owner(failure, &view))
+        }
+        RenewedOwned::Lost => Err(lost(&name)),
+    }
 }
 
 /// Why the caller's hold is over, where the process that it follows is gone: whoever comes next

@@ -29,13 +29,12 @@ mod upstream;
 use super::result::RunResult;
 use super::run::taking::{self, take_all};
 use super::run::{Told, find_program, release_all};
-use super::{Session, already_held, cancelled, collect_signals, finish};
-use crate::args::PushArgs;
+use super::{Session, already_held, cancelled, collect_signals};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::{Surface, clean};
 use crate::request::{self, Place};
-use crate::signals::{self, SignalSleeper, Signals};
+use crate::signals::{self, Signals};
 use crate::store::Locks;
 use crate::trail::occasion;
 use git::{Git, Hold, PHASE};
@@ -51,8 +50,7 @@ use tenure::profile::Native;
 use tenure::store::Store;
 use tenure::store::file::{ThreadSleeper, poll_readable};
 use tenure_core::{
-    Claim, Entry, Force, Holder, Kind, LockName, Patience, Policy, Request, Standing, Terms,
-    pause_ms,
+    Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,
 };
 
 /// How long a sleep between attempts lasts before the time is looked at again.
@@ -67,27 +65,10 @@ const CONFLICTS_SHOWN: usize = 5;
 
 #[cold]
 #[inline(never)]
-pub(super) fn push(args: &PushArgs) -> Exit {
-    let conflict = args.patience.conflict_exit_code;
-    // The lines between attempts are known to whoever comes from the original.
-    let surface = request::surface(&args.common, "push", conflict).plain(true);
-    finish(surface, |surface| one_after_the_other(args, surface))
-}
-
-/// Finds out where to, takes the lock, pushes, and gives the lock back.
-fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String, Value), Failure> {
-    let native = Policy::NATIVE.name;
-    if args.common.profile.as_deref().unwrap_or(native) != native {
-        return Err(Failure::bad_arguments(
-            "--profile: the lock of a push is a native one; leave the flag out",
-        ));
-    }
-    target::check(args)?;
-    let base = request::duration("--backoff", &args.backoff)?;
+pub(super) fn push(push: request::Push, surface: &mut Surface) -> Result<(String, Value), Failure> {
     let program = find_program(&["git".into()])?;
     let signals = collect_signals()?;
-    let place = Place::of_push(&args.common)?;
-    let session = Session::at(place, &args.common, Box::new(SignalSleeper(signals)))?;
+    let session = Session::waiting(push.place, signals)?;
     let git = Git {
         program,
         clock: &session.clock,
@@ -96,18 +77,25 @@ fn one_after_the_other(args: &PushArgs, surface: &mut Surface) -> Result<(String
     };
     let mut attempts = Attempts {
         made: 0,
-        limit: args.attempts,
-        base_ms: u64::try_from(base.as_millis()).unwrap_or(u64::MAX),
+        limit: push.attempts,
+        base_ms: u64::try_from(push.backoff.as_millis()).unwrap_or(u64::MAX),
         signals,
     };
-    let target = target::find(&git, args, &mut attempts, surface)?;
-    if args.dry_run {
+    let target = target::find(
+        &git,
+        &push.remote,
+        push.branch.as_deref(),
+        &mut attempts,
+        surface,
+    )?;
+    if push.dry_run {
         return foretell(&git, &target, attempts, surface);
     }
 
     let name = &target.lock;
-    let defaults = session.place.defaults(name);
-    let wait = request::wait_or(&args.patience, &defaults, Wait::Forever)?;
+    let wait = push.wait.or(session.place.defaults(name)?.wait);
+    // Everybody's push comes in the end.
+    let wait = wait.unwrap_or(Wait::Forever);
     refuse_within_itself(&session, name)?;
     let request = request_of(&session, &target)?;
     surface.set_request_id(request.holder.request_id.as_str());
@@ -271,7 +259,7 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
         holder: Holder {
             facts: Vec::new(),
             request_id: session.face.request_id(None)?,
-            actor: session.face.actor(&session.identity.actor),
+            actor: session.actor(None),
             process: Some(session.identity.process),
             command: None,
             host: session.identity.host.clone(),

@@ -1,13 +1,12 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Ended, Session, finish, give_back, refuse_input};
-use crate::args::ReleaseArgs;
+use super::{Ended, Session, give_back};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::lock::age;
-use crate::request;
+use crate::request::Release;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::known_as;
@@ -19,72 +18,71 @@ use tenure_core::{
 
 #[cold]
 #[inline(never)]
-pub(crate) fn release(args: &ReleaseArgs) -> Exit {
-    let surface = request::surface(&args.common, "release", None).about(args.name.as_deref());
-    finish(surface, |surface| {
-        let name = request::name(args.name.as_deref())?;
-        refuse_input(args.input.as_deref())?;
-        let result = RunResult::of_release(args)?;
-        let mut session = Session::open(&args.common)?;
-        session.trail.everything();
-        let name = session.name(Some(name.as_str()))?;
-        let id = session.shown_for(&name, args.request_id.as_deref())?;
-        let id = id.as_deref();
-        surface.set_request_id(id.unwrap_or_default());
-        // A supervised run is released by its own supervisor, after its work has ended. Taking
-        // the lock away from under it would let the next one in while it still works. Of one that
-        // is gone, a record may have been left that only its owner's word can remove.
-        let gone = gone(&session, &name)?;
-        let owns = |claim: &Claim| {
-            let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
-            if may && session.may_release(claim, id) {
-                Ownership::Shown
-            } else {
-                Ownership::Missing
-            }
-        };
-        let now = session.clock.now();
-        let released = match session.store.release_owned(&name, &owns, &now) {
-            Ok(released) => released,
-            Err(error) => {
-                session.record_failed_release(surface, &name, id, &error)?;
-                return Err(session.store_failed(&name, error));
-            }
-        };
-        match released {
-            Released::Done {
-                claim,
+pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let Release {
+        place,
+        name,
+        shown,
+        work,
+    } = release;
+    let result = RunResult::of_work(work.as_ref());
+    let mut session = Session::open(place)?;
+    session.trail.everything();
+    let id = session.shown(&name, &shown)?;
+    surface.set_request_id(id.unwrap_or_default());
+    // A supervised run is released by its own supervisor, after its work has ended. Taking
+    // the lock away from under it would let the next one in while it still works. Of one that
+    // is gone, a record may have been left that only its owner's word can remove.
+    let gone = gone(&session, &name)?;
+    let owns = |claim: &Claim| {
+        let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
+        if may && session.may_release(claim, id) {
+            Ownership::Shown
+        } else {
+            Ownership::Missing
+        }
+    };
+    let now = session.clock.now();
+    let released = match session.store.release_owned(&name, &owns, &now) {
+        Ok(released) => released,
+        Err(error) => {
+            session.record_failed_release(surface, &name, id, &error)?;
+            return Err(session.store_failed(&name, error));
+        }
+    };
+    match released {
+        Released::Done {
+            claim,
+            held_ms,
+            by_other,
+        } => {
+            let ended = Ended {
+                name: &name,
+                claim: &claim,
                 held_ms,
                 by_other,
-            } => {
-                let ended = Ended {
-                    name: &name,
-                    claim: &claim,
-                    held_ms,
-                    by_other,
-                };
-                session.record_release(surface, id, &ended, &result)?;
-                let is_told = result.failure_step.is_some() || args.result.is_some();
-                Ok(done(surface, &session, &ended, &result, is_told))
-            }
-            Released::Absent => Ok(absent(surface, &session, &name)),
-            Released::Unreadable { record } => {
-                session.record_unreadable(surface, &name, id, &record)?;
-                surface.warn(format!(
-                    "{name}: what stood there could not be read; it was removed"
-                ));
-                Ok((format!("released {name}"), without_hold(&name, "released")))
-            }
-            Released::Ignored { claim } => {
-                surface.inform(&session.face.ignored_text(&name, &claim));
-                if id.is_none() && session.is_mine(&claim, None, &[]) {
-                    surface.inform(&needs_id(&name, &claim));
-                }
-                Ok((String::new(), without_hold(&name, "ignored")))
-            }
-            Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
+            };
+            session.record_release(surface, id, &ended, &result)?;
+            let is_told = work.is_some();
+            Ok(done(surface, &session, &ended, &result, is_told))
         }
-    })
+        Released::Absent => Ok(absent(surface, &session, &name)),
+        Released::Unreadable { record } => {
+            session.record_unreadable(surface, &name, id, &record)?;
+            surface.warn(format!(
+                "{name}: what stood there could not be read; it was removed"
+            ));
+            Ok((format!("released {name}"), without_hold(&name, "released")))
+        }
+        Released::Ignored { claim } => {
+            surface.inform(&session.face.ignored_text(&name, &claim));
+            if id.is_none() && session.is_mine(&claim, None, &[]) {
+                surface.inform(&needs_id(&name, &claim));
+            }
+            Ok((String::new(), without_hold(&name, "ignored")))
+        }
+        Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
+    }
 }
 
 /// The supervised holds of which neither the supervisor nor the command is at work any more, where

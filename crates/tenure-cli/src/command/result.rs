@@ -1,7 +1,6 @@
 //! How the work under a lock ended, as an audit tells it.
 
-use crate::args::{ReleaseArgs, RunArgs};
-use crate::failure::Failure;
+use crate::request::{Task, Work};
 use crate::supervise::locks::SpawnError;
 use crate::supervise::{End, Verdict};
 use serde_json::{Map, Value};
@@ -35,25 +34,21 @@ impl RunResult {
     }
 
     /// Of a supervised command.
-    pub(crate) fn of_run(verdict: &Result<Verdict, SpawnError>, args: &RunArgs) -> Self {
+    pub(crate) fn of_run(verdict: &Result<Verdict, SpawnError>, task: &Task) -> Self {
         let succeeded = matches!(verdict, Ok(Verdict::Command(End::Code(0))));
-        Self::of(succeeded, args.failure_step.as_deref())
+        Self::of(succeeded, task.failure_step())
     }
 
     /// Of a run that a signal ended before its command began.
-    pub(crate) fn of_nothing(args: &RunArgs) -> Self {
-        Self::of(false, args.failure_step.as_deref())
+    pub(crate) fn of_nothing(task: &Task) -> Self {
+        Self::of(false, task.failure_step())
     }
 
-    /// As whoever releases says it: who names a step that failed says that the work failed.
-    pub(crate) fn of_release(args: &ReleaseArgs) -> Result<Self, Failure> {
-        let step = args.failure_step.as_deref();
-        match (args.result.as_deref(), step) {
-            (Some("success"), Some(_)) => Err(Failure::bad_arguments(
-                "--result success and --failure-step contradict each other",
-            )),
-            (Some("success") | None, None) => Ok(Self::of(true, None)),
-            (Some(_), _) | (None, Some(_)) => Ok(Self::of(false, step)),
+    /// As whoever releases says it.
+    pub(crate) fn of_work(work: Option<&Work>) -> Self {
+        match work {
+            None | Some(Work::Succeeded) => Self::of(true, None),
+            Some(Work::Failed { step }) => Self::of(false, step.as_deref()),
         }
     }
 

@@ -1,7 +1,6 @@
 //! `run`: holds a lock while a command runs.
 
 mod exec;
-pub(crate) mod group;
 #[cfg_attr(windows, path = "run/no_hooks.rs")]
 mod hooks;
 pub(super) mod plan;
@@ -10,16 +9,16 @@ pub(super) mod terms;
 mod told;
 mod within;
 
-pub(crate) use exec::{is_ordinary_end, unsuited};
+pub(crate) use exec::is_ordinary_end;
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
-use crate::args::RunArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
-use crate::request;
-use crate::signals::{self, SignalSleeper, Signals};
+use crate::request::{self, How, Program, Run, Supervised, Task};
+use crate::signals::{self, Signals};
+use crate::store::Part;
 use crate::supervise::locks::{Around, Course, Driver, SpawnError};
 use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
 use crate::trail::occasion;
@@ -28,20 +27,20 @@ use plan::Planning;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
 use tenure::store::{Store, StoreError};
 use tenure_core::{Left, LockName, RequestId};
 pub(super) use told::Told;
 
-pub(crate) fn run(args: &RunArgs) -> Exit {
-    let conflict = args.claiming.patience.conflict_exit_code;
-    let mut surface = request::surface(&args.common, "run", conflict).about(args.name.as_deref());
-    let ran = if args.shell {
-        terms::by_shell(args).and_then(|args| hold_and_run(&args, &mut surface))
-    } else {
-        hold_and_run(args, &mut surface)
+/// Carries it out and shows how it ended.
+pub(crate) fn run(run: Run, mut surface: Surface) -> Exit {
+    if let Some(name) = &run.task.name {
+        surface.set_lock(name);
+    }
+    let ran = match run.task.main().cloned() {
+        Some(main) => hold_and_run(run, main, &mut surface),
+        None => run_unlocked(run, &mut surface),
     };
     match ran {
         Ok(exit) => exit,
@@ -49,115 +48,116 @@ pub(crate) fn run(args: &RunArgs) -> Exit {
     }
 }
 
-fn hold_and_run(args: &RunArgs, surface: &mut Surface) -> Result<Exit, Failure> {
-    request::refuse_intent(&args.claiming)?;
-    let names = group::names(args)?;
+fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Exit, Failure> {
+    let Run {
+        place,
+        group_place,
+        task,
+    } = run;
+    let task = &task;
     let signals = collect_signals()?;
-    let terms = terms::of(args, signals)?;
-    let wanted = group::wanted(args, terms.grace)?;
-    let session = Session::waiting(&args.common, signals)?;
-    let is_native = session.store.profile().record().is_none();
-    let group_session = match wanted.group {
-        Some(_) if !is_native => {
-            let place = request::Place::of_groups(&args.common)?;
-            let sleeper = Box::new(SignalSleeper(signals));
-            Some(Session::at(place, &args.common, sleeper)?)
-        }
-        _ => None,
-    };
-    let program = program_of(args)?;
-    if args.exec {
-        exec::refuse_unsuited(&session)?;
-    }
+    let session = Session::waiting(place, signals)?;
+    let group_session = group_place.map(|place| Session::waiting(place, signals));
+    let group_session = group_session.transpose()?;
+    let program = program_of(task)?;
     let planning = Planning {
-        args,
+        task,
         session: &session,
         group_session: group_session.as_ref().unwrap_or(&session),
-        request_id: session
-            .face
-            .request_id(args.claiming.request_id.as_deref())?,
+        request_id: session.face.request_id(task.who.id.clone())?,
     };
-    let plan = planning.plan(wanted, &names)?;
+    let plan = planning.plan(main)?;
     surface.set_request_id(&plan.id);
     let hooks = Hooks {
-        args,
-        grace: terms.grace,
+        task,
         place: &session.place,
         main: &plan.main,
         id: &plan.id,
-        group: plan.group.as_ref(),
     };
-    let mut holds = match taking::take_all(plan.targets, plan.wait, plan.keep, surface) {
+    let mut holds = match taking::take_all(plan.targets, task.wait, plan.keep, surface) {
         Ok(holds) => holds,
         Err((mut holds, failure)) => {
             hooks.superseded_before_the_start(&failure, &mut holds, surface);
-            release_all(&holds, surface, &RunResult::of_nothing(args));
+            release_all(&holds, surface, &RunResult::of_nothing(task));
             return Err(failure);
         }
     };
-    let told = Told::of_holds(&holds, &plan.main, plan.outer.as_ref(), plan.group.as_ref());
+    let told = Told::of_holds(&holds, &plan.main, plan.outer.as_ref(), task.group());
     if let Err(failure) = hooks.supersedes(&told, &mut holds, surface) {
         hooks.superseded_before_the_start(&failure, &mut holds, surface);
-        release_all(&holds, surface, &RunResult::of_nothing(args));
+        release_all(&holds, surface, &RunResult::of_nothing(task));
         return Err(failure);
     }
     // A signal that came in time means that the command never starts.
     if signals::stop_asked().is_some() {
-        release_all(&holds, surface, &RunResult::of_nothing(args));
+        release_all(&holds, surface, &RunResult::of_nothing(task));
         return Err(cancelled("acquire"));
     }
     let parts = match within::enter(&plan.around) {
         Ok(parts) => parts,
         Err(failure) => {
-            release_all(&holds, surface, &RunResult::of_nothing(args));
+            release_all(&holds, surface, &RunResult::of_nothing(task));
             return Err(failure);
         }
     };
-    if args.exec {
-        let error = exec::replace_self(prepare(args, program, &told), signals, &holds, &parts);
-        release_all(&holds, surface, &RunResult::of_nothing(args));
-        return Err(error.map_or_else(
-            || cancelled("run"),
-            |error| not_started(&args.command, error),
-        ));
-    }
-    let supervised = Supervised {
-        args,
-        terms,
+    let How::Supervised(how) = &task.how else {
+        let command = prepare(&task.program, program, &told);
+        let failure = become_it(task, command, signals, &holds, &parts);
+        release_all(&holds, surface, &RunResult::of_nothing(task));
+        return Err(failure);
+    };
+    let supervision = Supervision {
+        task,
+        how,
+        terms: terms::of(how, task.grace, signals),
         signals,
         around: within::around(&plan.around, &parts),
     };
     let mut course = Course::new(holds.iter().map(|hold| hold.schedule.clone()));
-    let mut verdict = supervised.under_locks(&holds, surface, |driver, surface| {
-        supervise(args, program, driver, &told, &mut course, surface)
+    let mut verdict = supervision.under_locks(&holds, surface, |driver, surface| {
+        supervise(task, program, driver, &told, &mut course, surface)
     });
     let mut superseded = |by: &str, holds: &mut [Hold<'_>], surface: &mut Surface| {
         hooks.superseded(&told, by, "1", holds, surface);
     };
-    let (about, was_ours) = supervised.give_back(
+    let (about, was_ours) = supervision.give_back(
         &mut course,
         &mut holds,
         &mut verdict,
         &mut superseded,
         surface,
     );
-    if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) =
-        (was_ours, terms.on_lost, &verdict)
+    if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) = (was_ours, how.on_lost, &verdict)
     {
         return Err(lost_unseen(&plan.main, *end));
     }
-    answer(verdict, about.as_ref().unwrap_or(&plan.main), args)
+    answer(verdict, about.as_ref().unwrap_or(&plan.main), task)
+}
+
+/// Becomes the command. Comes back only if that failed.
+fn become_it(
+    task: &Task,
+    command: Command,
+    signals: Signals,
+    holds: &[Hold<'_>],
+    parts: &[Part],
+) -> Failure {
+    match exec::replace_self(command, signals, holds, parts) {
+        Some(error) => not_started(&task.program.words, error),
+        None => cancelled("run"),
+    }
 }
 
 /// How a run is supervised.
-struct Supervised<'a> {
-    args: &'a RunArgs,
+struct Supervision<'a> {
+    task: &'a Task,
+    how: &'a Supervised,
     terms: Supervising,
     signals: Signals,
     around: Vec<Around<'a>>,
 }
 
-impl Supervised<'_> {
+impl Supervision<'_> {
     /// Gives the locks back, the last one first, once nobody works under them any more. Answers which of
     /// several locks the end was about, and whether all were ours to the end.
     fn give_back(
@@ -186,7 +186,7 @@ impl Supervised<'_> {
                 }
                 Ok(_) | Err(_) => {}
             }
-            let result = RunResult::of_run(verdict, self.args);
+            let result = RunResult::of_run(verdict, self.task);
             let holds = holds.get(..left).unwrap_or_default();
             let Some((hold, before)) = holds.split_last() else {
                 return (about, were_ours);
@@ -231,12 +231,6 @@ impl Supervised<'_> {
         surface: &mut Surface,
         work: impl FnOnce(&Driver<'_>, &mut Surface) -> T,
     ) -> T {
-        let Self {
-            args,
-            terms,
-            signals,
-            ..
-        } = *self;
         let failed = |hold: &Hold<'_>, consecutive, error: &str| {
             let now = hold.session.clock.now();
             let trail = &hold.session.trail;
@@ -255,7 +249,7 @@ impl Supervised<'_> {
                 .map(|(hold, on_failed)| hold.held(on_failed))
                 .collect(),
             around: self.around.clone(),
-            ..driver(args, clock, signals, terms, surface)
+            ..driver(self.how, clock, self.signals, self.terms, surface)
         };
         work(&driver, surface)
     }
@@ -263,12 +257,10 @@ impl Supervised<'_> {
 
 /// What a run is told to run when it takes the place of others, or they take its.
 struct Hooks<'a> {
-    args: &'a RunArgs,
-    grace: Duration,
+    task: &'a Task,
     place: &'a request::Place,
     main: &'a LockName,
     id: &'a str,
-    group: Option<&'a LockName>,
 }
 
 impl Hooks<'_> {
@@ -279,7 +271,7 @@ impl Hooks<'_> {
         holds: &mut [Hold<'_>],
         surface: &mut Surface,
     ) -> Result<(), Failure> {
-        let Some(program) = self.args.on_supersede.as_deref() else {
+        let Some(program) = self.task.hooks.on_supersede.as_deref() else {
             return Ok(());
         };
         let displaced: Vec<&str> = holds
@@ -294,7 +286,7 @@ impl Hooks<'_> {
         let hook = Hook {
             flag: "--on-supersede",
             program,
-            grace: self.grace,
+            grace: self.task.grace,
             yields: true,
         };
         hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
@@ -312,7 +304,7 @@ impl Hooks<'_> {
         if let Some(by) = by.and_then(serde_json::Value::as_str)
             && failure.exit == Exit::Superseded
         {
-            let told = Told::of_waiter(self.place, self.main, self.id, self.group);
+            let told = Told::of_waiter(self.place, self.main, self.id, self.task.group());
             self.superseded(&told, by, "0", holds, surface);
         }
     }
@@ -326,7 +318,7 @@ impl Hooks<'_> {
         holds: &mut [Hold<'_>],
         surface: &mut Surface,
     ) {
-        let Some(program) = self.args.on_superseded.as_deref() else {
+        let Some(program) = self.task.hooks.on_superseded.as_deref() else {
             return;
         };
         let facts = [
@@ -336,7 +328,7 @@ impl Hooks<'_> {
         let hook = Hook {
             flag: "--on-superseded",
             program,
-            grace: self.grace,
+            grace: self.task.grace,
             yields: false,
         };
         hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
@@ -347,42 +339,36 @@ impl Hooks<'_> {
 /// asked of the store.
 #[cold]
 #[inline(never)]
-pub(crate) fn run_unlocked(args: &RunArgs, id: &RequestId, warning: Option<&str>) -> Exit {
-    let conflict = args.claiming.patience.conflict_exit_code;
-    let mut surface = request::surface(&args.common, "run", conflict);
+fn run_unlocked(run: Run, surface: &mut Surface) -> Result<Exit, Failure> {
+    let Run { place, task, .. } = run;
+    let id = place.face().request_id(task.who.id.clone())?;
     surface.set_request_id(id.as_str());
-    let run = |surface: &mut Surface| {
-        let shelled = args.shell.then(|| terms::by_shell(args)).transpose()?;
-        let args = shelled.as_ref().unwrap_or(args);
-        let signals = collect_signals()?;
-        let terms = terms::of(args, signals)?;
-        let place = request::Place::of(&args.common)?;
-        let program = program_of(args)?;
-        if let Some(warning) = warning {
-            surface.warn(warning);
-        }
-        if signals::stop_asked().is_some() {
-            return Err(cancelled("run"));
-        }
-        let clock = SystemClock::new(None);
-        let driver = driver(args, &clock, signals, terms, surface);
-        let told = Told::of_no_hold(&place, id);
-        let mut course = Course::new([]);
-        let verdict = supervise(args, program, &driver, &told, &mut course, surface);
-        match verdict {
-            Ok(verdict) => ended(&verdict, args),
-            Err(error) => Err(not_started(&args.command, error)),
-        }
+    let signals = collect_signals()?;
+    let program = program_of(&task)?;
+    if let Some(warning) = task.warning {
+        surface.warn(warning);
+    }
+    if signals::stop_asked().is_some() {
+        return Err(cancelled("run"));
+    }
+    let told = Told::of_no_hold(&place, &id);
+    let How::Supervised(how) = &task.how else {
+        let command = prepare(&task.program, program, &told);
+        return Err(become_it(&task, command, signals, &[], &[]));
     };
-    match run(&mut surface) {
-        Ok(exit) => exit,
-        Err(failure) => surface.fail(&failure),
+    let clock = SystemClock::new(None);
+    let terms = terms::of(how, task.grace, signals);
+    let driver = driver(how, &clock, signals, terms, surface);
+    let mut course = Course::new([]);
+    match supervise(&task, program, &driver, &told, &mut course, surface) {
+        Ok(verdict) => ended(&verdict, &task),
+        Err(error) => Err(not_started(&task.program.words, error)),
     }
 }
 
 /// A driver for what holds nothing.
 fn driver<'a>(
-    args: &RunArgs,
+    how: &Supervised,
     clock: &'a dyn Clock,
     signals: Signals,
     terms: Supervising,
@@ -394,7 +380,7 @@ fn driver<'a>(
         clock,
         signals,
         terms,
-        close: args.close,
+        close: how.close,
         quiet: surface.is_quiet(),
     }
 }
@@ -402,15 +388,16 @@ fn driver<'a>(
 /// Runs the command, and if it failed what undoes it: still under the lock, which is renewed all
 /// the while, unless it was lost.
 fn supervise(
-    args: &RunArgs,
+    task: &Task,
     program: PathBuf,
     driver: &Driver<'_>,
     told: &Told,
     course: &mut Course,
     surface: &mut Surface,
 ) -> Result<Verdict, SpawnError> {
-    let verdict = driver.run(prepare(args, program, told), course)?;
-    let Some(rollback) = args.rollback.as_deref() else {
+    let verdict = driver.run(prepare(&task.program, program, told), course)?;
+    let rollback = task.supervised().and_then(|how| how.rollback.as_deref());
+    let Some(rollback) = rollback else {
         return Ok(verdict);
     };
     let code = match &verdict {
@@ -431,7 +418,7 @@ fn supervise(
     let mut command = by_shell(rollback);
     told.tell(&mut command);
     command.env("TENURE_EXIT_CODE", code.to_string());
-    if let Some(step) = RunResult::of_nothing(args).failure_step {
+    if let Some(step) = RunResult::of_nothing(task).failure_step {
         command.env("TENURE_FAILURE_STEP", step);
     }
     let rolled_back = driver.run(command, course);
@@ -573,11 +560,11 @@ fn release(
 fn answer(
     verdict: Result<Verdict, SpawnError>,
     name: &LockName,
-    args: &RunArgs,
+    task: &Task,
 ) -> Result<Exit, Failure> {
     match verdict {
         Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled { .. } | Verdict::MaxRuntime)) => {
-            ended(&verdict, args)
+            ended(&verdict, task)
         }
         Ok(Verdict::Superseded { by }) => Err(superseded(name, &by)),
         Ok(Verdict::Lost) => Err(Failure::new(
@@ -585,17 +572,17 @@ fn answer(
             "LOCK_LOST",
             format!("{name} was lost while the command ran; the command was ended"),
         )),
-        Err(error) => Err(not_started(&args.command, error)),
+        Err(error) => Err(not_started(&task.program.words, error)),
     }
 }
 
 /// The answer to an end that has nothing to do with the lock.
-fn ended(verdict: &Verdict, args: &RunArgs) -> Result<Exit, Failure> {
+fn ended(verdict: &Verdict, task: &Task) -> Result<Exit, Failure> {
     match verdict {
         Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
         Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
         Verdict::Signalled { number, end } => Err(cancelled_with(*number, *end)),
-        Verdict::MaxRuntime => Err(terms::too_long(args)),
+        Verdict::MaxRuntime => Err(terms::too_long(task.supervised())),
         // What holds nothing loses nothing.
         Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
     }
@@ -656,8 +643,8 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
 }
 
 /// The program of a run, found before the lock is touched.
-fn program_of(args: &RunArgs) -> Result<PathBuf, Failure> {
-    find_program(&args.command).map_err(|failure| terms::hint_at_shell(failure, args))
+fn program_of(task: &Task) -> Result<PathBuf, Failure> {
+    find_program(&task.program.words).map_err(|failure| terms::hint_at_shell(failure, task))
 }
 
 /// Finds the program as a shell would, before the lock is touched. Not in the current folder, unless it
@@ -738,13 +725,13 @@ pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
 }
 
 /// The command with what it is told.
-fn prepare(args: &RunArgs, program: PathBuf, told: &Told) -> Command {
+fn prepare(said: &Program, program: PathBuf, told: &Told) -> Command {
     let mut command = Command::new(program);
-    if let Some((first, rest)) = args.command.split_first() {
+    if let Some((first, rest)) = said.words.split_first() {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::arg0(&mut command, first).args(rest);
         #[cfg(windows)]
-        if args.shell {
+        if said.by_shell {
             let words = rest.iter().map(|word| word.to_string_lossy());
             let words: Vec<_> = words.collect();
             as_typed(&mut command, words.iter().map(AsRef::as_ref));

@@ -1,12 +1,12 @@
 //! `wait`: returns when nobody holds a lock or stands in its queue. Takes nothing, writes nothing.
 
-use super::{Session, cancelled, collect_signals, finish, near};
-use crate::args::WaitArgs;
-use crate::exit::Exit;
+use super::{Session, cancelled, collect_signals, near};
+use crate::failure::Failure;
+use crate::render::Surface;
 use crate::render::lock::{LockView, failure_of};
 use crate::render::waiting::{Progress, Sight};
 use crate::request;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::clock::{Clock, instant};
 use tenure::engine::Wait;
@@ -18,77 +18,71 @@ const NAP: Duration = Duration::from_secs(10);
 
 #[cold]
 #[inline(never)]
-pub(super) fn wait(args: &WaitArgs) -> Exit {
-    let surface = request::surface(&args.common, "wait", args.patience.conflict_exit_code)
-        .about(args.name.as_deref());
-    finish(surface, |surface| {
-        let name = request::name(args.name.as_deref())?;
-        let session = Session::waiting(&args.common, collect_signals()?)?;
-        let name = session.name(Some(name.as_str()))?;
-        let policy = *session.store.policy();
-        let defaults = session.place.defaults(&name);
-        let limit = request::wait(&args.patience, &defaults, &policy)?;
-        session.refuse_nesting(&name)?;
-        let began = instant();
-        let deadline = match limit {
-            Wait::No => Some(began),
-            Wait::For(duration) => began.checked_add(duration),
-            Wait::Forever => None,
-        };
-        let nobody = Entry::default();
-        let mut progress = Progress::new(surface, &name, &session.identity.host, limit);
-        let mut has_waited = false;
-        loop {
-            let reading = session.store.read(&name)?;
-            let now = session.clock.now();
-            let (standing, front) = reading.standing(&policy, &now);
-            let view = LockView::of(&name, &reading, &policy, &now, |_| false);
-            let waited = began.elapsed();
-            if view.available {
-                if !has_waited {
-                    near::point_out(&session, surface, &name, &reading);
-                }
-                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                let text = session.face.waited_text(&name, format!("{name} is free"));
-                return Ok((
-                    text,
-                    json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
-                ));
+pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String, Value), Failure> {
+    let request::Wait { place, name, limit } = wait;
+    let session = Session::waiting(place, collect_signals()?)?;
+    let policy = *session.store.policy();
+    session.refuse_nesting(&name)?;
+    let began = instant();
+    let deadline = match limit {
+        Wait::No => Some(began),
+        Wait::For(duration) => began.checked_add(duration),
+        Wait::Forever => None,
+    };
+    let nobody = Entry::default();
+    let mut progress = Progress::new(surface, &name, &session.identity.host, limit);
+    let mut has_waited = false;
+    loop {
+        let reading = session.store.read(&name)?;
+        let now = session.clock.now();
+        let (standing, front) = reading.standing(&policy, &now);
+        let view = LockView::of(&name, &reading, &policy, &now, |_| false);
+        let waited = began.elapsed();
+        if view.available {
+            if !has_waited {
+                near::point_out(&session, surface, &name, &reading);
             }
-            let in_the_way = match standing {
-                // Waiting ends neither: it takes somebody who decides.
-                Standing::Unreadable => Some(Reason::Unreadable),
-                Standing::Stale(_) => Some(Reason::StaleNeedsForce),
-                Standing::Free | Standing::Held(_) | Standing::Unknown => None,
-            };
-            if let Some(reason) = in_the_way {
-                let failure = failure_of(view.clone(), reason, None, 0);
-                return Err(session.face.refused(failure, &view, reason));
-            }
-            if deadline.is_some_and(|deadline| instant() >= deadline) {
-                let waited = (limit != Wait::No).then_some(waited);
-                let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
-                let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
-                failure.phase = Some("wait");
-                return Err(session.face.refused(failure, &view, Reason::Held));
-            }
-            has_waited = true;
-            let frame = progress.show(|here| {
-                let entry = reading.entry().unwrap_or(&nobody);
-                Sight::from_outside(&view, entry, front, &now, here)
-            });
-            let nap = match &view.standstill {
-                // Those who are stopped stand aside then.
-                Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
-                None => NAP,
-            };
-            let until = [deadline, frame, instant().checked_add(nap)]
-                .into_iter()
-                .flatten()
-                .min();
-            if session.store.watch(&name, &reading, &now, until)? == Wake::Interrupted {
-                return Err(cancelled("wait"));
-            }
+            let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            let text = session.face.waited_text(&name, format!("{name} is free"));
+            return Ok((
+                text,
+                json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
+            ));
         }
-    })
+        let in_the_way = match standing {
+            // Waiting ends neither: it takes somebody who decides.
+            Standing::Unreadable => Some(Reason::Unreadable),
+            Standing::Stale(_) => Some(Reason::StaleNeedsForce),
+            Standing::Free | Standing::Held(_) | Standing::Unknown => None,
+        };
+        if let Some(reason) = in_the_way {
+            let failure = failure_of(view.clone(), reason, None, 0);
+            return Err(session.face.refused(failure, &view, reason));
+        }
+        if deadline.is_some_and(|deadline| instant() >= deadline) {
+            let waited = (limit != Wait::No).then_some(waited);
+            let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
+            let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
+            failure.phase = Some("wait");
+            return Err(session.face.refused(failure, &view, Reason::Held));
+        }
+        has_waited = true;
+        let frame = progress.show(|here| {
+            let entry = reading.entry().unwrap_or(&nobody);
+            Sight::from_outside(&view, entry, front, &now, here)
+        });
+        let nap = match &view.standstill {
+            // Those who are stopped stand aside then.
+            Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
+            None => NAP,
+        };
+        let until = [deadline, frame, instant().checked_add(nap)]
+            .into_iter()
+            .flatten()
+            .min();
+        if session.store.watch(&name, &reading, &now, until)? == Wake::Interrupted
+        {
+            return Err(cancelled("wait"));
+        }
+    }
 }

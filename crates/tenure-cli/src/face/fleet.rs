@@ -5,21 +5,15 @@
 //! the product's envelope is printed instead, and a refusal carries the same document's fields in its
 //! `context`.
 
-mod intended;
-
 use super::{Face, TakenOver, seconds};
-use crate::args::{AcquireArgs, Claiming, Common, RunArgs};
-use crate::command;
-use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::Document;
 use crate::render::lock::{HolderView, LockView, timestamp};
-use crate::request;
-use intended::{Meaning, Typed, meaning, metadata, says};
+use crate::request::{self, Asked, Intends, Surroundings, Variables, intended};
 use serde_json::{Map, Value, json};
 use tenure::envelope::json_line;
 use tenure::intent::Mode;
-use tenure::tenure_core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
+use tenure::tenure_core::{Claim, LockName, Reason, RequestId, Takeover};
 
 pub(super) struct Fleet;
 
@@ -28,9 +22,6 @@ const WAIT: &str = "Wait for completion or use --force-lock if stale";
 const FORCE: &str = "Use --force-lock to acquire (stale lock will be logged)";
 
 const OWNER: &str = "Show the request_id of the lock with --request-id";
-
-/// The key in `metadata` that is the product's own.
-const OWN: &str = "tenure";
 
 const SECOND_MS: u64 = 1_000;
 
@@ -59,73 +50,25 @@ impl Face for Fleet {
         VERBS.contains(&verb).then_some(failed)
     }
 
-    fn run(&self, args: &RunArgs) -> Exit {
-        let typed = Typed {
-            name: args.name.as_deref(),
-            locks: !args.lock.is_empty(),
-            group: args.group.is_some(),
-            claiming: &args.claiming,
-        };
-        let meaning = match &args.common.profile {
-            // No intent mends that, so it comes first.
-            Some(profile) if args.exec => Err(command::run::unsuited(profile)),
-            _ => meaning(&typed),
-        };
-        match meaning {
-            Ok(Meaning::Locked { name, claiming }) => command::run::run(&RunArgs {
-                name,
-                claiming: *claiming,
-                ..args.clone()
-            }),
-            Ok(Meaning::Unlocked { id, warning, .. }) => {
-                command::run::run_unlocked(args, &id, warning)
-            }
-            Err(failure) => {
-                let conflict = args.claiming.patience.conflict_exit_code;
-                let surface = request::surface(&args.common, "run", conflict);
-                surface.about(args.name.as_deref()).fail(&failure)
-            }
+    /// An intent says which lock is taken, or that none is; the record wants to know which intent it was.
+    fn intends(&self, asked: &Asked<'_>, around: &Surroundings) -> Result<Intends, Failure> {
+        let mut intends = intended::meaning(asked)?;
+        let config = around.configuration()?;
+        let host_id = config.host_id.as_ref();
+        if let Some(id) = host_id.filter(|id| !id.trim().is_empty()) {
+            intends.facts.push(("host_id".to_owned(), id.clone()));
         }
-    }
-
-    fn acquire(&self, args: &AcquireArgs) -> Exit {
-        let typed = Typed {
-            name: args.name.as_deref(),
-            locks: false,
-            group: false,
-            claiming: &args.claiming,
-        };
-        let conflict = args.claiming.patience.conflict_exit_code;
-        let surface = || {
-            let surface = request::surface(&args.common, "acquire", conflict);
-            surface.about(args.name.as_deref())
-        };
-        match meaning(&typed) {
-            Ok(Meaning::Locked { name, claiming }) => command::acquire::acquire(&AcquireArgs {
-                name,
-                claiming: *claiming,
-                ..args.clone()
-            }),
-            Ok(Meaning::Unlocked { id, mode, warning }) => command::finish(surface(), |surface| {
-                command::refuse_input(args.input.as_deref())?;
-                surface.set_request_id(id.as_str());
-                if let Some(warning) = warning {
-                    surface.warn(warning);
-                }
-                Ok(unlocked(&id, mode))
-            }),
-            Err(failure) => surface().fail(&failure),
-        }
+        Ok(intends)
     }
 
     /// `req_` and 12 hex digits.
-    fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
-        given.map_or_else(request::fresh_id::<6>, request::request_id)
+    fn request_id(&self, given: Option<RequestId>) -> Result<RequestId, Failure> {
+        given.map_or_else(request::fresh_id::<6>, Ok)
     }
 
-    fn actor(&self, _: &str) -> String {
-        let named = std::env::var("ACTOR").ok().filter(|name| !name.is_empty());
-        named.map_or_else(|| "unknown".to_owned(), |name| tenure::profile::why(&name))
+    fn actor(&self, variables: &Variables) -> Option<String> {
+        let named = variables.actor.as_deref().map(tenure::profile::why);
+        Some(named.unwrap_or_else(|| "unknown".to_owned()))
     }
 
     fn check_ttl(&self, ttl_ms: u64) -> Result<(), Failure> {
@@ -135,30 +78,6 @@ impl Face for Fleet {
         Err(Failure::bad_arguments(
             "--ttl: a fleet lock is leased for whole seconds, at least one",
         ))
-    }
-
-    fn complete(
-        &self,
-        common: &Common,
-        claiming: &Claiming,
-        holder: &mut Holder,
-    ) -> Result<(), Failure> {
-        // That they are there was seen to before anything was touched.
-        for (key, value) in [
-            ("intent", &claiming.intent_name),
-            ("intent_version", &claiming.intent_version),
-        ] {
-            let said = value.clone().filter(|text| says(Some(text)));
-            holder.facts.extend(said.map(|text| (key.to_owned(), text)));
-        }
-        for (key, value) in metadata(claiming)? {
-            holder.facts.push((format!("metadata.{key}"), value));
-        }
-        let host_id = request::configuration(common)?.host_id;
-        if let Some(id) = host_id.filter(|id| !id.trim().is_empty()) {
-            holder.facts.push(("host_id".to_owned(), id));
-        }
-        Ok(())
     }
 
     /// The contract knows its owners by `request_id`; a process id is information only.
@@ -315,7 +234,7 @@ fn error_of(failure: &Failure) -> String {
 }
 
 /// The answer to `acquire` for an intent that takes no lock.
-fn unlocked(id: &RequestId, mode: Mode) -> (String, Value) {
+pub(crate) fn unlocked(id: &RequestId, mode: Mode) -> (String, Value) {
     let text = json_line(&json!({
         "status": "unlocked",
         "mode": mode.word(),

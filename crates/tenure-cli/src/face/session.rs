@@ -1,11 +1,10 @@
 //! How the session profile speaks: one line on stderr for whatever happens to an issue's lock.
 
 use super::{Face, TakenOver, seconds};
-use crate::args::{Claiming, Common};
 use crate::failure::Failure;
 use crate::render::lock::LockView;
 use crate::render::{Surface, clean};
-use crate::request;
+use crate::request::{self, Asked, Intends, Surroundings, Variables};
 use tenure::profile::known_as;
 use tenure_core::{Claim, Holder, LockName, Reason, RequestId, Takeover};
 
@@ -31,31 +30,28 @@ fn named(run: &str) -> String {
 impl Face for Session {
     /// A run id is shared by all jobs of a run and by its re-runs, so it owns nothing by itself;
     /// every hold has a token of its own beside it.
-    fn request_id(&self, given: Option<&str>) -> Result<RequestId, Failure> {
-        if let Some(id) = given {
-            request::request_id(id)?;
-        }
+    fn request_id(&self, _: Option<RequestId>) -> Result<RequestId, Failure> {
         request::request_id_or_new(None)
     }
 
-    fn complete(
-        &self,
-        _: &Common,
-        claiming: &Claiming,
-        holder: &mut Holder,
-    ) -> Result<(), Failure> {
-        let named = claiming.request_id.clone();
-        let run = match named.or_else(|| self.default_id()) {
-            Some(id) => request::request_id(&id)?.to_string(),
-            None => holder.request_id.to_string(),
-        };
-        holder.facts.push((RUN.to_owned(), run));
-        Ok(())
+    fn intends(&self, asked: &Asked<'_>, around: &Surroundings) -> Result<Intends, Failure> {
+        let mut intends = Intends::as_typed(asked)?;
+        let named = request::known_as(asked.claiming.request_id.as_ref(), self, around)?;
+        let run = named.map(|id| (RUN.to_owned(), id.to_string()));
+        intends.facts.extend(run);
+        Ok(intends)
     }
 
-    fn default_id(&self) -> Option<String> {
-        let id = std::env::var("GITHUB_RUN_ID").ok();
-        id.filter(|id| !id.is_empty())
+    /// A run that names none is known by the hold's own id.
+    fn complete(&self, holder: &mut Holder) {
+        if holder.fact(RUN).is_none() {
+            let id = holder.request_id.to_string();
+            holder.facts.push((RUN.to_owned(), id));
+        }
+    }
+
+    fn default_id<'a>(&self, variables: &'a Variables) -> Option<&'a str> {
+        variables.run_id.as_deref()
     }
 
     fn shows(&self, claim: &Claim, id: &str) -> bool {

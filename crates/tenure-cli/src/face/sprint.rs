@@ -13,9 +13,7 @@ mod input;
 mod prompt;
 
 use super::{Face, TakenOver};
-use crate::args::{
-    self, AcquireArgs, CheckArgs, Claiming, Common, DocumentArgs, ReleaseArgs, Verb,
-};
+use crate::args::{self, AcquireArgs, CheckArgs, Common, DocumentArgs, ReleaseArgs, Verb};
 use crate::command::Ended;
 use crate::command::Session;
 use crate::command::result::RunResult;
@@ -23,13 +21,11 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::lock::LockView;
 use crate::render::{Output, Surface, clean};
-use crate::request;
+use crate::request::{self, Asked, Intends, Surroundings};
 use document::{Document, LockInfo, Seen, Status, because};
 use tenure::clock::Clock;
 use tenure::store::{Reading, Store, StoreError};
-use tenure_core::{
-    Claim, Holder, Kind, LockName, Ownership, Reason, Released, Takeover, retry_after_ms,
-};
+use tenure_core::{Claim, Kind, LockName, Ownership, Reason, Released, Takeover, retry_after_ms};
 
 pub(super) struct Sprint;
 
@@ -143,14 +139,14 @@ fn store_failed(error: &StoreError) -> Failure {
 }
 
 /// What a call asks for beyond its flags.
-enum Asked<'a> {
+enum Given<'a> {
     /// What stands in the document of `--input`, if there is one.
     Input(Option<&'a str>),
     /// A document that was read already, for it has the verb.
     Fields(fields::Fields),
 }
 
-impl Asked<'_> {
+impl Given<'_> {
     fn fields(self) -> Result<fields::Fields, Failure> {
         match self {
             Self::Input(input) => input::fields(input),
@@ -160,8 +156,8 @@ impl Asked<'_> {
 }
 
 /// Where a sprint's answers go.
-fn surface(common: &Common, verb: &'static str, conflict_exit_code: Option<u8>) -> Surface {
-    let mut surface = request::surface(common, verb, conflict_exit_code);
+fn surface(common: &Common, around: &Surroundings, verb: &'static str) -> Surface {
+    let mut surface = request::surface(common, around, verb);
     // The object itself is YAML; only JSON has an envelope.
     if surface.output == Output::Yaml {
         surface.output = Output::Text;
@@ -172,13 +168,11 @@ fn surface(common: &Common, verb: &'static str, conflict_exit_code: Option<u8>) 
 /// Reads what is asked, carries it out and shows the object.
 fn carry_out(
     verb: &'static str,
-    common: &Common,
-    asked: Asked<'_>,
-    conflict_exit_code: Option<u8>,
+    mut surface: Surface,
+    given: Given<'_>,
     body: impl FnOnce(&str, fields::Fields, &mut Surface) -> Result<Answer, Failure>,
 ) -> Exit {
-    let mut surface = surface(common, verb, conflict_exit_code);
-    let fields = match asked.fields() {
+    let fields = match given.fields() {
         Ok(fields) => fields,
         Err(failure) => return show_failure(surface, verb, failure),
     };
@@ -190,41 +184,37 @@ fn carry_out(
     }
 }
 
-fn carry_out_acquire(args: &AcquireArgs, asked: Asked<'_>) -> Exit {
+fn carry_out_acquire(args: &AcquireArgs, around: &Surroundings, given: Given<'_>) -> Exit {
     let conflict = args.claiming.patience.conflict_exit_code;
-    carry_out(
-        "acquire",
-        &args.common,
-        asked,
-        conflict,
-        |mode, fields, surface| acquire::acquire(args, mode, fields, surface),
-    )
+    let surface = surface(&args.common, around, "acquire").held_exit(conflict);
+    carry_out("acquire", surface, given, |mode, fields, surface| {
+        let args = input::acquire(args, fields)?;
+        let acquire = input::acquiring(&args, around)?;
+        let again = || request::Place::of(&args.common, around);
+        acquire::acquire(acquire, &again, mode, surface)
+    })
 }
 
-fn carry_out_release(args: &ReleaseArgs, asked: Asked<'_>) -> Exit {
-    carry_out(
-        "release",
-        &args.common,
-        asked,
-        None,
-        |mode, fields, surface| release(args, mode, fields, surface),
-    )
+fn carry_out_release(args: &ReleaseArgs, around: &Surroundings, given: Given<'_>) -> Exit {
+    let surface = surface(&args.common, around, "release");
+    carry_out("release", surface, given, |mode, fields, surface| {
+        release(input::release(args, fields, around)?, mode, surface)
+    })
 }
 
-fn carry_out_check(args: &CheckArgs, asked: Asked<'_>) -> Exit {
-    carry_out(
-        "check",
-        &args.common,
-        asked,
-        None,
-        |mode, fields, surface| check(args, mode, fields, surface),
-    )
+fn carry_out_check(args: &CheckArgs, around: &Surroundings, given: Given<'_>) -> Exit {
+    let surface = surface(&args.common, around, "check");
+    carry_out("check", surface, given, |mode, fields, surface| {
+        let (check, health) = input::check(args, fields, around)?;
+        self::check(check, health, mode, surface)
+    })
 }
 
 /// Reads the document of a call without a verb, and the flags as those of the verb that it names.
-fn carry_out_document(args: &DocumentArgs) -> Exit {
-    let refuse =
-        |mode: &str, failure: Failure| show_failure(surface(&args.common, "", None), mode, failure);
+fn carry_out_document(args: &DocumentArgs, around: &Surroundings) -> Exit {
+    let refuse = |mode: &str, failure: Failure| {
+        show_failure(surface(&args.common, around, ""), mode, failure)
+    };
     let fields = match input::fields(Some(&args.input.to_string_lossy())) {
         Ok(fields) => fields,
         Err(failure) => return refuse("", failure),
@@ -235,10 +225,11 @@ fn carry_out_document(args: &DocumentArgs) -> Exit {
     if !input::is_mode(&mode) {
         return refuse(&mode, input::invalid_mode(&mode));
     }
+    let given = Given::Fields(fields);
     match args::parse_as(&mode, &args.words) {
-        Ok(Verb::Acquire(args)) => carry_out_acquire(&args, Asked::Fields(fields)),
-        Ok(Verb::Release(args)) => carry_out_release(&args, Asked::Fields(fields)),
-        Ok(Verb::Check(args)) => carry_out_check(&args, Asked::Fields(fields)),
+        Ok(Verb::Acquire(args)) => carry_out_acquire(&args, around, given),
+        Ok(Verb::Release(args)) => carry_out_release(&args, around, given),
+        Ok(Verb::Check(args)) => carry_out_check(&args, around, given),
         Ok(_) => refuse(&mode, input::invalid_mode(&mode)),
         Err(failure) => refuse(&mode, failure),
     }
@@ -267,34 +258,28 @@ impl Face for Sprint {
         ignored::tell(surface, session, name);
     }
 
-    fn document(&self, args: &DocumentArgs) -> Exit {
-        carry_out_document(args)
+    fn document(&self, args: &DocumentArgs, around: &Surroundings) -> Exit {
+        carry_out_document(args, around)
     }
 
-    fn acquire(&self, args: &AcquireArgs) -> Exit {
-        carry_out_acquire(args, Asked::Input(args.input.as_deref()))
+    fn acquire(&self, args: &AcquireArgs, around: &Surroundings) -> Exit {
+        carry_out_acquire(args, around, Given::Input(args.input.as_deref()))
     }
 
-    fn release(&self, args: &ReleaseArgs) -> Exit {
-        carry_out_release(args, Asked::Input(args.input.as_deref()))
+    fn release(&self, args: &ReleaseArgs, around: &Surroundings) -> Exit {
+        carry_out_release(args, around, Given::Input(args.input.as_deref()))
     }
 
-    fn check(&self, args: &CheckArgs) -> Exit {
-        carry_out_check(args, Asked::Input(args.input.as_deref()))
+    fn check(&self, args: &CheckArgs, around: &Surroundings) -> Exit {
+        carry_out_check(args, around, Given::Input(args.input.as_deref()))
     }
 
-    fn complete(
-        &self,
-        _: &Common,
-        claiming: &Claiming,
-        holder: &mut Holder,
-    ) -> Result<(), Failure> {
-        if let Some(epic_spec) = &claiming.epic_spec {
-            holder
-                .facts
-                .push(("epic_spec".to_owned(), epic_spec.clone()));
-        }
-        Ok(())
+    fn intends(&self, asked: &Asked<'_>, _: &Surroundings) -> Result<Intends, Failure> {
+        let mut intends = Intends::as_typed(asked)?;
+        let epic_spec = asked.claiming.epic_spec.clone();
+        let fact = epic_spec.map(|epic_spec| ("epic_spec".to_owned(), epic_spec));
+        intends.facts.extend(fact);
+        Ok(intends)
     }
 
     fn took_over(&self, taken: &TakenOver<'_>) -> String {
@@ -340,15 +325,14 @@ impl Face for Sprint {
 }
 
 fn check(
-    args: &CheckArgs,
+    check: request::Check,
+    health: bool,
     mode: &str,
-    fields: fields::Fields,
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
-    let args = input::check(args, fields)?;
-    let session = Session::open(&args.common)?;
-    let name = session.name(Some(input::NAME))?;
-    let id = shown(&session, &name, args.request_id.as_deref())?;
+    let session = Session::open(check.place)?;
+    let name = check.name.ok_or_else(input::no_mode)?;
+    let id = session.shown(&name, &check.shown)?;
     surface.set_request_id(id.unwrap_or_default());
     let reading = read(&session, &name)?;
     let now = session.clock.now();
@@ -369,7 +353,7 @@ fn check(
     };
     let mut document = Document::new(status, mode, seen.info(&now), message);
     document.errors = seen.warnings();
-    if args.health {
+    if health {
         document.status = status.health();
     }
     let mut answer = Answer::new(status, document, session.store.place(&name));
@@ -382,34 +366,25 @@ fn check(
     Ok(answer)
 }
 
-/// The session that the caller names: an id of our form, or the one that the lock file has.
-fn shown<'a>(
-    session: &Session,
-    name: &LockName,
-    id: Option<&'a str>,
-) -> Result<Option<&'a str>, Failure> {
-    match id.map(input::session) {
-        Some(Err(failure)) if !id.is_some_and(|id| session.is_recorded(name, id)) => Err(failure),
-        _ => Ok(id),
-    }
-}
-
 fn read(session: &Session, name: &LockName) -> Result<Reading, Failure> {
     let reading = session.reading(name);
     reading.map_err(|error| store_failed(&error))
 }
 
 fn release(
-    args: &ReleaseArgs,
+    release: request::Release,
     mode: &str,
-    fields: fields::Fields,
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
-    let args = input::release(args, fields)?;
-    let result = RunResult::of_release(&args)?;
-    let session = Session::open(&args.common)?;
-    let name = session.name(Some(input::NAME))?;
-    let id = shown(&session, &name, args.request_id.as_deref())?;
+    let request::Release {
+        place,
+        name,
+        shown,
+        work,
+    } = release;
+    let result = RunResult::of_work(work.as_ref());
+    let session = Session::open(place)?;
+    let id = session.shown(&name, &shown)?;
     surface.set_request_id(id.unwrap_or_default());
     // A supervised run's lock goes as well: its supervisor finds that it is lost and says so.
     let owns = |claim: &Claim| match id {

@@ -3,12 +3,11 @@
 //! Only what is proven to be that work is ended (`supervise::orphan`). What is not, is named and left.
 
 use super::super::Session;
-use super::super::run::terms::{self, usual_without_signals};
-use crate::args::CancelArgs;
+use super::super::run::terms::usual_without_signals;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
-use crate::request;
+use crate::request::EndOrphan;
 use crate::supervise::Terms;
 use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
 use crate::trail::occasion;
@@ -32,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) fn end(
-    args: &CancelArgs,
+    how: EndOrphan,
     session: &Session,
     name: &LockName,
     by: &RequestId,
@@ -49,7 +48,7 @@ pub(super) fn end(
         if !is_same_orphan(session, &reading, claim) {
             return Err(not_orphaned(session, name, &reading));
         }
-        let done = orphan.end(terms_of(args, claim, &command)?);
+        let done = orphan.end(terms_of(how, claim, &command));
         record(session, surface, name, by, claim, &done);
         let outcome = outcome(session, name, claim, &done)?;
         let what = done.gone.iter().map(u32::to_string).collect::<Vec<_>>();
@@ -203,19 +202,18 @@ fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failur
 }
 
 /// As the run was started, unless the operator says otherwise.
-fn terms_of(args: &CancelArgs, claim: &Claim, command: &Process) -> Result<Terms, Failure> {
+fn terms_of(how: EndOrphan, claim: &Claim, command: &Process) -> Terms {
     let recorded = Some(claim.grace_ms).filter(|grace_ms| *grace_ms > 0);
-    let grace = match &args.grace {
-        Some(text) => request::duration("--grace", text)?,
-        None => recorded.map_or(GRACE, Duration::from_millis),
-    };
-    let signal = match &args.signal {
-        Some(name) => terms::signal(name)?,
+    let grace = how.grace.or(recorded.map(Duration::from_millis));
+    let signal = how.signal.unwrap_or_else(|| {
         // Deaf from its start, as whatever a script has started with `&`.
-        None if ignores(command.pid, libc::SIGINT) => libc::SIGTERM,
-        None => libc::SIGINT,
-    };
-    Ok(usual_without_signals(grace, signal))
+        if ignores(command.pid, libc::SIGINT) {
+            libc::SIGTERM
+        } else {
+            libc::SIGINT
+        }
+    });
+    usual_without_signals(grace.unwrap_or(GRACE), signal)
 }
 
 struct Outcome {

@@ -11,7 +11,6 @@ use super::Attempts;
 use super::git::Git;
 use super::judge::{self, Answer};
 use super::upstream::{self, Upstream};
-use crate::args::PushArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
@@ -42,27 +41,11 @@ impl Target {
     }
 }
 
-/// What can be wrong with the words alone.
-pub(super) fn check(args: &PushArgs) -> Result<(), Failure> {
-    let bad = |why: &str| Err(Failure::bad_arguments(why.to_owned()));
-    if args.remote.is_empty() || args.remote.starts_with('-') {
-        return bad("--remote: the name or URL of a remote is not empty and begins with no hyphen");
-    }
-    match args.branch.as_deref().map(short) {
-        Some(branch) if branch.is_empty() || branch.starts_with('-') => {
-            bad("--branch: the name of a branch is not empty and begins with no hyphen")
-        }
-        Some(branch) if branch.starts_with("refs/") => {
-            bad("--branch: a push goes to a branch (refs/heads/…), and to no other reference")
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Looks the target up. Nothing is changed by that.
 pub(super) fn find(
     git: &Git<'_>,
-    args: &PushArgs,
+    remote: &str,
+    branch: Option<&str>,
     attempts: &mut Attempts,
     surface: &mut Surface,
 ) -> Result<Target, Failure> {
@@ -70,8 +53,7 @@ pub(super) fn find(
     // A path is meant from the top of the work tree; a repository without one has only its folder.
     let top = git.ask(&["rev-parse", "--show-toplevel"])?;
     let top = Path::new(top.first_line());
-    let remote = args.remote.as_str();
-    let branch = match args.branch.as_deref().map(short) {
+    let branch = match branch {
         Some(branch) => {
             let full = format!("refs/heads/{branch}");
             if !git.ask(&["check-ref-format", &full])?.succeeded() {
@@ -96,10 +78,6 @@ pub(super) fn find(
         branch,
         lock,
     })
-}
-
-fn short(branch: &str) -> &str {
-    branch.strip_prefix("refs/heads/").unwrap_or(branch)
 }
 
 /// The branch where none is named.

@@ -7,11 +7,9 @@
 //! out, and whoever comes next removes the claim. A death between any two steps amounts to the same.
 //!
 //! So only a lock can be held like this that the kernel vouches for. What has to be renewed, or
-//! published for other programs and withdrawn, needs somebody who stays.
+//! published for other programs and withdrawn, needs somebody who stays, and was refused before (`request`).
 
 use super::taking::Hold;
-use crate::command::Session;
-use crate::failure::Failure;
 #[cfg(unix)]
 use crate::signals;
 use crate::signals::Signals;
@@ -19,37 +17,7 @@ use crate::store::Part;
 use crate::supervise::locks::SpawnError;
 use std::process::Command;
 use tenure::profile::{ENDS_WITHOUT_RELEASE, ends_without_release};
-use tenure::store::Store;
-use tenure_core::{Event, Holder, StaleUnforced, Takeover};
-
-/// Refuses a lock that somebody has to renew or withdraw.
-pub(super) fn refuse_unsuited(session: &Session) -> Result<(), Failure> {
-    if session.store.is_remote() {
-        return Err(Failure::bad_arguments(
-            "--exec leaves nobody behind, and a lock in etcd lives by a lease that somebody has to \
-             renew; leave --exec out",
-        ));
-    }
-    let (profile, policy) = (session.store.profile(), session.store.policy());
-    if profile.record().is_some() || !policy.asks_beacon {
-        return Err(unsuited(policy.name));
-    }
-    match policy.stale_unforced {
-        StaleUnforced::TakeOver => Ok(()),
-        StaleUnforced::Refuse => Err(Failure::bad_arguments(format!(
-            "--exec leaves nobody behind who could release, and in the {} profile nobody takes over \
-             what was not released; leave --exec out",
-            policy.name
-        ))),
-    }
-}
-
-pub(crate) fn unsuited(profile: &str) -> Failure {
-    Failure::bad_arguments(format!(
-        "--exec leaves nobody behind, and a lock of the {profile} profile has to be renewed and \
-         withdrawn; leave --exec out"
-    ))
-}
+use tenure_core::{Event, Holder, Takeover};
 
 /// Marks a claim that will end without a release.
 pub(super) fn mark(holder: &mut Holder) {
@@ -73,7 +41,7 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
     }
 }
 
-/// Not here: `terms` refuses `--exec` before anything is touched.
+/// Not here: `request` refuses `--exec` before anything is touched.
 #[cfg(windows)]
 #[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix does")]
 pub(super) fn replace_self(

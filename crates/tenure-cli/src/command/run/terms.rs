@@ -1,32 +1,18 @@
-//! How `run` supervises its command: reads the flags that say so, and answers for the limit.
+//! How `run` supervises its command, and what it answers where that could not begin or took too long.
 //!
 //! What they lead to is decided in `supervise`.
 
-use crate::args::RunArgs;
+use crate::args::value;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::clean;
-use crate::request;
+use crate::request::{Supervised, Task};
 use crate::signals::Signals;
 use crate::supervise::{OnLost, Terms};
 use serde_json::json;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::time::Duration;
-
-/// The signals that ask a process to end, by their names without `SIG`.
-#[cfg(unix)]
-const ENDING: [(&str, i32); 9] = [
-    ("HUP", libc::SIGHUP),
-    ("INT", libc::SIGINT),
-    ("QUIT", libc::SIGQUIT),
-    ("ABRT", libc::SIGABRT),
-    ("KILL", libc::SIGKILL),
-    ("USR1", libc::SIGUSR1),
-    ("USR2", libc::SIGUSR2),
-    ("ALRM", libc::SIGALRM),
-    ("TERM", libc::SIGTERM),
-];
+use tenure_core::LockName;
 
 /// The terms of a command of which nothing else is said: asked, insisted, killed.
 pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
@@ -47,123 +33,18 @@ pub(crate) fn usual_without_signals(grace: Duration, signal: i32) -> Terms {
 }
 
 /// The terms of a call.
-pub(super) fn of(args: &RunArgs, signals: Signals) -> Result<Terms, Failure> {
-    #[cfg(windows)]
-    refuse_what_is_not_here(args)?;
-    let grace = request::duration("--grace", &args.grace)?;
-    let mut terms = Terms {
-        wait_all: args.wait_all,
-        on_lost: match args.on_lost.as_str() {
-            "warn" => OnLost::Warn,
-            _ => OnLost::Terminate,
-        },
-        ..usual(grace, signals)
-    };
-    if args.signal.is_some() || args.term_after.is_some() || args.max_runtime.is_some() {
-        refine(&mut terms, args)?;
+pub(super) fn of(how: &Supervised, grace: Duration, signals: Signals) -> Terms {
+    let mut terms = usual(grace, signals);
+    if let Some(signal) = how.signal {
+        terms.signal = signal;
     }
-    Ok(terms)
-}
-
-#[cold]
-#[inline(never)]
-fn refine(terms: &mut Terms, args: &RunArgs) -> Result<(), Failure> {
-    if let Some(name) = &args.signal {
-        terms.signal = signal(name)?;
+    Terms {
+        term_after: how.term_after,
+        max_runtime: how.max_runtime.as_ref().map(|(limit, _)| *limit),
+        wait_all: how.wait_all,
+        on_lost: how.on_lost,
+        ..terms
     }
-    if let Some(text) = &args.term_after {
-        terms.term_after = request::duration("--term-after", text)?;
-        if terms.term_after > terms.grace {
-            return Err(Failure::bad_arguments(format!(
-                "--term-after {text}: SIGTERM would come after the end of --grace {}",
-                args.grace
-            )));
-        }
-    }
-    if let Some(text) = &args.max_runtime {
-        let limit = request::duration("--max-runtime", text)?;
-        if limit.is_zero() {
-            return Err(Failure::bad_arguments(format!(
-                "--max-runtime {text}: a limit has to be longer than nothing; leave it out for none"
-            )));
-        }
-        terms.max_runtime = Some(limit);
-    }
-    Ok(())
-}
-
-/// What cannot be done on Windows is refused before anything is touched.
-#[cfg(windows)]
-fn refuse_what_is_not_here(args: &RunArgs) -> Result<(), Failure> {
-    let why = [
-        (
-            args.exec,
-            "--exec",
-            "no process becomes another one; leave it out, and the command is watched over",
-        ),
-        (
-            args.signal.is_some(),
-            "--signal",
-            "there are no signals; a command is asked to end by Ctrl-Break",
-        ),
-        (
-            args.on_supersede.is_some(),
-            "--on-supersede",
-            "it has not been ported",
-        ),
-        (
-            args.on_superseded.is_some(),
-            "--on-superseded",
-            "it has not been ported",
-        ),
-    ];
-    match why.into_iter().find(|(asked, ..)| *asked) {
-        Some((_, what, why)) => Err(Failure::not_here(what, why)),
-        None => Ok(()),
-    }
-}
-
-/// Refused before this is asked.
-#[cfg(windows)]
-fn signal(text: &str) -> Result<i32, Failure> {
-    Err(Failure::not_here(
-        &format!("--signal {text}"),
-        "there are no signals",
-    ))
-}
-
-/// A signal by its name, with or without `SIG`, or by its number.
-#[cfg(unix)]
-pub(crate) fn signal(text: &str) -> Result<i32, Failure> {
-    let upper = text.to_ascii_uppercase();
-    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    let found = ENDING
-        .iter()
-        .find(|(known, number)| *known == name || text.parse() == Ok(*number));
-    found.map(|(_, number)| *number).ok_or_else(|| {
-        let names: Vec<_> = ENDING.iter().map(|(name, _)| *name).collect();
-        Failure::bad_arguments(format!(
-            "--signal {text:?} does not ask a command to end; write one of {}, or its number",
-            names.join(", ")
-        ))
-    })
-}
-
-/// The same call with its one argument as a shell's program.
-#[cold]
-#[inline(never)]
-pub(super) fn by_shell(args: &RunArgs) -> Result<RunArgs, Failure> {
-    let [text] = args.command.as_slice() else {
-        return Err(Failure::bad_arguments(
-            "--shell runs one argument; quote the whole line: tenure run --shell NAME -- 'a && b'",
-        ));
-    };
-    let mut by_shell = args.clone();
-    if by_shell.claiming.why.is_none() {
-        by_shell.claiming.why = Some(text.to_string_lossy().into_owned());
-    }
-    by_shell.command = shell(text.clone());
-    Ok(by_shell)
 }
 
 /// Words that only a shell knows.
@@ -175,9 +56,10 @@ const SHELL_WORDS: [&str; 12] = [
 /// for a shell.
 #[cold]
 #[inline(never)]
-pub(super) fn hint_at_shell(mut failure: Failure, args: &RunArgs) -> Failure {
-    let words: Vec<_> = args
-        .command
+pub(super) fn hint_at_shell(mut failure: Failure, task: &Task) -> Failure {
+    let words: Vec<_> = task
+        .program
+        .words
         .iter()
         .map(|word| word.to_string_lossy())
         .collect();
@@ -194,7 +76,7 @@ pub(super) fn hint_at_shell(mut failure: Failure, args: &RunArgs) -> Failure {
     let is_line =
         first.contains(|letter: char| letter.is_whitespace() || "|&;<>()$`*".contains(letter));
     let is_shells = is_line || is_assignment || SHELL_WORDS.contains(&&**first);
-    if failure.exit != Exit::CommandNotFound || args.shell || !is_shells {
+    if failure.exit != Exit::CommandNotFound || task.program.by_shell || !is_shells {
         return failure;
     }
     let line = match words.as_slice() {
@@ -204,7 +86,7 @@ pub(super) fn hint_at_shell(mut failure: Failure, args: &RunArgs) -> Failure {
             words.join(" ")
         }
     };
-    let name = args.name.as_deref().unwrap_or("NAME");
+    let name = task.name.as_ref().map_or("NAME", LockName::as_str);
     let call = format!("tenure run --shell {name} -- {}", quoted(&clean(&line)));
     // Writing to a `String` cannot fail.
     let _ = write!(
@@ -224,23 +106,12 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A shell and what it is told.
-fn shell(text: OsString) -> Vec<OsString> {
-    if cfg!(windows) {
-        let shell = std::env::var_os("ComSpec").filter(|shell| !shell.is_empty());
-        return vec![shell.unwrap_or_else(|| "cmd.exe".into()), "/c".into(), text];
-    }
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
-    vec![shell.unwrap_or_else(|| "/bin/sh".into()), "-c".into(), text]
-}
-
 /// The answer of a run whose work took too long.
 #[cold]
 #[inline(never)]
-pub(super) fn too_long(args: &RunArgs) -> Failure {
-    let text = args.max_runtime.as_deref().unwrap_or_default();
-    let limit = request::duration("--max-runtime", text).unwrap_or(Duration::ZERO);
-    let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+pub(super) fn too_long(how: Option<&Supervised>) -> Failure {
+    let limit = how.and_then(|how| how.max_runtime.as_ref());
+    let (limit_ms, text) = limit.map_or((0, ""), |(limit, text)| (value::millis(*limit), text));
     let mut failure = Failure::new(
         Exit::MaxRuntime,
         "MAX_RUNTIME",
@@ -250,29 +121,4 @@ pub(super) fn too_long(args: &RunArgs) -> Failure {
     failure.partial = true;
     failure.phase = Some("run");
     failure
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::signal;
-
-    #[test]
-    fn signals_are_named_as_kill_names_them() {
-        for (text, number) in [
-            ("INT", libc::SIGINT),
-            ("SIGINT", libc::SIGINT),
-            ("sigterm", libc::SIGTERM),
-            ("15", libc::SIGTERM),
-            ("9", libc::SIGKILL),
-            ("usr2", libc::SIGUSR2),
-        ] {
-            assert_eq!(signal(text).ok(), Some(number), "{text}");
-        }
-        for text in [
-            "", "SIG", "STOP", "CONT", "TSTP", "CHLD", "0", "-15", "19", "TERM ", "99",
-        ] {
-            let refused = signal(text).err().map(|failure| failure.exit.code());
-            assert_eq!(refused, Some(2), "{text:?}");
-        }
-    }
 }

@@ -51,7 +51,7 @@ impl Told {
                 last.session.place.variable(),
             ]);
             elsewhere = last.session.place.other_variable();
-            if let Some(file) = last.session.place.config_file() {
+            if let Some(file) = last.session.place.config_file.clone() {
                 set.push((request::CONFIG, file.into()));
             }
         }
@@ -110,7 +110,7 @@ impl Told {
     pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
         let mut set: Vec<(&'static str, OsString)> =
             vec![("TENURE_REQUEST_ID", id.as_str().into()), place.variable()];
-        if let Some(file) = place.config_file() {
+        if let Some(file) = place.config_file.clone() {
             set.push((request::CONFIG, file.into()));
         }
         Self {

@@ -4,18 +4,17 @@
 //! Every takeover is decided by the store on what stands there at that instant. A yes that was
 //! given here only says how much the next attempt may insist.
 
+use super::Answer;
 use super::consent::{Hold, Only};
 use super::document::{Document, LockInfo, Seen, Status, alive, because};
-use super::fields::Fields;
 use super::prompt::{self, Reply};
-use super::{Answer, input};
-use crate::args::AcquireArgs;
+use crate::args::value::Owner;
 use crate::command::{self, Session, cancelled};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::waiting::Progress;
-use crate::request::{self, Place};
+use crate::request::{Acquire, Place};
 use crate::signals::{SignalSleeper, Signals};
 use crate::store::Locks;
 use std::sync::Arc;
@@ -32,25 +31,29 @@ use tenure_core::{
 /// How often a wait is begun anew because the record could not be read in the middle of it.
 const UNREADABLE_MAX: usize = 16;
 
+/// Carries it out; `again` is its place once more.
 pub(super) fn acquire(
-    args: &AcquireArgs,
+    acquire: Acquire,
+    again: &dyn Fn() -> Result<Place, Failure>,
     mode: &str,
-    fields: Fields,
     surface: &mut Surface,
 ) -> Result<Answer, Failure> {
-    let args = input::acquire(args, fields)?;
-    let claiming = &args.claiming;
-    request::refuse_intent(claiming)?;
+    let Acquire {
+        place,
+        name,
+        ttl_ms,
+        wait,
+        force,
+        owner: whose,
+        who,
+        ..
+    } = acquire;
     let signals = command::collect_signals()?;
-    let session = Session::waiting(&args.common, signals)?;
-    let name = session.name(Some(input::NAME))?;
-    let request_id = session.face.request_id(claiming.request_id.as_deref())?;
+    let session = Session::waiting(place, signals)?;
+    let request_id = session.face.request_id(who.id)?;
     surface.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
-    let defaults = session.place.defaults(&name);
-    let wait = request::wait(&claiming.patience, &defaults, &policy)?;
-    let ttl_ms = request::ttl(claiming, &defaults)?;
-    let owner = command::acquire::owner(&args.owner).map_err(|mut failure| {
+    let owner = command::acquire::owner(whose).map_err(|mut failure| {
         // The general advice is no advice here: nobody's lock would be a zombie from the start.
         if failure.message == OwnerError::NoneFound.to_string() {
             failure.message = String::from(
@@ -62,19 +65,18 @@ pub(super) fn acquire(
     if wait != Wait::No {
         session.refuse_nesting(&name)?;
     }
-    let mut holder = Holder {
-        facts: Vec::new(),
+    let epic_spec = who.facts.iter().find(|(key, _)| key == "epic_spec");
+    let epic_spec = epic_spec.map(|(_, epic_spec)| tenure::profile::why(epic_spec));
+    let holder = Holder {
         request_id,
-        actor: session.actor(claiming.actor.as_deref()),
+        actor: session.actor(who.actor),
         process: owner.as_ref().map(|owner| owner.process),
         command: None,
         host: session.identity.host.clone(),
-        why: command::why(claiming.why.as_deref(), || {
-            claiming.epic_spec.clone().unwrap_or_default()
-        }),
+        why: who.why.or(epic_spec).unwrap_or_default(),
+        facts: who.facts,
     };
-    session.face.complete(&args.common, claiming, &mut holder)?;
-    let chosen = owner.filter(|_| args.owner == "auto").map(|owner| {
+    let chosen = owner.filter(|_| whose == Owner::Auto).map(|owner| {
         let name = crate::render::clean(&owner.name);
         format!(
             "The lock lives as long as PID {} ({name}) does",
@@ -84,7 +86,7 @@ pub(super) fn acquire(
     let is_first_use = session.face.is_first_use(&session, &name);
     let mut granted = None;
     let answer = Taking {
-        args: &args,
+        again,
         chosen,
         mode,
         session: &session,
@@ -94,7 +96,7 @@ pub(super) fn acquire(
             holder,
             kind: Kind::Detached,
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
-            force: session.force(claiming, &name)?,
+            force: session.force(force, &name)?,
             patience: Patience::Default,
             terms: tenure_core::Terms::default(),
         },
@@ -124,7 +126,8 @@ struct Granted {
 
 /// An acquisition on its way, with whatever was said yes to.
 struct Taking<'a> {
-    args: &'a AcquireArgs,
+    /// Names the place of the lock once more.
+    again: &'a dyn Fn() -> Result<Place, Failure>,
     /// Whose life the lock follows, where nobody said it.
     chosen: Option<String>,
     mode: &'a str,
@@ -366,7 +369,7 @@ impl Taking<'_> {
 
     /// The store once more, for one override of this hold.
     fn only(&self, hold: Hold) -> Result<Confirmed, Failure> {
-        let mut place = Place::of(&self.args.common)?;
+        let mut place = (self.again)()?;
         let (profile, met_another) = Only::over(place.take_profile(), hold);
         let store = Locks::open(
             &place,

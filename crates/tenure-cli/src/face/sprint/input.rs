@@ -2,16 +2,17 @@
 //! is wrong with it is found here, before anything is touched.
 
 use super::fields::{self, BYTES_MAX, Fields};
+use crate::args::value::{self, Owner, Typed};
 use crate::args::{AcquireArgs, CheckArgs, Common, ReleaseArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
-use crate::request;
+use crate::request::{Acquire, Acquiring, Check, Place, Release, Shown, Surroundings};
 #[cfg(unix)]
 use rustix::fs::Access;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
-use tenure::tenure_core::RequestId;
+use tenure::tenure_core::{LockName, RequestId};
 
 /// The longest `epic_spec`: as long as the longest path.
 const EPIC_SPEC_BYTES_MAX: usize = 4096;
@@ -78,30 +79,31 @@ pub(super) fn invalid_mode(mode: &str) -> Failure {
     ))
 }
 
-/// `acquire`, with everything that it requires.
+/// `acquire`, with everything that it requires: its flags, and the document's fields beside them.
 pub(super) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs, Failure> {
     let mut args = args.clone();
     place(&mut args.common, &fields)?;
     let claiming = &mut args.claiming;
-    claiming.request_id = given(claiming.request_id.take(), fields.session_id);
-    claiming.epic_spec = given(claiming.epic_spec.take(), fields.epic_spec);
+    claiming.request_id = id(claiming.request_id.take(), fields.session_id);
+    let epic_spec = claiming.epic_spec.take().or(fields.epic_spec);
+    claiming.epic_spec = epic_spec.filter(|text| !text.is_empty());
     claiming.force |= fields.force.unwrap_or(false);
     claiming.yes |= fields.yes.unwrap_or(false);
     if !claiming.patience.nonblock {
-        let wait = claiming.patience.wait.take();
-        claiming.patience.wait = wait.or(fields.wait);
+        let wait = fields.wait.map(|wait| Typed::of(wait, value::wait));
+        claiming.patience.wait = claiming.patience.wait.take().or(wait);
     }
-    if args.owner == "auto"
+    if args.owner.ok() == Some(&Owner::Auto)
         && let Some(owner) = fields.owner.or(fields.pid)
     {
-        args.owner = owner;
+        args.owner = Typed::of(owner, value::owner);
     }
     let Some(session_id) = &claiming.request_id else {
         return Err(Failure::bad_arguments(
             "session_id required for acquire mode",
         ));
     };
-    session(session_id)?;
+    session_id.value(SESSION_ID)?;
     let Some(epic_spec) = &claiming.epic_spec else {
         return Err(Failure::bad_arguments(
             "epic_spec required for acquire mode",
@@ -117,44 +119,78 @@ pub(super) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs,
             "yes confirms force, which was not asked for",
         ));
     }
-    if args.owner == "none" {
+    if args.owner.ok() == Some(&Owner::None) {
         return Err(Failure::bad_arguments(
             "a sprint lock lives by a process; name one with --owner PID",
         ));
     }
-    lock(args.name.as_deref())?;
-    root(
-        &args.common,
-        Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
-    )?;
+    args.name = Some(lock(args.name.as_ref())?);
     Ok(args)
+}
+
+/// What it means.
+pub(super) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acquire, Failure> {
+    match Acquiring::of(args, around)? {
+        Acquiring::Lock(acquire) => {
+            let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+            root(&acquire.place, access)?;
+            Ok(acquire)
+        }
+        // There are no intents here.
+        Acquiring::Nothing { .. } => Err(no_mode()),
+    }
 }
 
 /// `release`.
-pub(super) fn release(args: &ReleaseArgs, fields: Fields) -> Result<ReleaseArgs, Failure> {
+pub(super) fn release(
+    args: &ReleaseArgs,
+    fields: Fields,
+    around: &Surroundings,
+) -> Result<Release, Failure> {
     let mut args = args.clone();
     place(&mut args.common, &fields)?;
-    args.request_id = given(args.request_id.take(), fields.session_id);
-    lock(args.name.as_deref())?;
+    args.name = Some(lock(args.name.as_ref())?);
+    let id = id(args.request_id.take(), fields.session_id);
+    let release = Release {
+        shown: shown(id.as_ref()),
+        ..Release::of(&args, around)?
+    };
     // Where there is nothing to remove, nothing has to be writable.
-    root(&args.common, Access::READ_OK | Access::EXEC_OK)?;
-    Ok(args)
+    root(&release.place, Access::READ_OK | Access::EXEC_OK)?;
+    Ok(release)
 }
 
-/// `check`.
-pub(super) fn check(args: &CheckArgs, fields: Fields) -> Result<CheckArgs, Failure> {
+/// `check`, and whether it is answered in a health check's words.
+pub(super) fn check(
+    args: &CheckArgs,
+    fields: Fields,
+    around: &Surroundings,
+) -> Result<(Check, bool), Failure> {
     let mut args = args.clone();
     place(&mut args.common, &fields)?;
-    args.request_id = given(args.request_id.take(), fields.session_id);
-    args.health |= fields.health.unwrap_or(false);
-    lock(args.name.as_deref())?;
-    root(&args.common, Access::READ_OK | Access::EXEC_OK)?;
-    Ok(args)
+    args.name = Some(lock(args.name.as_ref())?);
+    let id = id(args.request_id.take(), fields.session_id);
+    let health = args.health || fields.health.unwrap_or(false);
+    let check = Check {
+        shown: shown(id.as_ref()),
+        ..Check::of(&args, around)?
+    };
+    root(&check.place, Access::READ_OK | Access::EXEC_OK)?;
+    Ok((check, health))
 }
+
+/// What a mistake in the id of a session is called after.
+const SESSION_ID: &str = "session_id";
 
 /// A flag, else the document's field. What is empty was not given.
-fn given(flag: Option<String>, field: Option<String>) -> Option<String> {
-    flag.or(field).filter(|text| !text.is_empty())
+fn id(flag: Option<Typed<RequestId>>, field: Option<String>) -> Option<Typed<RequestId>> {
+    let field = field.map(|text| Typed::of(text, value::request_id));
+    flag.or(field).filter(|id| !id.text.is_empty())
+}
+
+/// The session that the caller names.
+fn shown(id: Option<&Typed<RequestId>>) -> Shown {
+    id.map_or_else(Shown::default, |id| Shown::typed(SESSION_ID, id))
 }
 
 /// The project and the name of its lock file.
@@ -174,29 +210,24 @@ fn place(common: &mut Common, fields: &Fields) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn session(id: &str) -> Result<(), Failure> {
-    RequestId::new(id)
-        .map(|_| ())
-        .map_err(|why| Failure::bad_arguments(format!("session_id {id:?}: {why}")))
-}
-
 /// A project has one lock, which need not be named.
-fn lock(name: Option<&str>) -> Result<(), Failure> {
+fn lock(name: Option<&Typed<LockName>>) -> Result<Typed<LockName>, Failure> {
     match name {
-        None | Some(NAME) => Ok(()),
+        None => Ok(Typed::of(NAME, value::name)),
+        Some(name) if name.text == NAME => Ok(name.clone()),
         Some(other) => Err(Failure::bad_arguments(format!(
-            "the lock name {other:?} cannot be used: a project has one lock, {NAME}"
+            "the lock name {:?} cannot be used: a project has one lock, {NAME}",
+            other.text
         ))),
     }
 }
 
 /// Looks at the project's folder. A bad name is bad input; a folder that may not be used is not.
-fn root(common: &Common, access: Access) -> Result<(), Failure> {
-    let place = request::Place::of(common)?;
+fn root(place: &Place, access: Access) -> Result<(), Failure> {
     if !place.is_folder() {
         return Ok(());
     }
-    let folder = place.folder;
+    let folder = &place.folder;
     let refuse = |exit, code, why: &str| {
         let folder = clean(&folder.display().to_string());
         Err(Failure::new(
@@ -207,9 +238,9 @@ fn root(common: &Common, access: Access) -> Result<(), Failure> {
     };
     let bad = |why| refuse(Exit::BadArguments, "BAD_ARGUMENTS", why);
     let denied = |why| refuse(Exit::Permission, "PERMISSION_DENIED", why);
-    match std::fs::metadata(&folder) {
+    match std::fs::metadata(folder) {
         Ok(found) if !found.is_dir() => bad("is not a directory"),
-        Ok(_) => match may(&folder, access) {
+        Ok(_) => match may(folder, access) {
             Ok(()) => Ok(()),
             Err(_) if access.contains(Access::WRITE_OK) => denied("is not writable"),
             Err(_) => denied("cannot be read"),

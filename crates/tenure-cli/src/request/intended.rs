@@ -6,63 +6,54 @@
 //!
 //! Nothing is touched here but the intent's own file.
 
-use super::{Fleet, OWN};
+use super::{Asked, Intends, Takes};
 use crate::args::Claiming;
+use crate::args::value::{self, Typed};
 use crate::exit::Exit;
-use crate::face::Face;
 use crate::failure::Failure;
-use crate::request;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
-use tenure::config::LockDefaults;
 use tenure::intent::{self, Intent, IntentError, Mode};
-use tenure::tenure_core::RequestId;
 
-/// What was typed about a lock.
-pub(super) struct Typed<'a> {
-    pub(super) name: Option<&'a str>,
-    /// Whether other flags name locks of the profile (`--lock`).
-    pub(super) locks: bool,
-    /// Whether a group is named, which is no lock of the profile.
-    pub(super) group: bool,
-    pub(super) claiming: &'a Claiming,
-}
-
-/// What the call is to do.
-pub(super) enum Meaning {
-    /// It takes a lock.
-    Locked {
-        /// `None` only if other flags name what is taken.
-        name: Option<String>,
-        claiming: Box<Claiming>,
-    },
-    /// It takes none.
-    Unlocked {
-        id: RequestId,
-        mode: Mode,
-        warning: Option<&'static str>,
-    },
-}
+/// The key in `metadata` that is the product's own.
+const OWN: &str = "tenure";
 
 /// Reads the intent of a call, if it has one, and says what the call means.
-pub(super) fn meaning(typed: &Typed<'_>) -> Result<Meaning, Failure> {
-    metadata(typed.claiming)?;
-    match &typed.claiming.intent {
-        Some(file) => of_intent(typed, file),
-        None if typed.claiming.param.is_empty() => of_flags(typed),
-        None => Err(Failure::bad_arguments(
-            "--param is a parameter of an intent, and --intent is missing",
-        )),
-    }
+pub(crate) fn meaning(asked: &Asked<'_>) -> Result<Intends, Failure> {
+    let metadata = metadata(asked.claiming)?;
+    let mut intends = match &asked.claiming.intent {
+        Some(file) => of_intent(asked, file)?,
+        None if asked.claiming.param.is_empty() => of_flags(asked)?,
+        None => {
+            return Err(Failure::bad_arguments(
+                "--param is a parameter of an intent, and --intent is missing",
+            ));
+        }
+    };
+    let metadata = metadata.into_iter();
+    intends
+        .facts
+        .extend(metadata.map(|(key, value)| (format!("metadata.{key}"), value)));
+    Ok(intends)
+}
+
+/// What the record says about an intent.
+fn facts(name: Option<String>, version: Option<String>) -> Vec<(String, String)> {
+    let facts = [("intent", name), ("intent_version", version)];
+    let said = facts.into_iter().filter_map(|(key, value)| {
+        let value = value.filter(|text| says(Some(text)))?;
+        Some((key.to_owned(), value))
+    });
+    said.collect()
 }
 
 /// The call says everything itself.
-fn of_flags(typed: &Typed<'_>) -> Result<Meaning, Failure> {
-    let claiming = typed.claiming;
-    let names_any = typed.name.is_some() || typed.locks;
+fn of_flags(asked: &Asked<'_>) -> Result<Intends, Failure> {
+    let claiming = asked.claiming;
+    let names_any = asked.name.is_some() || asked.locks;
     // A group alone is a native lock, whose record knows no intent.
-    if names_any || !typed.group {
+    if names_any || !asked.group {
         let wanted = [
             ("NAME", names_any),
             ("--intent-name", says(claiming.intent_name.as_deref())),
@@ -82,20 +73,23 @@ fn of_flags(typed: &Typed<'_>) -> Result<Meaning, Failure> {
             )));
         }
     }
-    Ok(Meaning::Locked {
-        name: typed.name.map(str::to_owned),
-        claiming: Box::new(claiming.clone()),
+    Ok(Intends {
+        facts: facts(
+            claiming.intent_name.clone(),
+            claiming.intent_version.clone(),
+        ),
+        ..Intends::as_typed(asked)?
     })
 }
 
-fn of_intent(typed: &Typed<'_>, file: &Path) -> Result<Meaning, Failure> {
+fn of_intent(asked: &Asked<'_>, file: &Path) -> Result<Intends, Failure> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::bad_arguments(format!("{}: {error}", file.display()))
     };
-    let params = params(&typed.claiming.param)?;
+    let params = pairs("--param", &asked.claiming.param)?;
     let intent = Intent::parse(&text_of(file)?).map_err(|error| wrong(&error))?;
     let may_lock = intent.mode.may_lock();
-    if !may_lock && (typed.name.is_some() || typed.locks || typed.group) {
+    if !may_lock && (asked.name.is_some() || asked.locks || asked.group) {
         return Err(wrong(
             &"it only observes and takes no lock; leave NAME, --lock and --group out",
         ));
@@ -105,16 +99,17 @@ fn of_intent(typed: &Typed<'_>, file: &Path) -> Result<Meaning, Failure> {
     // An intent that only looks is not held up by a template that it has no use for.
     let lock = match intent.lock_name(&params) {
         _ if !may_lock => None,
-        Ok(lock) => lock.map(|lock| lock.to_string()),
+        Ok(lock) => lock,
         Err(IntentError::ParametersMissing { parameters }) => {
             gaps.parameters(&parameters);
             None
         }
         Err(error) => return Err(wrong(&error)),
     };
-    let claiming = typed.claiming;
-    let typed_name = typed.name.filter(|_| gaps.missing.is_empty());
-    let name = gaps.settle("the lock", lock, typed_name);
+    let claiming = asked.claiming;
+    let typed_name = asked.name.filter(|_| gaps.missing.is_empty());
+    let of_intent = lock.as_ref().map(ToString::to_string);
+    gaps.settle("the lock", of_intent, typed_name.map(|name| &*name.text));
     let typed_name = claiming.intent_name.as_deref();
     let intent_name = gaps.settle("the intent's name", intent.name, typed_name);
     let typed_version = claiming.intent_version.as_deref();
@@ -126,34 +121,34 @@ fn of_intent(typed: &Typed<'_>, file: &Path) -> Result<Meaning, Failure> {
     }
     gaps.close().map_err(|why| wrong(&why))?;
 
-    let mut claiming = claiming.clone();
-    if let (None, Some(ttl)) = (&claiming.ttl, intent.lock_ttl) {
-        claiming.ttl = Some(ttl.as_secs().to_string());
-    }
-    if let Some(ttl_ms) = request::ttl(&claiming, &LockDefaults::default())? {
-        Fleet.check_ttl(ttl_ms)?;
-    }
-    if name.is_none() && !typed.locks && !typed.group {
-        return Ok(Meaning::Unlocked {
-            id: Fleet.request_id(claiming.request_id.as_deref())?,
-            mode: intent.mode,
-            warning: match intent.mode {
-                Mode::Observe => None,
-                Mode::Mutate => Some("Mutate intent without lock - concurrent execution possible"),
-                Mode::Reconcile => {
-                    Some("Reconcile intent without lock - concurrent execution possible")
-                }
-            },
-        });
-    }
-    claiming.intent = None;
-    claiming.param.clear();
-    claiming.intent_name = intent_name;
-    claiming.intent_version = intent_version;
-    Ok(Meaning::Locked {
+    let name = match (lock, asked.name) {
+        (Some(lock), _) => Some(lock),
+        (None, Some(typed)) if says(Some(&typed.text)) => Some(typed.value(value::LOCK_NAME)?),
+        (None, _) => None,
+    };
+    let ttl = value::given("--ttl", claiming.ttl.as_ref())?;
+    Ok(Intends {
+        takes: if name.is_none() && !asked.locks && !asked.group {
+            Takes::Nothing {
+                mode: intent.mode,
+                warning: warning(intent.mode),
+            }
+        } else {
+            Takes::Locks
+        },
         name,
-        claiming: Box::new(claiming),
+        ttl: ttl.or(intent.lock_ttl),
+        facts: facts(intent_name, intent_version),
     })
+}
+
+/// What has to be said of an intent that takes no lock.
+fn warning(mode: Mode) -> Option<&'static str> {
+    match mode {
+        Mode::Observe => None,
+        Mode::Mutate => Some("Mutate intent without lock - concurrent execution possible"),
+        Mode::Reconcile => Some("Reconcile intent without lock - concurrent execution possible"),
+    }
 }
 
 /// What an intent and a call leave open between them, gathered to be told at once.
@@ -212,7 +207,7 @@ impl Gaps {
 }
 
 /// Whether something was said, and not nothing but spaces.
-pub(super) fn says(text: Option<&str>) -> bool {
+fn says(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.trim().is_empty())
 }
 
@@ -224,36 +219,33 @@ fn listed(words: &[&str]) -> String {
     }
 }
 
-fn params(given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let mut params = BTreeMap::new();
-    for text in given {
-        let (key, value) = request::pair("--param", text)?;
-        if params.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::bad_arguments(format!(
-                "--param {key} is given twice"
-            )));
-        }
-    }
-    Ok(params)
-}
-
 /// The caller's own facts.
-pub(super) fn metadata(claiming: &Claiming) -> Result<BTreeMap<String, String>, Failure> {
-    let mut metadata = BTreeMap::new();
-    for text in &claiming.metadata {
-        let (key, value) = request::pair("--metadata", text)?;
-        if key == OWN {
-            return Err(Failure::bad_arguments(format!(
-                "--metadata {key}: this key is tenure's own"
-            )));
-        }
-        if metadata.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::bad_arguments(format!(
-                "--metadata {key} is given twice"
-            )));
-        }
+fn metadata(claiming: &Claiming) -> Result<BTreeMap<String, String>, Failure> {
+    let metadata = pairs("--metadata", &claiming.metadata)?;
+    if metadata.contains_key(OWN) {
+        return Err(Failure::bad_arguments(format!(
+            "--metadata {OWN}: this key is tenure's own"
+        )));
     }
     Ok(metadata)
+}
+
+/// What a flag says that takes `KEY=VALUE` and may be given several times.
+fn pairs(
+    flag: &str,
+    given: &[Typed<(String, String)>],
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut pairs = BTreeMap::new();
+    for pair in given {
+        let (key, value) = pair.value(flag)?;
+        if pairs.contains_key(&key) {
+            return Err(Failure::bad_arguments(format!(
+                "{flag} {key} is given twice"
+            )));
+        }
+        pairs.insert(key, value);
+    }
+    Ok(pairs)
 }
 
 /// The text of an intent's file, as far as one is read.

@@ -1,0 +1,386 @@
+//! Values as people write them: in a flag, in the environment, in a configuration. Each form is read by one
+//! function, and each text once.
+//!
+//! A value keeps its text, for messages that repeat it. What is wrong with it is told by `request`, which
+//! settles what the call means: by then it is known in which profile's words a mistake is answered, and about
+//! which lock.
+
+use crate::failure::Failure;
+#[cfg(windows)]
+use crate::signals::numbers as libc;
+use crate::supervise::OnLost;
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use std::time::Duration;
+use tenure::audit::EventName;
+use tenure::duration::{self, DurationError};
+use tenure::engine::Wait;
+use tenure::fence::{self, TOKEN_MAX};
+use tenure_core::{LockName, Queueing, RequestId};
+
+/// A value that was typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Typed<T> {
+    /// What was typed.
+    pub(crate) text: String,
+    /// What it says, or what is wrong with it.
+    said: Result<T, String>,
+}
+
+impl<T: Clone> Typed<T> {
+    /// Reads it.
+    pub(crate) fn of(text: impl Into<String>, read: Reader<T>) -> Self {
+        let text = text.into();
+        let said = read(&text);
+        Self { text, said }
+    }
+
+    /// What it says; `source` is what a mistake is called after, a flag as a rule.
+    pub(crate) fn value(&self, source: &str) -> Result<T, Failure> {
+        self.said.clone().map_err(|why| wrong(source, &why))
+    }
+
+    /// What it says, if it makes sense.
+    pub(crate) fn ok(&self) -> Option<&T> {
+        self.said.as_ref().ok()
+    }
+}
+
+/// Reads one form. What is wrong is said as the end of a sentence that begins with where it was written.
+pub(crate) type Reader<T> = fn(&str) -> Result<T, String>;
+
+/// The parser of a flag whose value has this form. It refuses nothing.
+pub(super) fn typed<T: Clone + Send + Sync + 'static>(
+    read: Reader<T>,
+) -> impl TypedValueParser<Value = Typed<T>> {
+    StringValueParser::new().map(move |text| Typed::of(text, read))
+}
+
+/// Reads what was written elsewhere, if anything was.
+pub(crate) fn read<T>(
+    source: &str,
+    text: Option<&str>,
+    read: Reader<T>,
+) -> Result<Option<T>, Failure> {
+    let said = text.map(read).transpose();
+    said.map_err(|why| wrong(source, &why))
+}
+
+/// What a value that was typed says, if one was.
+pub(crate) fn given<T: Clone>(
+    source: &str,
+    typed: Option<&Typed<T>>,
+) -> Result<Option<T>, Failure> {
+    typed.map(|typed| typed.value(source)).transpose()
+}
+
+fn wrong(source: &str, why: &str) -> Failure {
+    Failure::bad_arguments(format!("{source} {why}"))
+}
+
+/// A duration.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| {
+        let hint = match error {
+            DurationError::TooLong { .. } => "; write `forever` to wait without a limit",
+            _ => " (a wait may also be `forever`)",
+        };
+        format!("{error}{hint}")
+    })
+}
+
+/// How long to wait.
+pub(crate) fn wait(text: &str) -> Result<Wait, String> {
+    if text == "forever" {
+        return Ok(Wait::Forever);
+    }
+    let duration = duration(text)?;
+    Ok(if duration.is_zero() {
+        Wait::No
+    } else {
+        Wait::For(duration)
+    })
+}
+
+/// The duration of a lease.
+pub(crate) fn lease(text: &str) -> Result<Duration, String> {
+    lasting(text, "a lease has to last longer than nothing")
+}
+
+/// How long something may take.
+pub(crate) fn limit(text: &str) -> Result<Duration, String> {
+    lasting(
+        text,
+        "a limit has to be longer than nothing; leave it out for none",
+    )
+}
+
+fn lasting(text: &str, otherwise: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration.is_zero() {
+        return Err(format!("{text}: {otherwise}"));
+    }
+    Ok(duration)
+}
+
+/// The name of a lock, as far as it can be checked without knowing the profile.
+pub(crate) fn name(text: &str) -> Result<LockName, String> {
+    LockName::new(text).map_err(|why| format!("{text:?} cannot be used: {why}"))
+}
+
+/// What a mistake in the name of a lock is called after.
+pub(crate) const LOCK_NAME: &str = "the lock name";
+
+/// What a mistake in the name of a group is called after.
+pub(crate) const GROUP_NAME: &str = "the group name";
+
+/// A request id.
+pub(crate) fn request_id(text: &str) -> Result<RequestId, String> {
+    RequestId::new(text).map_err(|why| format!("{text:?}: {why}"))
+}
+
+/// A pair of a flag that takes `KEY=VALUE` and may be given several times.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("{text:?}: write KEY=VALUE"))
+}
+
+/// Whose life a lock follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    None,
+    /// The nearest ancestor that lasts.
+    Auto,
+    Parent,
+    Process(u32),
+}
+
+/// Reads one.
+pub(crate) fn owner(text: &str) -> Result<Owner, String> {
+    match text {
+        "none" => Ok(Owner::None),
+        "auto" => Ok(Owner::Auto),
+        "parent" => Ok(Owner::Parent),
+        pid => {
+            let pid = pid.parse().ok().filter(|pid| *pid > 0);
+            pid.map(Owner::Process)
+                .ok_or_else(|| format!("{text}: write a PID, parent, none or auto"))
+        }
+    }
+}
+
+/// By what a place in line is found again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ticket {
+    /// The place of the script or agent that calls.
+    Auto,
+    Numbered(u64),
+}
+
+/// Reads one.
+pub(crate) fn ticket(text: &str) -> Result<Ticket, String> {
+    if text == "auto" {
+        return Ok(Ticket::Auto);
+    }
+    text.parse()
+        .map(Ticket::Numbered)
+        .map_err(|_| format!("{text:?}: write auto, or the ticket that a refusal named"))
+}
+
+/// An instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// In milliseconds since the Unix epoch.
+    At(u64),
+    Ago(Duration),
+}
+
+impl Moment {
+    /// In milliseconds since the Unix epoch.
+    pub(crate) fn millis(self, now_ms: u64) -> u64 {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ago) => now_ms.saturating_sub(millis(ago)),
+        }
+    }
+}
+
+/// Reads one: RFC 3339, or a duration, which means that long ago.
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
+    if let Ok(at) = text.trim().parse::<jiff::Timestamp>() {
+        // Before 1970 there were no locks.
+        return Ok(Moment::At(u64::try_from(at.as_millisecond()).unwrap_or(0)));
+    }
+    duration(text).map(Moment::Ago).map_err(|_| {
+        format!(
+            "{text:?} is neither a time with its zone (2026-02-07T10:00:00Z) nor a duration of up to a \
+             year (15m, which means that long ago)"
+        )
+    })
+}
+
+/// An event of the audit.
+pub(crate) fn event(text: &str) -> Result<EventName, String> {
+    EventName::from_word(text).ok_or_else(|| {
+        format!(
+            "{text:?}: there is no such event; it is one of {}",
+            EventName::ALL.map(EventName::as_str).join(", ")
+        )
+    })
+}
+
+/// A fencing token.
+pub(crate) fn token(text: &str) -> Result<u64, String> {
+    fence::token(text).ok_or_else(|| {
+        format!("{text:?}: a fencing token is a decimal number from 1 to {TOKEN_MAX}")
+    })
+}
+
+/// The signals that ask a process to end, by their names without `SIG`.
+#[cfg(unix)]
+const ENDING: [(&str, i32); 9] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+];
+
+/// A signal by its name, with or without `SIG`, or by its number.
+#[cfg(unix)]
+pub(crate) fn signal(text: &str) -> Result<i32, String> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let found = ENDING
+        .iter()
+        .find(|(known, number)| *known == name || text.parse() == Ok(*number));
+    found.map(|(_, number)| *number).ok_or_else(|| {
+        let names: Vec<_> = ENDING.iter().map(|(name, _)| *name).collect();
+        format!(
+            "{text:?} does not ask a command to end; write one of {}, or its number",
+            names.join(", ")
+        )
+    })
+}
+
+/// There are none: the flag is refused before this is looked at.
+#[cfg(windows)]
+pub(crate) fn signal(_: &str) -> Result<i32, String> {
+    Ok(libc::SIGINT)
+}
+
+/// The milliseconds of a duration.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How a run waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    Line(Queueing),
+    /// Not at all.
+    None,
+}
+
+impl ValueEnum for Queue {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Line(Queueing::Fifo),
+            Self::Line(Queueing::Single),
+            Self::Line(Queueing::Max),
+            Self::None,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Self::Line(Queueing::Fifo) => "fifo",
+            Self::Line(Queueing::Single) => "single",
+            Self::Line(Queueing::Max) => "max",
+            Self::None => "none",
+        }))
+    }
+}
+
+impl ValueEnum for OnLost {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Terminate, Self::Warn]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Self::Terminate => "terminate",
+            Self::Warn => "warn",
+        }))
+    }
+}
+
+/// How the work under a lock ended, as its holder says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Success,
+    Failure,
+}
+
+impl ValueEnum for Ending {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self::Success, Self::Failure]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_times_or_durations_ago() {
+        let now = 1_770_458_400_000;
+        for (text, millis) in [
+            ("2026-02-07T10:00:00Z", now),
+            ("2026-02-07T11:00:00.007+01:00", now + 7),
+            ("1960-01-01T00:00:00Z", 0),
+            ("15m", now - 900_000),
+            ("0s", now),
+            ("90", now - 90_000),
+        ] {
+            let parsed = moment(text).map(|moment| moment.millis(now));
+            assert_eq!(parsed, Ok(millis), "{text}");
+        }
+        for text in ["", "yesterday", "2026-02-07T10:00:00", "-5m", "forever"] {
+            assert!(moment(text).is_err(), "{text}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn signals_are_named_as_kill_names_them() {
+        for (text, number) in [
+            ("INT", libc::SIGINT),
+            ("SIGINT", libc::SIGINT),
+            ("sigterm", libc::SIGTERM),
+            ("15", libc::SIGTERM),
+            ("9", libc::SIGKILL),
+            ("usr2", libc::SIGUSR2),
+        ] {
+            assert_eq!(signal(text), Ok(number), "{text}");
+        }
+        for text in [
+            "", "SIG", "STOP", "CONT", "TSTP", "CHLD", "0", "-15", "19", "TERM ", "99",
+        ] {
+            assert!(signal(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What `acquire` means: which lock it takes, in whose name, for how long, and whose life it follows.
+
+use super::{
+    Asked, Defaults, Place, Surroundings, Takes, Who, force, mode, named, said_wait, ticket,
+    ttl_ms, usual_wait,
+};
+use crate::args::AcquireArgs;
+use crate::args::value::{Owner, Ticket};
+use crate::failure::Failure;
+use tenure::engine::Wait;
+use tenure::intent;
+use tenure_core::{Force, LockName, Mode, RequestId};
+
+/// Takes a lock and returns.
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) place: Place,
+    pub(crate) name: LockName,
+    pub(crate) mode: Mode,
+    /// `None` for as long as the rules of its place have it.
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) wait: Wait,
+    pub(crate) force: Force,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) owner: Owner,
+    pub(crate) who: Who,
+}
+
+/// What a call of `acquire` is to do.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one in the life of a process"
+)]
+pub(crate) enum Acquiring {
+    Lock(Acquire),
+    /// An intent says that it needs none.
+    Nothing {
+        place: Place,
+        /// The id that the caller gives; else there will be a fresh one.
+        id: Option<RequestId>,
+        mode: intent::Mode,
+        warning: Option<&'static str>,
+    },
+}
+
+impl Acquiring {
+    /// What was typed, in these surroundings.
+    pub(crate) fn of(typed: &AcquireArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let claiming = &typed.claiming;
+        let place = Place::of(&typed.common, around)?;
+        let asked = Asked {
+            name: typed.name.as_ref(),
+            locks: false,
+            group: false,
+            claiming,
+        };
+        let intends = place.face().intends(&asked, around)?;
+        let who = Who::of(claiming, &place, intends.facts, around)?;
+        if let Takes::Nothing { mode, warning } = intends.takes {
+            ttl_ms(intends.ttl, Defaults::default(), place.face())?;
+            return Ok(Self::Nothing {
+                place,
+                id: who.id,
+                mode,
+                warning,
+            });
+        }
+        let name = named(&place, intends.name)?;
+        let defaults = place.defaults(&name)?;
+        let wait = said_wait(&claiming.patience, around)?.or(defaults.wait);
+        let wait = wait.unwrap_or_else(|| usual_wait(&place));
+        Ok(Self::Lock(Acquire {
+            mode: mode(claiming, &place)?,
+            ttl_ms: ttl_ms(intends.ttl, defaults, place.face())?,
+            wait,
+            force: force(claiming),
+            ticket: ticket(claiming, wait)?,
+            owner: typed.owner.value("--owner")?,
+            who,
+            name,
+            place,
+        }))
+    }
+}

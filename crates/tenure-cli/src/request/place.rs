@@ -1,0 +1,413 @@
+//! Where a call's locks are, by which profile they are kept, and what a project says about them.
+
+use super::Surroundings;
+use crate::args::Common;
+use crate::args::value;
+use crate::face::{self, Face};
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::audit;
+use tenure::config::{self, Config};
+use tenure::engine::Wait;
+use tenure::profile::{self, Native, Profile, Settings};
+use tenure::store::file::FileStore;
+use tenure_core::{LockName, Policy};
+
+/// What kind of place the locks are in.
+#[derive(Debug, Clone)]
+pub(crate) enum Location {
+    /// A folder on this machine, absolute.
+    Folder(PathBuf),
+    /// An etcd.
+    #[cfg(all(feature = "etcd", unix))]
+    Etcd(tenure::store::etcd::Address),
+}
+
+/// Where the locks are, and what a project says about them.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) location: Location,
+    /// The folder that has the locks, absolute; of locks on servers, their URL in its place: what a
+    /// hold is noted by.
+    pub(crate) folder: PathBuf,
+    /// The locks are native ones beside the records of this profile.
+    pub(crate) beside: Option<Box<dyn Profile>>,
+    pub(crate) allow_network: bool,
+    /// The caller said where: by a flag, a variable, or a configuration file that a flag or a variable
+    /// names. A search or a default is nobody's word.
+    pub(crate) is_named: bool,
+    /// On whose behalf a claim is made that does not say so; `None` for the user's own.
+    pub(crate) actor: Option<String>,
+    /// The configuration file that was read, absolute.
+    pub(crate) config_file: Option<PathBuf>,
+    config: Option<Arc<Config>>,
+    /// The folder that a flag or a variable names for the audit, absolute.
+    audit_dir: Option<PathBuf>,
+    /// The one that the configuration names, absolute.
+    audit_of_project: Option<PathBuf>,
+    profile: Option<Box<dyn Profile>>,
+}
+
+/// What a project says about one lock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Defaults {
+    pub(crate) wait: Option<Wait>,
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Place {
+    /// Settles the place.
+    pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        let profile = profile_of(common, around)?;
+        let named_config = around.named()?;
+        let variables = &around.variables;
+        let of_variable = variables.store.as_ref().filter(|_| common.dir.is_none());
+        let url = common.store.as_ref().or(of_variable);
+        let dir = common.dir.as_ref().or(common.project_root.as_ref());
+        if common.project_root.is_some() && !profile.place().must_exist {
+            return Err(Failure::bad_arguments(
+                "--project-root is the sprint profile's; name the folder with --dir",
+            ));
+        }
+        let told = |dir: &PathBuf| Ok(Location::Folder(dir.clone()));
+        let of_environment = || variables.dir.as_ref().map(told);
+        let (named, config): (Option<Result<_, Failure>>, _) = match (dir, url, named_config) {
+            (Some(dir), _, config) => (Some(told(dir)), config),
+            (None, Some(url), config) => (Some(location_of("--store", url)), config),
+            (None, None, Some(config)) => {
+                let of_file = location_of_file(&config);
+                let named = if around.is_config_typed() {
+                    of_file.or_else(of_environment)
+                } else {
+                    of_environment().or(of_file)
+                };
+                (named, Some(config))
+            }
+            (None, None, None) => match of_environment() {
+                Some(dir) => (Some(dir), None),
+                None => (None, around.nearest()?),
+            },
+        };
+        let is_named = named.is_some();
+        let location = named
+            .or_else(|| config.as_deref().and_then(location_of_file))
+            .unwrap_or_else(default_location)?;
+        let location = match location {
+            Location::Folder(folder) if folder.as_os_str().is_empty() => {
+                return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
+            }
+            Location::Folder(folder) => Location::Folder(around.absolute(&folder)?),
+            #[cfg(all(feature = "etcd", unix))]
+            servers @ Location::Etcd(_) => servers,
+        };
+        if let Some(config) = &config {
+            check_defaults(config)?;
+        }
+        let audit_dir = common.audit_dir.as_ref().or(variables.audit_dir.as_ref());
+        let of_project = config.as_ref().and_then(|config| config.audit_dir.as_ref());
+        Ok(Self {
+            folder: name_of(&location),
+            location,
+            beside: None,
+            allow_network: common.allow_network_fs,
+            is_named,
+            actor: face::of_format(profile.format()).actor(variables),
+            config_file: config
+                .as_ref()
+                .filter(|config| !config.file.as_os_str().is_empty())
+                .and_then(|config| around.absolute(&config.file).ok()),
+            audit_of_project: of_project.map(|dir| around.absolute(dir)).transpose()?,
+            config,
+            audit_dir: audit_dir.map(|dir| around.absolute(dir)).transpose()?,
+            profile: Some(profile),
+        })
+    }
+
+    /// The place of groups, which are native locks: the same; beside published records a folder of ours
+    /// there, because records stand in work trees whose files are committed.
+    pub(crate) fn of_groups(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        let mut place = Self::of(common, around)?;
+        let profile = place.take_profile();
+        place.actor = None;
+        if let Location::Folder(folder) = &place.location
+            && profile.record().is_some()
+        {
+            place.folder = FileStore::folder_beside(&*profile, folder);
+            place.beside = Some(profile);
+        }
+        Ok(place)
+    }
+
+    /// The place of groups whose runs publish records in this folder, as seen from a call that names no
+    /// profile. Only for asking: which profile it is decides how the folder is made.
+    pub(crate) fn groups_beside(&self) -> Option<Self> {
+        if self.beside.is_some() || !self.is_folder() {
+            return None;
+        }
+        let records = profile::Session::default();
+        Some(Self {
+            location: self.location.clone(),
+            folder: FileStore::folder_beside(&records, &name_of(&self.location)),
+            beside: Some(Box::new(records)),
+            allow_network: self.allow_network,
+            is_named: self.is_named,
+            actor: None,
+            config_file: None,
+            config: None,
+            audit_dir: self.audit_dir.clone(),
+            audit_of_project: None,
+            profile: None,
+        })
+    }
+
+    /// The place of the lock of a push: outside of the tree that is pushed, and the same for all clones
+    /// of this user. So a folder counts only if the call itself names it, and not what a run around it
+    /// or a project names for locks of its own. Servers lie in no tree.
+    #[cfg(unix)]
+    pub(crate) fn of_push(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        let mut place = Self::of(common, around)?;
+        if place.is_folder() && common.dir.is_none() && common.store.is_none() {
+            let folder = config::default_folder().map_err(|_| {
+                Failure::bad_arguments(
+                    "no folder is known for the lock of a push, because there is no home; name one \
+                     with --dir",
+                )
+            })?;
+            place.location = Location::Folder(folder.clone());
+            place.folder = folder;
+        }
+        Ok(place)
+    }
+
+    /// The place of a hold or a note, by what `folder` said of it.
+    pub(crate) fn noted(folder: &Path, allow_network: bool) -> Option<Self> {
+        let location = match folder.to_str() {
+            Some(url) if is_servers(url) => location_of("--store", url).ok()?,
+            _ => Location::Folder(folder.to_owned()),
+        };
+        Some(Self {
+            folder: name_of(&location),
+            location,
+            beside: None,
+            allow_network,
+            // Whoever noted it was let in there.
+            is_named: true,
+            actor: None,
+            config_file: None,
+            config: None,
+            audit_dir: None,
+            audit_of_project: None,
+            profile: None,
+        })
+    }
+
+    /// Whether the locks are files on this machine.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(self.location, Location::Folder(_))
+    }
+
+    /// What tells a command where the locks are. Of native locks beside records, where those are: the
+    /// command may ask for them under the same profile.
+    pub(crate) fn variable(&self) -> (&'static str, std::ffi::OsString) {
+        let name = match self.location {
+            Location::Folder(_) => "TENURE_DIR",
+            #[cfg(all(feature = "etcd", unix))]
+            Location::Etcd(_) => "TENURE_STORE",
+        };
+        (name, name_of(&self.location).into())
+    }
+
+    /// What would tell it otherwise.
+    pub(crate) fn other_variable(&self) -> &'static str {
+        match self.location {
+            Location::Folder(_) => "TENURE_STORE",
+            #[cfg(all(feature = "etcd", unix))]
+            Location::Etcd(_) => "TENURE_DIR",
+        }
+    }
+
+    /// The profile by which the locks are kept, for whoever opens the store.
+    pub(crate) fn take_profile(&mut self) -> Box<dyn Profile> {
+        self.profile.take().unwrap_or_else(|| Box::new(Native))
+    }
+
+    /// The file that alone names the place, where that is another user's whom root has only to trust
+    /// with less: the user who became root by sudo.
+    #[cfg(all(feature = "etcd", unix))]
+    pub(crate) fn named_by_sudo_user(&self) -> Option<&Path> {
+        let config = self.config.as_ref()?;
+        let is_theirs = !self.is_named && config.source == config::Source::FoundOfSudoUser;
+        is_theirs.then_some(&*config.file)
+    }
+
+    /// What the project says about a lock.
+    pub(crate) fn defaults(&self, name: &LockName) -> Result<Defaults, Failure> {
+        let Some(config) = self.config.as_ref().filter(|it| !it.locks.is_empty()) else {
+            return Ok(Defaults::default());
+        };
+        let said = config.defaults(name.as_str());
+        Ok(Defaults {
+            wait: value::read("wait", said.wait.as_deref(), value::wait)?,
+            ttl: value::read("ttl", said.ttl.as_deref(), value::lease)?,
+        })
+    }
+
+    /// How the profile speaks.
+    pub(crate) fn face(&self) -> &'static dyn Face {
+        face::of_format(self.profile().format())
+    }
+
+    /// The rules of the locks.
+    pub(crate) fn profile(&self) -> &dyn Profile {
+        self.profile.as_deref().unwrap_or(&Native)
+    }
+
+    /// A name, by the rules of the profile.
+    pub(crate) fn checked(&self, name: LockName) -> Result<LockName, Failure> {
+        let profile = self.profile();
+        profile.check_name(&name).map_err(|why| {
+            Failure::bad_arguments(format!(
+                "the lock name {:?} cannot be used in the {} profile: {why}",
+                name.as_str(),
+                profile.policy().name
+            ))
+        })?;
+        Ok(name)
+    }
+
+    /// The folder of the audit, and whether somebody said that there is to be one: what was typed, else
+    /// the environment, else the project, else beside the locks. Whether there is one is not looked at.
+    pub(crate) fn audit_folder(
+        &self,
+        profile: &dyn Profile,
+    ) -> Result<(audit::Place, bool), Failure> {
+        if let Some(folder) = &self.audit_dir {
+            return Ok((folder.clone().into(), true));
+        }
+        if let (Some(config), Some(folder)) = (&self.config, &self.audit_of_project) {
+            let folder = audit::Place::from(folder.clone());
+            return Ok(match config.source {
+                config::Source::Named => (folder, true),
+                _ => (folder.found(), true),
+            });
+        }
+        // Of locks on servers, each machine records what it did itself.
+        let is_folder = self.is_folder();
+        let (profile, locks) = match &self.beside {
+            _ if !is_folder => (profile, config::default_folder()?),
+            // What happens to a group is found where its run's own lock is recorded.
+            Some(records) => (&**records, name_of(&self.location)),
+            None => (profile, self.folder.clone()),
+        };
+        let folder = audit::Place::below(locks.clone(), profile.audit_folder(&locks));
+        Ok(if is_folder && self.is_named {
+            (folder, false)
+        } else {
+            (folder.found(), false)
+        })
+    }
+}
+
+/// The profile that a call names.
+pub(super) fn profile_of(
+    common: &Common,
+    around: &Surroundings,
+) -> Result<Box<dyn Profile>, Failure> {
+    let given = common.lock_file_name.is_some() || common.stale_after.is_some();
+    let name = match &common.profile {
+        // Nothing is looked up for what nearly every call wants.
+        None if !given => return Ok(Box::new(Native)),
+        None => Policy::NATIVE.name,
+        Some(name) => name,
+    };
+    let stale_after = common.stale_after.as_ref();
+    let stale_after = stale_after.map(|limit| limit.value("--stale-after"));
+    let settings = Settings {
+        lock_file_name: common.lock_file_name.clone(),
+        stale_after_ms: stale_after.transpose()?.map(value::millis),
+    };
+    if Policy::ALL.iter().any(|policy| policy.name == name) {
+        return Ok(profile::by_name(name, &settings, &Config::default())?);
+    }
+    Ok(profile::by_name(
+        name,
+        &settings,
+        &*around.configuration()?,
+    )?)
+}
+
+/// Looks at every default of a configuration, so that a mistake is found by the first call and not
+/// by the first that needs it.
+fn check_defaults(config: &Config) -> Result<(), Failure> {
+    for (pattern, defaults) in &config.locks {
+        let source = |key| format!("{}: [lock.{pattern:?}] {key}", config.file.display());
+        value::read(&source("wait"), defaults.wait.as_deref(), value::wait)?;
+        value::read(&source("ttl"), defaults.ttl.as_deref(), value::lease)?;
+    }
+    Ok(())
+}
+
+/// What stands for a place where a folder is noted.
+fn name_of(location: &Location) -> PathBuf {
+    match location {
+        Location::Folder(folder) => folder.clone(),
+        #[cfg(all(feature = "etcd", unix))]
+        Location::Etcd(address) => PathBuf::from(address.to_string()),
+    }
+}
+
+/// Whether a URL names servers.
+fn is_servers(url: &str) -> bool {
+    url.starts_with("etcd:") || url.starts_with("etcds:")
+}
+
+/// The place that a configuration names.
+fn location_of_file(config: &Config) -> Option<Result<Location, Failure>> {
+    match (&config.dir, &config.store) {
+        (Some(dir), _) => Some(Ok(Location::Folder(dir.clone()))),
+        (None, Some(url)) => {
+            let source = format!("{}: store", config.file.display());
+            Some(location_of(&source, url))
+        }
+        (None, None) => None,
+    }
+}
+
+fn default_location() -> Result<Location, Failure> {
+    Ok(Location::Folder(config::default_folder()?))
+}
+
+/// The place that a URL names.
+fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
+    match url.split_once(':') {
+        Some(("file", _)) => match config::folder_of_url(url) {
+            Some(folder) => Ok(Location::Folder(folder)),
+            None => Err(Failure::bad_arguments(format!(
+                "{source} {url}: no folder is named; write file:DIR"
+            ))),
+        },
+        Some(("etcd" | "etcds", _)) => servers(source, url),
+        _ => Err(Failure::bad_arguments(format!(
+            "{source} {url}: write file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX"
+        ))),
+    }
+}
+
+#[cfg(all(feature = "etcd", unix))]
+fn servers(source: &str, url: &str) -> Result<Location, Failure> {
+    let address = tenure::store::etcd::Address::parse(url).map_err(|why| {
+        // What it is wrong about may be a password, which is not repeated.
+        Failure::bad_arguments(format!("{source}: {why}"))
+    })?;
+    Ok(Location::Etcd(address))
+}
+
+#[cfg(not(all(feature = "etcd", unix)))]
+fn servers(source: &str, _: &str) -> Result<Location, Failure> {
+    Err(Failure::bad_arguments(format!(
+        "{source}: this binary was built without etcd; build it with `--features etcd`, or write \
+         file:DIR"
+    )))
+}

@@ -1,0 +1,519 @@
+//! What `run` means: which locks it takes in which order, how it waits for them, in whose name, what it runs
+//! and how that is watched over.
+//!
+//! The semantics of a group are those of concurrency groups in GitHub Actions: one runs, and of those who wait
+//! for it only the newest does (`single`), or up to a hundred in turn (`max`), or any number (`fifo`).
+
+use super::{
+    Asked, Defaults, Intends, Place, Surroundings, Takes, Who, default_name, force, mode, no_name,
+    said_wait, ticket, ttl_ms, usual_wait,
+};
+use crate::args::RunArgs;
+use crate::args::value::{self, Queue, Ticket, Typed};
+use crate::failure::Failure;
+use crate::supervise::OnLost;
+use std::ffi::OsString;
+use std::time::Duration;
+use tenure::engine::Wait;
+use tenure_core::{Force, LockName, Mode, Queueing, StaleUnforced, Terms};
+
+/// Holds locks while a command runs.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) place: Place,
+    /// Where the group's lock is, if that is another place than the others'.
+    pub(crate) group_place: Option<Place>,
+    pub(crate) task: Task,
+}
+
+/// What is held, and what is run meanwhile.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    /// The lock that is named first of all.
+    pub(crate) name: Option<LockName>,
+    /// In the one order in which everybody takes them: the group, then by name. Empty where an intent takes
+    /// none.
+    pub(crate) locks: Vec<Wanted>,
+    pub(crate) wait: Wait,
+    pub(crate) force: Force,
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) reentrant: bool,
+    pub(crate) who: Who,
+    /// What has to be said of an intent that takes no lock.
+    pub(crate) warning: Option<&'static str>,
+    pub(crate) program: Program,
+    /// How long work, or what is run when it is displaced, may take to end.
+    pub(crate) grace: Duration,
+    pub(crate) hooks: Hooks,
+    pub(crate) how: How,
+}
+
+/// A lock that a run wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) at: At,
+    pub(crate) name: LockName,
+    pub(crate) terms: Terms,
+    /// `None` for as long as the rules of its place have it.
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+/// Which of the places a lock is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    Place,
+    /// Groups are native locks, beside whatever the others are.
+    Group,
+}
+
+/// What is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// At least one.
+    pub(crate) words: Vec<OsString>,
+    /// They are a shell and what it is told.
+    pub(crate) by_shell: bool,
+}
+
+/// What is run when this run takes the place of others, or they take its: lines for a shell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Hooks {
+    pub(crate) on_supersede: Option<String>,
+    pub(crate) on_superseded: Option<String>,
+}
+
+/// Who watches over the command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum How {
+    /// Nobody: this process becomes it.
+    Exec,
+    Supervised(Supervised),
+}
+
+/// How the command is watched over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Supervised {
+    /// What asks it to end; `None` for what is usual here.
+    pub(crate) signal: Option<i32>,
+    pub(crate) term_after: Duration,
+    /// With its text, for the answer of a run that takes longer.
+    pub(crate) max_runtime: Option<(Duration, String)>,
+    pub(crate) wait_all: bool,
+    /// The command does not inherit what keeps the lock held.
+    pub(crate) close: bool,
+    pub(crate) on_lost: OnLost,
+    /// A line for a shell.
+    pub(crate) rollback: Option<String>,
+    pub(crate) failure_step: Option<String>,
+}
+
+impl Run {
+    /// What was typed, in these surroundings.
+    pub(crate) fn of(typed: &RunArgs, around: &Surroundings) -> Result<Self, Failure> {
+        #[cfg(windows)]
+        refuse_what_is_not_here(typed)?;
+        let claiming = &typed.claiming;
+        let place = Place::of(&typed.common, around)?;
+        if typed.exec {
+            refuse_exec(&place)?;
+        }
+        let asked = Asked {
+            name: typed.name.as_ref(),
+            locks: !typed.lock.is_empty(),
+            group: typed.group.is_some(),
+            claiming,
+        };
+        let intends = place.face().intends(&asked, around)?;
+        let grace = typed.grace.value("--grace")?;
+        let how = if typed.exec {
+            How::Exec
+        } else {
+            How::Supervised(supervised(typed, grace)?)
+        };
+        let (warning, takes) = match intends.takes {
+            Takes::Locks => (None, Some(taking(typed, &intends, &place, around)?)),
+            Takes::Nothing { warning, .. } => {
+                ttl_ms(intends.ttl, Defaults::default(), place.face())?;
+                (warning, None)
+            }
+        };
+        let Taking {
+            group_place,
+            name,
+            locks,
+            wait,
+            ticket,
+        } = takes.unwrap_or_default();
+        let program = program(typed, around)?;
+        let mut who = Who::of(claiming, &place, intends.facts, around)?;
+        if who.why.is_none() {
+            who.why = Some(tenure::profile::why(&line(&typed.command)));
+        }
+        Ok(Self {
+            place,
+            group_place,
+            task: Task {
+                name,
+                locks,
+                wait,
+                force: force(claiming),
+                ticket,
+                reentrant: typed.reentrant,
+                who,
+                warning,
+                program,
+                grace,
+                hooks: Hooks {
+                    on_supersede: typed.on_supersede.clone(),
+                    on_superseded: typed.on_superseded.clone(),
+                },
+                how,
+            },
+        })
+    }
+}
+
+impl Task {
+    /// The group, if there is one.
+    pub(crate) fn group(&self) -> Option<&LockName> {
+        let first = self.locks.first().filter(|wanted| wanted.at == At::Group);
+        first.map(|wanted| &wanted.name)
+    }
+
+    /// The lock that gives its name: the one that is named first of all, else the first of the others, else
+    /// the group.
+    pub(crate) fn main(&self) -> Option<&LockName> {
+        let mut locks = self.locks.iter();
+        let first = locks.find(|wanted| wanted.at == At::Place);
+        let first = first.map(|wanted| &wanted.name);
+        self.name.as_ref().or(first).or(self.group())
+    }
+
+    /// What the step is called that fails, if that was said.
+    pub(crate) fn failure_step(&self) -> Option<&str> {
+        self.supervised()?.failure_step.as_deref()
+    }
+
+    /// How the command is watched over, if it is.
+    pub(crate) fn supervised(&self) -> Option<&Supervised> {
+        match &self.how {
+            How::Supervised(supervised) => Some(supervised),
+            How::Exec => None,
+        }
+    }
+}
+
+/// What a run takes.
+struct Taking {
+    group_place: Option<Place>,
+    name: Option<LockName>,
+    locks: Vec<Wanted>,
+    wait: Wait,
+    ticket: Option<Ticket>,
+}
+
+impl Default for Taking {
+    /// Nothing.
+    fn default() -> Self {
+        Self {
+            group_place: None,
+            name: None,
+            locks: Vec::new(),
+            wait: Wait::No,
+            ticket: None,
+        }
+    }
+}
+
+fn taking(
+    typed: &RunArgs,
+    intends: &Intends,
+    place: &Place,
+    around: &Surroundings,
+) -> Result<Taking, Failure> {
+    let claiming = &typed.claiming;
+    let name = match &intends.name {
+        Some(name) => Some(name.clone()),
+        None => default_name(place)?,
+    };
+    let names = names(name.as_ref(), &typed.lock, place)?;
+    let group = value::given(value::GROUP_NAME, typed.group.as_ref())?;
+    let Some(main) = name.as_ref().or(names.first()).or(group.as_ref()) else {
+        return Err(no_name());
+    };
+    let line = in_line(typed, group.is_some())?;
+    let mode = mode(claiming, place)?;
+    if names.is_empty() && mode != Mode::Exclusive {
+        return Err(Failure::bad_arguments(
+            "--shared and --slots are about a lock, and a group runs one at a time; name a lock",
+        ));
+    }
+    let group_place = match group {
+        Some(_) if place.profile().record().is_some() => {
+            Some(Place::of_groups(&typed.common, around)?)
+        }
+        _ => None,
+    };
+    if let Some(group) = &group
+        && group_place.is_none()
+        && names.contains(group)
+    {
+        return Err(Failure::bad_arguments(format!(
+            "the group {group} is kept as a lock of this very name; leave NAME out, the group \
+             holds it"
+        )));
+    }
+    let defaults = place.defaults(main)?;
+    let wait = match line.queue {
+        Queue::None => Wait::No,
+        Queue::Line(_) => {
+            let said = said_wait(&claiming.patience, around)?.or(defaults.wait);
+            said.unwrap_or_else(|| match group {
+                Some(_) => Wait::Forever,
+                None => usual_wait(place),
+            })
+        }
+    };
+    let mut locks = Vec::with_capacity(usize::from(group.is_some()) + names.len());
+    // In a group, its claim waits as the group wants, and whoever has its turn takes the rest.
+    let of_locks = match &group {
+        Some(_) => Terms {
+            grace_ms: line.terms.grace_ms,
+            ..Terms::default()
+        },
+        None => line.terms,
+    };
+    if let Some(group) = group {
+        let place = group_place.as_ref().unwrap_or(place);
+        locks.push(Wanted {
+            at: At::Group,
+            ttl_ms: ttl_ms(intends.ttl, place.defaults(&group)?, place.face())?,
+            name: group,
+            terms: line.terms,
+        });
+    }
+    for name in names {
+        locks.push(Wanted {
+            at: At::Place,
+            ttl_ms: ttl_ms(intends.ttl, place.defaults(&name)?, place.face())?,
+            name,
+            terms: Terms { mode, ..of_locks },
+        });
+    }
+    Ok(Taking {
+        group_place,
+        name,
+        locks,
+        wait,
+        ticket: ticket(claiming, wait)?,
+    })
+}
+
+/// The names of the locks of a run, in the one order in which everybody takes them.
+fn names(
+    first: Option<&LockName>,
+    others: &[Typed<LockName>],
+    place: &Place,
+) -> Result<Vec<LockName>, Failure> {
+    let others = others.iter().map(|name| name.value(value::LOCK_NAME));
+    let names = first.cloned().map(Ok).into_iter().chain(others);
+    let mut names = names
+        .map(|name| place.checked(name?))
+        .collect::<Result<Vec<_>, _>>()?;
+    names.sort();
+    let before = names.len();
+    names.dedup();
+    if names.len() < before {
+        return Err(Failure::bad_arguments(
+            "--lock: the same lock is named twice; each is taken once",
+        ));
+    }
+    Ok(names)
+}
+
+/// How a run stands in line.
+struct Line {
+    queue: Queue,
+    /// The terms of the group's claim, or else of the lock's own.
+    terms: Terms,
+}
+
+/// Reads the flags that say so, which may contradict each other.
+fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
+    let cancels = typed.cancel_in_progress;
+    let usual = if in_group || cancels {
+        Queueing::Single
+    } else {
+        Queueing::Fifo
+    };
+    let queue = typed.queue.unwrap_or(Queue::Line(usual));
+    let contradiction = match queue {
+        Queue::None if cancels => Some(
+            "--queue none and --cancel-in-progress contradict each other: the one does not wait, and \
+             whoever is asked to stop takes a while to"
+                .to_owned(),
+        ),
+        Queue::None if in_group => Some(
+            "--queue none and --group contradict each other: in a group, the newest run waits"
+                .to_owned(),
+        ),
+        Queue::None if typed.claiming.patience.wait.is_some() => {
+            Some("--queue none and --wait contradict each other".to_owned())
+        }
+        Queue::Line(queueing @ (Queueing::Fifo | Queueing::Max)) if cancels => Some(format!(
+            "--queue {} and --cancel-in-progress contradict each other: the one lets others wait for \
+             the run, the other ends it for the newest",
+            if queueing == Queueing::Max { "max" } else { "fifo" }
+        )),
+        Queue::None | Queue::Line(_) => None,
+    };
+    if let Some(contradiction) = contradiction {
+        return Err(Failure::bad_arguments(contradiction));
+    }
+    // A run that becomes its command hears nobody, and so needs no time to end.
+    let grace_ms = if typed.exec {
+        0
+    } else {
+        value::millis(typed.grace.value("--grace")?)
+    };
+    Ok(Line {
+        queue,
+        terms: Terms {
+            mode: Mode::Exclusive,
+            queueing: match queue {
+                Queue::Line(queueing) => queueing,
+                Queue::None => Queueing::Fifo,
+            },
+            cancel_in_progress: cancels,
+            grace_ms,
+            kept: None,
+        },
+    })
+}
+
+fn supervised(typed: &RunArgs, grace: Duration) -> Result<Supervised, Failure> {
+    let mut supervised = Supervised {
+        signal: None,
+        term_after: grace * 3 / 4,
+        max_runtime: None,
+        wait_all: typed.wait_all,
+        close: typed.close,
+        on_lost: typed.on_lost,
+        rollback: typed.rollback.clone(),
+        failure_step: typed.failure_step.clone(),
+    };
+    if typed.signal.is_some() || typed.term_after.is_some() || typed.max_runtime.is_some() {
+        refine(&mut supervised, typed, grace)?;
+    }
+    Ok(supervised)
+}
+
+#[cold]
+#[inline(never)]
+fn refine(supervised: &mut Supervised, typed: &RunArgs, grace: Duration) -> Result<(), Failure> {
+    supervised.signal = value::given("--signal", typed.signal.as_ref())?;
+    if let Some(after) = &typed.term_after {
+        supervised.term_after = after.value("--term-after")?;
+        if supervised.term_after > grace {
+            return Err(Failure::bad_arguments(format!(
+                "--term-after {}: SIGTERM would come after the end of --grace {}",
+                after.text, typed.grace.text
+            )));
+        }
+    }
+    if let Some(limit) = &typed.max_runtime {
+        supervised.max_runtime = Some((limit.value("--max-runtime")?, limit.text.clone()));
+    }
+    Ok(())
+}
+
+/// Refuses a lock that somebody has to renew or withdraw, where nobody stays.
+fn refuse_exec(place: &Place) -> Result<(), Failure> {
+    if !place.is_folder() {
+        return Err(Failure::bad_arguments(
+            "--exec leaves nobody behind, and a lock in etcd lives by a lease that somebody has to \
+             renew; leave --exec out",
+        ));
+    }
+    let (profile, policy) = (place.profile(), place.profile().policy());
+    if profile.record().is_some() || !policy.asks_beacon {
+        return Err(Failure::bad_arguments(format!(
+            "--exec leaves nobody behind, and a lock of the {} profile has to be renewed and \
+             withdrawn; leave --exec out",
+            policy.name
+        )));
+    }
+    match policy.stale_unforced {
+        StaleUnforced::TakeOver => Ok(()),
+        StaleUnforced::Refuse => Err(Failure::bad_arguments(format!(
+            "--exec leaves nobody behind who could release, and in the {} profile nobody takes over \
+             what was not released; leave --exec out",
+            policy.name
+        ))),
+    }
+}
+
+fn program(typed: &RunArgs, around: &Surroundings) -> Result<Program, Failure> {
+    if !typed.shell {
+        return Ok(Program {
+            words: typed.command.clone(),
+            by_shell: false,
+        });
+    }
+    let [text] = typed.command.as_slice() else {
+        return Err(Failure::bad_arguments(
+            "--shell runs one argument; quote the whole line: tenure run --shell NAME -- 'a && b'",
+        ));
+    };
+    let (usual, flag) = if cfg!(windows) {
+        ("cmd.exe", "/c")
+    } else {
+        ("/bin/sh", "-c")
+    };
+    let shell = around.variables.shell.clone();
+    Ok(Program {
+        words: vec![
+            shell.unwrap_or_else(|| usual.into()),
+            flag.into(),
+            text.clone(),
+        ],
+        by_shell: true,
+    })
+}
+
+/// The command line, for whoever asks what the lock is held for.
+fn line(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// What cannot be done on Windows is refused before anything is touched.
+#[cfg(windows)]
+fn refuse_what_is_not_here(typed: &RunArgs) -> Result<(), Failure> {
+    let why = [
+        (
+            typed.exec,
+            "--exec",
+            "no process becomes another one; leave it out, and the command is watched over",
+        ),
+        (
+            typed.signal.is_some(),
+            "--signal",
+            "there are no signals; a command is asked to end by Ctrl-Break",
+        ),
+        (
+            typed.on_supersede.is_some(),
+            "--on-supersede",
+            "it has not been ported",
+        ),
+        (
+            typed.on_superseded.is_some(),
+            "--on-superseded",
+            "it has not been ported",
+        ),
+    ];
+    match why.into_iter().find(|(asked, ..)| *asked) {
+        Some((_, what, why)) => Err(Failure::not_here(what, why)),
+        None => Ok(()),
+    }
+}

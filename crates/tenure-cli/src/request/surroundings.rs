@@ -1,0 +1,140 @@
+//! What a call may know beside its words: its environment, its folder, its configuration, its intent. Each
+//! is read here, at most once, and only where the meaning of the words depends on it.
+//!
+//! What follows from it is decided by the rest of `request`.
+
+use crate::args::Common;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use std::cell::OnceCell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tenure::config::Config;
+
+/// Tells a command which configuration its run has read.
+pub(crate) const CONFIG: &str = "TENURE_CONFIG";
+
+/// The variables that say what a call means. An empty one says nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) store: Option<String>,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) audit_dir: Option<PathBuf>,
+    pub(crate) wait: Option<String>,
+    /// On whose behalf a fleet's claim is made.
+    pub(crate) actor: Option<String>,
+    /// The CI run by which a session's caller is known.
+    pub(crate) run_id: Option<String>,
+    /// The lock that the run around this call is named after, and its fencing token.
+    pub(crate) name: Option<String>,
+    pub(crate) token: Option<String>,
+    /// The shell of `run --shell`.
+    pub(crate) shell: Option<OsString>,
+}
+
+impl Variables {
+    fn read() -> Self {
+        Self {
+            dir: variable("TENURE_DIR").map(PathBuf::from),
+            store: text("TENURE_STORE"),
+            config: variable(CONFIG).map(PathBuf::from),
+            audit_dir: variable("TENURE_AUDIT_DIR").map(PathBuf::from),
+            wait: text("TENURE_WAIT"),
+            actor: text("ACTOR"),
+            run_id: text("GITHUB_RUN_ID"),
+            name: text("TENURE_NAME"),
+            token: text("TENURE_TOKEN"),
+            shell: variable(if cfg!(windows) { "ComSpec" } else { "SHELL" }),
+        }
+    }
+}
+
+/// What is not empty.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The same, where it is text.
+pub(crate) fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What a call may know.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    pub(crate) variables: Variables,
+    /// The configuration that the call names.
+    given: Option<PathBuf>,
+    folder: OnceCell<PathBuf>,
+    named: OnceCell<Option<Arc<Config>>>,
+    nearest: OnceCell<Option<Arc<Config>>>,
+}
+
+impl Surroundings {
+    /// Of a call with these flags.
+    pub(crate) fn of(common: &Common) -> Self {
+        Self {
+            variables: Variables::read(),
+            given: common.config.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The folder in which the call was made.
+    pub(crate) fn folder(&self) -> Result<&Path, Failure> {
+        if let Some(folder) = self.folder.get() {
+            return Ok(folder);
+        }
+        let folder = std::env::current_dir().map_err(|error| {
+            Failure::new(
+                Exit::General,
+                "NO_CURRENT_FOLDER",
+                format!("the current folder cannot be named: {error}"),
+            )
+        })?;
+        Ok(self.folder.get_or_init(|| folder))
+    }
+
+    /// A path by which it is found from every folder: the command may change its own.
+    pub(super) fn absolute(&self, path: &Path) -> Result<PathBuf, Failure> {
+        if path.is_absolute() {
+            return Ok(path.to_owned());
+        }
+        Ok(self.folder()?.join(path))
+    }
+
+    /// The configuration that the caller names, or that a run has told its command. The run tells the
+    /// folder as well, which counts for more than what that file says.
+    pub(super) fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
+        if let Some(named) = self.named.get() {
+            return Ok(named.clone());
+        }
+        let path = self.given.as_ref().or(self.variables.config.as_ref());
+        let config = path.map(|path| Config::read(path)).transpose()?;
+        Ok(self.named.get_or_init(|| config.map(Arc::new)).clone())
+    }
+
+    /// Whether the call's own words name the configuration.
+    pub(super) fn is_config_typed(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// The configuration that is found from the folder of the call.
+    pub(super) fn nearest(&self) -> Result<Option<Arc<Config>>, Failure> {
+        if let Some(nearest) = self.nearest.get() {
+            return Ok(nearest.clone());
+        }
+        let config = Config::nearest(self.folder()?)?;
+        Ok(self.nearest.get_or_init(|| config.map(Arc::new)).clone())
+    }
+
+    /// The configuration that is named, else the nearest one; for what does not depend on a place.
+    pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
+        if let Some(config) = self.named()? {
+            return Ok(config);
+        }
+        Ok(self.nearest()?.unwrap_or_default())
+    }
+}

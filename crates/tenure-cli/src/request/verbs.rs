@@ -1,0 +1,458 @@
+//! What the other verbs mean: each is one value, made of what was typed.
+
+use super::{Place, Surroundings, known_as, lock, said_wait, usual_wait};
+use crate::args::value::{self, Ending, Typed};
+use crate::args::{
+    AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
+    HeartbeatArgs, ListArgs, ReleaseArgs, WaitArgs,
+};
+use crate::failure::Failure;
+use std::path::PathBuf;
+use std::time::Duration;
+use tenure::audit::Filter;
+use tenure::engine;
+use tenure_core::{Force, LockName, RequestId};
+
+/// The id that a caller shows for a hold, or by which the profile knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    id: Option<String>,
+    /// It is not of our form, and so of use only where a record names it.
+    refusal: Option<Failure>,
+}
+
+impl Shown {
+    fn of(typed: Option<&Typed<RequestId>>, place: &Place, around: &Surroundings) -> Self {
+        let Some(typed) = typed else {
+            let known = place.face().default_id(&around.variables);
+            return Self {
+                id: known.map(str::to_owned),
+                refusal: None,
+            };
+        };
+        Self::typed("--request-id", typed)
+    }
+
+    /// One that was typed; `source` is what a mistake is called after.
+    pub(crate) fn typed(source: &str, typed: &Typed<RequestId>) -> Self {
+        Self {
+            id: Some(typed.text.clone()),
+            refusal: typed.value(source).err(),
+        }
+    }
+
+    /// The id. One that is not of our form is refused, unless the hold is recorded under it.
+    pub(crate) fn id(
+        &self,
+        is_recorded: impl FnOnce(&str) -> bool,
+    ) -> Result<Option<&str>, Failure> {
+        let id = self.id.as_deref();
+        match &self.refusal {
+            Some(refusal) if !id.is_some_and(is_recorded) => Err(refusal.clone()),
+            _ => Ok(id),
+        }
+    }
+}
+
+/// Gives back what `acquire` took.
+#[derive(Debug)]
+pub(crate) struct Release {
+    pub(crate) place: Place,
+    pub(crate) name: LockName,
+    pub(crate) shown: Shown,
+    /// How the work ended, if that was said.
+    pub(crate) work: Option<Work>,
+}
+
+/// How work under a lock ended, as its holder says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Work {
+    Succeeded,
+    Failed {
+        /// In this step, if that was said.
+        step: Option<String>,
+    },
+}
+
+impl Release {
+    pub(crate) fn of(typed: &ReleaseArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let place = Place::of(&typed.common, around)?;
+        let step = typed.failure_step.clone();
+        Ok(Self {
+            name: lock(&place, typed.name.as_ref())?,
+            shown: Shown::of(typed.request_id.as_ref(), &place, around),
+            // Whoever names a step that failed says that the work failed.
+            work: match (typed.result, step) {
+                (Some(Ending::Success), Some(_)) => {
+                    return Err(Failure::bad_arguments(
+                        "--result success and --failure-step contradict each other",
+                    ));
+                }
+                (Some(Ending::Success), None) => Some(Work::Succeeded),
+                (Some(Ending::Failure), step) | (None, step @ Some(_)) => {
+                    Some(Work::Failed { step })
+                }
+                (None, None) => None,
+            },
+            place,
+        })
+    }
+}
+
+/// Removes another's hold.
+#[derive(Debug)]
+pub(crate) struct ForceRelease {
+    pub(crate) place: Place,
+    pub(crate) name: LockName,
+    pub(crate) force: Force,
+}
+
+impl ForceRelease {
+    pub(crate) fn of(typed: &ForceReleaseArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let place = Place::of(&typed.common, around)?;
+        Ok(Self {
+            name: lock(&place, typed.name.as_ref())?,
+            force: if typed.yes {
+                Force::Confirmed
+            } else {
+                Force::Asked
+            },
+            place,
+        })
+    }
+}
+
+/// Renews a hold.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) place: Place,
+    pub(crate) name: LockName,
+    pub(crate) shown: Shown,
+}
+
+impl Heartbeat {
+    pub(crate) fn of(typed: &HeartbeatArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let place = Place::of(&typed.common, around)?;
+        Ok(Self {
+            name: lock(&place, typed.name.as_ref())?,
+            shown: Shown::of(typed.request_id.as_ref(), &place, around),
+            place,
+        })
+    }
+}
+
+/// Says how a lock stands, or all of them.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) place: Place,
+    pub(crate) name: Option<LockName>,
+    pub(crate) shown: Shown,
+    /// Who else holds a lock and who waits is left out.
+    pub(crate) short: bool,
+}
+
+impl Check {
+    pub(crate) fn of(typed: &CheckArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let place = Place::of(&typed.common, around)?;
+        let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
+        let shown = typed.request_id.as_ref();
+        Ok(Self {
+            shown: if name.is_none() && shown.is_none() {
+                Shown::default()
+            } else {
+                Shown::of(shown, &place, around)
+            },
+            name: name.map(|name| place.checked(name)).transpose()?,
+            short: typed.common.quiet,
+            place,
+        })
+    }
+}
+
+/// Shows all locks.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) place: Place,
+    /// Free ones too.
+    pub(crate) all: bool,
+    /// Who else holds a lock and who waits is left out.
+    pub(crate) short: bool,
+}
+
+impl List {
+    pub(crate) fn of(typed: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
+        Ok(Self {
+            place: Place::of(&typed.common, around)?,
+            all: typed.all,
+            short: typed.common.quiet,
+        })
+    }
+}
+
+/// Waits until a lock is free.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) place: Place,
+    pub(crate) name: LockName,
+    pub(crate) limit: engine::Wait,
+}
+
+impl Wait {
+    pub(crate) fn of(typed: &WaitArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let place = Place::of(&typed.common, around)?;
+        let name = lock(&place, typed.name.as_ref())?;
+        let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
+        Ok(Self {
+            limit: said.unwrap_or_else(|| usual_wait(&place)),
+            name,
+            place,
+        })
+    }
+}
+
+/// Removes what is proven stale.
+#[derive(Debug)]
+pub(crate) struct Clean {
+    pub(crate) place: Place,
+    pub(crate) dry_run: bool,
+}
+
+impl Clean {
+    pub(crate) fn of(typed: &CleanArgs, around: &Surroundings) -> Result<Self, Failure> {
+        Ok(Self {
+            place: Place::of(&typed.common, around)?,
+            dry_run: typed.dry_run,
+        })
+    }
+}
+
+/// Asks a holder to stop.
+#[derive(Debug)]
+pub(crate) struct Cancel {
+    pub(crate) place: Place,
+    /// Where the lock of a group may be instead: its caller need not know beside which records its runs keep
+    /// it.
+    pub(crate) beside: Option<Place>,
+    pub(crate) name: LockName,
+    /// Who asks; else there will be a fresh id.
+    pub(crate) by: Option<RequestId>,
+    pub(crate) whom: Whom,
+}
+
+/// Who is meant, and what is done.
+#[derive(Debug)]
+pub(crate) enum Whom {
+    /// Whoever holds it is asked, on behalf of somebody, and told why.
+    Holder { actor: Option<String>, why: String },
+    /// What is left of a run whose supervisor is dead is ended.
+    Orphan(EndOrphan),
+}
+
+/// How what is left of a run is ended.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "it is refused there before this is read")
+)]
+pub(crate) struct EndOrphan {
+    /// How long it is given; else as its run says.
+    pub(crate) grace: Option<Duration>,
+    /// What asks it first.
+    pub(crate) signal: Option<i32>,
+}
+
+impl Cancel {
+    pub(crate) fn of(typed: &CancelArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let group = value::given(value::GROUP_NAME, typed.group.as_ref())?;
+        let place = match group {
+            Some(_) => Place::of_groups(&typed.common, around)?,
+            None => Place::of(&typed.common, around)?,
+        };
+        let by = known_as(typed.request_id.as_ref(), place.face(), around)?;
+        let whom = if typed.orphan {
+            Whom::Orphan(EndOrphan {
+                grace: value::given("--grace", typed.grace.as_ref())?,
+                signal: value::given("--signal", typed.signal.as_ref())?,
+            })
+        } else {
+            Whom::Holder {
+                actor: typed.actor.as_deref().map(tenure::profile::why),
+                why: tenure::profile::why(typed.why.as_deref().unwrap_or_default()),
+            }
+        };
+        Ok(Self {
+            beside: group.as_ref().and_then(|_| place.groups_beside()),
+            name: match group {
+                Some(group) => group,
+                None => lock(&place, typed.name.as_ref())?,
+            },
+            by,
+            whom,
+            place,
+        })
+    }
+}
+
+/// Asks whether a fencing token is still good.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one in the life of a process"
+)]
+pub(crate) enum Fence {
+    /// The resource, by the file that keeps its mark.
+    Resource {
+        guard: PathBuf,
+        token: u64,
+        allow_network: bool,
+    },
+    /// The lock.
+    Lock {
+        place: Place,
+        name: LockName,
+        /// Else that of the hold which the caller inherited.
+        token: Option<u64>,
+    },
+}
+
+impl Fence {
+    pub(crate) fn of(typed: &FenceArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let FenceAction::Check = typed.action;
+        let told = &around.variables.token;
+        let given = value::given("TOKEN", typed.token.as_ref())?;
+        let or_told = |given: Option<u64>| match given {
+            Some(token) => Ok(Some(token)),
+            None => value::read("TOKEN", told.as_deref(), value::token),
+        };
+        if let Some(guard) = &typed.guard {
+            return Ok(Self::Resource {
+                guard: guard.clone(),
+                token: or_told(given)?.ok_or_else(no_token)?,
+                allow_network: typed.common.allow_network_fs,
+            });
+        }
+        let place = Place::of(&typed.common, around)?;
+        let named = value::given(value::LOCK_NAME, typed.name.as_ref())?;
+        let held = around.variables.name.as_deref();
+        let name = match named {
+            Some(name) => Some(name),
+            None => value::read(value::LOCK_NAME, held, value::name)?,
+        };
+        let name = match name {
+            Some(name) => Some(name),
+            None => super::default_name(&place)?,
+        };
+        let Some(name) = name else {
+            return Err(Failure::bad_arguments(
+                "no lock is named: give --name, or call this under `tenure run`, which sets TENURE_NAME",
+            ));
+        };
+        Ok(Self::Lock {
+            name: place.checked(name.clone())?,
+            // $TENURE_TOKEN belongs to $TENURE_NAME; of another lock the run may hold one as well.
+            token: if held == Some(name.as_str()) {
+                Some(or_told(given)?.ok_or_else(no_token)?)
+            } else {
+                given
+            },
+            place,
+        })
+    }
+}
+
+/// The answer where no token is known.
+pub(crate) fn no_token() -> Failure {
+    Failure::bad_arguments("no fencing TOKEN is given, and TENURE_TOKEN has none of this lock")
+}
+
+/// Shows what happened to locks.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    pub(crate) place: Place,
+    pub(crate) filter: Filter,
+    pub(crate) follow: bool,
+}
+
+impl Audit {
+    pub(crate) fn of(
+        typed: &AuditArgs,
+        around: &Surroundings,
+        now_ms: u64,
+    ) -> Result<Self, Failure> {
+        let since = value::given("--since", typed.since.as_ref())?;
+        let until = value::given("--until", typed.until.as_ref())?;
+        let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
+        let events = typed.event.iter().map(|event| event.value("--event"));
+        let id = value::given("--request-id", typed.request_id.as_ref())?;
+        Ok(Self {
+            filter: Filter {
+                lock: name.map(|name| name.as_str().to_owned()),
+                events: events.collect::<Result<_, _>>()?,
+                since_ms: since.map(|since| since.millis(now_ms)),
+                until_ms: until.map(|until| until.millis(now_ms)),
+                request_id: id.map(|id| id.to_string()),
+            },
+            follow: typed.follow,
+            place: Place::of(&typed.common, around)?,
+        })
+    }
+}
+
+/// Pushes to a branch that others push to as well.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct Push {
+    pub(crate) place: Place,
+    pub(crate) remote: String,
+    /// Without `refs/heads/`; else it is looked up.
+    pub(crate) branch: Option<String>,
+    pub(crate) dry_run: bool,
+    pub(crate) attempts: u32,
+    /// The pause after the first attempt.
+    pub(crate) backoff: Duration,
+    /// What was said of it. What the project says depends on the name of the lock, which only git tells.
+    pub(crate) wait: Option<engine::Wait>,
+}
+
+#[cfg(unix)]
+impl Push {
+    pub(crate) fn of(
+        typed: &crate::args::PushArgs,
+        around: &Surroundings,
+    ) -> Result<Self, Failure> {
+        let native = tenure_core::Policy::NATIVE.name;
+        let bad = |why: &str| Err(Failure::bad_arguments(why));
+        if typed.common.profile.as_deref().unwrap_or(native) != native {
+            return bad("--profile: the lock of a push is a native one; leave the flag out");
+        }
+        if typed.remote.is_empty() || typed.remote.starts_with('-') {
+            return bad(
+                "--remote: the name or URL of a remote is not empty and begins with no hyphen",
+            );
+        }
+        let branch = typed.branch.as_deref();
+        let branch = branch.map(|branch| branch.strip_prefix("refs/heads/").unwrap_or(branch));
+        match branch {
+            Some(branch) if branch.is_empty() || branch.starts_with('-') => {
+                return bad(
+                    "--branch: the name of a branch is not empty and begins with no hyphen",
+                );
+            }
+            Some(branch) if branch.starts_with("refs/") => {
+                return bad(
+                    "--branch: a push goes to a branch (refs/heads/…), and to no other reference",
+                );
+            }
+            Some(_) | None => {}
+        }
+        Ok(Self {
+            remote: typed.remote.clone(),
+            branch: branch.map(str::to_owned),
+            dry_run: typed.dry_run,
+            attempts: typed.attempts,
+            backoff: typed.backoff.value("--backoff")?,
+            wait: said_wait(&typed.patience, around)?,
+            place: Place::of_push(&typed.common, around)?,
+        })
+    }
+}
