@@ -8,7 +8,7 @@ use crate::render::waiting::{Progress, Sight};
 use crate::request;
 use serde_json::json;
 use std::time::Duration;
-use tenure::clock::{Clock, instant};
+use tenure::clock::{Clock, instant, since};
 use tenure::engine::Wait;
 use tenure::store::{Content, Store, Wake};
 use tenure::tenure_core::{Entry, Reason, Standing};
@@ -43,7 +43,7 @@ pub(super) fn wait(args: &WaitArgs) -> Exit {
             let now = session.clock.now();
             let (standing, front) = reading.standing(&policy, &now);
             let view = LockView::of(&name, &reading, &policy, &now, |_| false);
-            let waited = began.elapsed();
+            let waited = since(began);
             if view.available {
                 if !has_waited {
                     near::point_out(&session, surface, &name, &reading);
