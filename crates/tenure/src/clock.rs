@@ -16,7 +16,7 @@ pub mod stepped;
 #[cfg(target_os = "linux")]
 pub(crate) use shift::{Shift, shift};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tenure_core::Now;
 
 // Who can set the clock of a program by a variable can make other programs' locks look old to it.
@@ -67,6 +67,12 @@ impl Clock for SystemClock {
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
 pub fn instant() -> Instant {
     Instant::now()
+}
+
+/// How long ago an instant was, by the monotonic clock. The time that the machine slept is not in it: for
+/// what another process of this machine does meanwhile, which sleeps with it, and for a caller's patience.
+pub fn since(began: Instant) -> Duration {
+    instant().saturating_duration_since(began)
 }
 
 /// The wall clock as an answer tells it: RFC 3339 in UTC.

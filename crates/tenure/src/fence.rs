@@ -23,7 +23,7 @@
 //! What a lock says about a token is `tenure_core`'s and the engine's business, not that of this
 //! module; nor is keeping others from the resource between the question and the write.
 
-use crate::clock::instant;
+use crate::clock::{instant, since};
 use crate::os::{self, Descriptor, Errno, Facts, Open};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -280,7 +280,7 @@ impl Guard {
         let began = instant();
         let mut pause = Duration::from_millis(1);
         loop {
-            let waited = began.elapsed();
+            let waited = since(began);
             if waited >= PATIENCE {
                 return Err(GuardError::Stuck {
                     place: self.path.display().to_string(),

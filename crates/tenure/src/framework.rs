@@ -108,7 +108,6 @@ pub use crate::engine::Wait;
 pub use crate::envelope::{Exit, Failure};
 pub use arguments::WaitArgs;
 
-use crate::clock::instant;
 use crate::engine::Waiting;
 use crate::envelope::LockView;
 use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Options};
@@ -451,11 +450,6 @@ fn failure(error: Error, course: &Course) -> Failure {
 /// An id for a call that holds nothing.
 fn new_id() -> String {
     crate::process::new_request_id().map_or_else(|_| String::new(), |id: RequestId| id.to_string())
-}
-
-/// How long something took, by the monotonic clock.
-fn since(began: std::time::Instant) -> Duration {
-    instant().saturating_duration_since(began)
 }
 
 #[cfg(test)]

@@ -957,7 +957,7 @@ impl Observer for Attendance<'_> {
                 name: name(),
                 token: own.token,
             });
-        } else if let Some(token) = outer_run(self.name, waiting.entry) {
+        } else if let Some(token) = outer_run(self.shared, self.name, waiting.entry) {
             self.gave_way = Some(AcquireError::HeldByOuterRun {
                 name: name(),
                 token,
@@ -973,15 +973,85 @@ impl Observer for Attendance<'_> {
     }
 }
 
-/// The token of a hold of this lock that this process inherited from the run around it. A token is
-/// drawn once per lock, so the folder need not be compared.
-fn outer_run(name: &LockName, entry: &Entry) -> Option<u64> {
+/// The token of a hold of this lock that this process inherited from the run around it.
+///
+/// A token is drawn once per lock, whatever path leads to its folder. In etcd it is a revision, and each
+/// cluster counts its own. There the variable has to name one of the same servers, or the claim a process
+/// above this one, for a cluster may have several names.
+fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
     let inherited = std::env::var("TENURE_HELD").ok()?;
-    let tokens = inherited.split(';').filter_map(|hold| {
-        let (token, place) = hold.split_once('=')?;
-        let (_, lock) = place.rsplit_once('/')?;
-        (lock == name.as_str()).then(|| token.parse::<u64>().ok())?
+    let place = shared.backing.place(name);
+    let here = &shared.identity.host;
+    let is_below = |claim: &Claim| {
+        let above = claim
+            .holder
+            .process
+            .filter(|above| *above != shared.identity.process);
+        above.is_some_and(|above| process::is_descendant_of(&above, &claim.holder.host, here))
+    };
+    let mut holds = inherited.split(';').filter_map(|hold| {
+        let (token, told) = hold.split_once('=')?;
+        let (folder, lock) = told.rsplit_once('/')?;
+        (lock == name.as_str()).then_some((token.parse::<u64>().ok()?, folder))
     });
-    let mut held = tokens.filter(|token| entry.granted().any(|claim| claim.token == Some(*token)));
-    held.next()
+    holds.find_map(|(token, folder)| {
+        let held = entry.granted().find(|claim| claim.token == Some(token))?;
+        (is_told(&place, folder) || is_below(held)).then_some(token)
+    })
+}
+
+/// Whether what `TENURE_HELD` names may be the place of this lock.
+fn is_told(place: &str, told: &str) -> bool {
+    // Both say which servers, and below which prefix.
+    let servers = |text: &str| -> Option<(String, String)> {
+        let (scheme, rest) = text.split_once("://")?;
+        let (hosts, prefix) = rest.split_once('/')?;
+        let known = matches!(scheme, "etcd" | "etcds");
+        known.then(|| (hosts.to_owned(), prefix.to_owned()))
+    };
+    let told = told.replace("%3B", ";").replace("%25", "%");
+    match (servers(place), servers(&told)) {
+        (None, None) => true,
+        (Some((here, key)), Some((there, prefix))) => {
+            let is_below = key
+                .strip_prefix(&*prefix)
+                .and_then(|key| key.strip_prefix("/locks/"));
+            is_below.is_some_and(|name| !name.contains('/'))
+                && here
+                    .split(',')
+                    .any(|host| there.split(',').any(|other| other == host))
+        }
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_told;
+
+    #[test]
+    fn a_hold_in_etcd_is_told_from_one_of_other_servers() {
+        let lock = "etcd://10.0.0.1:2379,10.0.0.2:2379/ci/locks/deploy";
+        for same in [
+            "etcd://10.0.0.1:2379,10.0.0.2:2379/ci",
+            "etcd://10.0.0.2:2379,10.0.0.3:2379/ci",
+        ] {
+            assert!(is_told(lock, same), "{same}");
+        }
+        for other in [
+            "etcd://10.0.0.3:2379/ci",
+            "etcd://10.0.0.1:2379/other",
+            "etcd://10.0.0.1:2379/c",
+            "/srv/locks",
+        ] {
+            assert!(!is_told(lock, other), "{other}");
+        }
+        assert!(is_told("/srv/locks/deploy.tenure", "/srv/locks"));
+        assert!(is_told("/srv/locks/deploy.tenure", "/another/path/to/it"));
+        assert!(!is_told(
+            "/srv/locks/deploy.tenure",
+            "etcd://10.0.0.1:2379/ci"
+        ));
+        assert!(is_told("etcd://h:1/a;b%/locks/x", "etcd://h:1/a%3Bb%25"));
+    }
 }

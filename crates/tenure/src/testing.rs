@@ -31,7 +31,7 @@
 //! What a lock in memory cannot show: the death of a process, and other programs. For these, use
 //! [`LockManager::new`] with a folder that the test makes, and processes that it kills.
 
-use crate::clock::{Clock, instant};
+use crate::clock::{Clock, instant, since};
 use crate::guard::LockManager;
 use crate::process::Identity;
 use crate::store::contract::{
@@ -212,7 +212,7 @@ impl Scene {
         let began = instant();
         while !is_so() {
             assert!(
-                began.elapsed() < Duration::from_secs(10),
+                since(began) < Duration::from_secs(10),
                 "it was not so within ten seconds"
             );
             std::thread::sleep(NAP);

@@ -17,9 +17,10 @@ use tenure::guard::{
 };
 use tenure::process::Identity;
 use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure::store::memory::MemoryStore;
 use tenure::store::{Reading, Store};
 use tenure::testing::Scene;
-use tenure_core::Policy;
+use tenure_core::{AgeLimit, AgeRule, Policy};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -790,6 +791,68 @@ fn keepers() -> usize {
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
         .filter(|name| name.trim() == "tenure-keeper")
         .count()
+}
+
+/// How often the keepers of this process have gone to sleep.
+#[cfg(target_os = "linux")]
+fn keepers_naps() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let status = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("status")).ok()
+    };
+    let naps = |status: String| {
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.map(|line| line.trim().to_owned())
+        };
+        let is_keeper = value("Name:")? == "tenure-keeper";
+        let naps = value("voluntary_ctxt_switches:")?.parse::<u64>().ok()?;
+        is_keeper.then_some(naps)
+    };
+    tasks.filter_map(status).filter_map(naps).sum()
+}
+
+/// As the session profile is, but that its ten minutes are seconds.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_calmly() {
+    let limit_ms = 1_800;
+    let session = Policy::SESSION;
+    let rule = session.age.expect("a limit");
+    assert_eq!(
+        rule.limit,
+        AgeLimit::SilenceMs(600_000),
+        "what is made short here"
+    );
+    let limit = AgeLimit::SilenceMs(limit_ms);
+    let age = Some(AgeRule { limit, ..rule });
+    let store = MemoryStore::new(Policy { age, ..session });
+    let locks = LockManager::with_store(store.clone());
+    let options = Options::new().ttl(Duration::from_secs(3_600));
+    let guard = locks.acquire_with("a", &options).expect("a free lock");
+    let name = LockName::new("a").expect("a name");
+    let began = instant();
+    while began.elapsed() < Duration::from_millis(2 * limit_ms) {
+        assert_eq!(
+            guard.state(),
+            GuardState::Held,
+            "after {:?}",
+            began.elapsed()
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+    let reading = store.read(&name).expect("a readable lock");
+    let claim = &reading.entry().expect("a list").claims[0];
+    // Three to a limit; on a busy machine one may come late.
+    assert!(
+        claim.lease.renewals >= 4,
+        "{} renewals",
+        claim.lease.renewals
+    );
+    if std::env::var_os("NEXTEST").is_some() {
+        let naps = keepers_naps();
+        assert!(naps < 100, "its keeper was woken {naps} times");
+    }
 }
 
 /// Alone in its process with nextest; with `cargo test` others have keepers too.

@@ -8,7 +8,7 @@ use crate::render::waiting::{Progress, Sight};
 use crate::request;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::clock::{Clock, instant};
+use tenure::clock::{Clock, instant, since};
 use tenure::engine::Wait;
 use tenure::store::{Store, Wake};
 use tenure::tenure_core::{Entry, Reason, Standing};
@@ -37,7 +37,7 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         let now = session.clock.now();
         let (standing, front) = reading.standing(&policy, &now);
         let view = LockView::of(&name, &reading, &policy, &now, |_| false);
-        let waited = began.elapsed();
+        let waited = since(began);
         if view.available {
             if !has_waited {
                 near::point_out(&session, surface, &name, &reading);

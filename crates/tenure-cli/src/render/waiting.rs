@@ -17,7 +17,7 @@ use crate::failure::human;
 use crate::speech;
 use short::Short;
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure::clock::{instant, since};
 use tenure::engine::{Observer, Wait, Waiting};
 use tenure::process::liveness;
 use tenure::tenure_core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
@@ -107,7 +107,7 @@ impl<'a> Progress<'a> {
         }
         let sight = sight(self.here);
         let left = self.limit.map(|limit| {
-            let elapsed = Duration::from_secs(self.began.elapsed().as_secs());
+            let elapsed = Duration::from_secs(since(self.began).as_secs());
             limit.saturating_sub(elapsed)
         });
         let pause = if self.mode == Mode::Terminal {

@@ -352,10 +352,11 @@ impl Running<'_> {
         let now = instant();
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
-        if let Some(beat_ms) = self.course.next_ms() {
+        // A lease runs out while the machine sleeps; all else stands still with it.
+        let beat = self.course.next_ms().map_or(NAP_MAX, |beat_ms| {
             let left_ms = beat_ms.saturating_sub(lease_clock(self.driver.clock));
-            until = until.min(now + Duration::from_millis(left_ms));
-        }
+            NAP_MAX.min(Duration::from_millis(left_ms))
+        });
         if let Some(step) = self.supervision.next_time() {
             until = until.min(self.began + step);
         }
@@ -381,7 +382,7 @@ impl Running<'_> {
         fds.extend(self.asker.as_ref().map(Asker::bell));
         fds.extend(self.watch.as_ref().map(Watch::bell));
         // However it ended: everything that can have happened is looked at now.
-        let _ = poll_readable(&fds, NAP_MAX, Some(until));
+        let _ = poll_readable(&fds, beat, Some(until));
         self.after_sleep()
     }
 

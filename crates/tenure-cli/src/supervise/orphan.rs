@@ -24,7 +24,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure::clock::{self, instant};
 use tenure::process::start_time;
 use tenure::store::file::poll_readable;
 use tenure_core::Process;
@@ -162,7 +162,7 @@ impl Orphan {
             if self.proven.is_empty() || self.refused {
                 break;
             }
-            if killed.is_some_and(|at: Instant| at.elapsed() > KILL_TAKES) {
+            if killed.is_some_and(|at: Instant| clock::since(at) > KILL_TAKES) {
                 break;
             }
             let since = instant().saturating_duration_since(began);

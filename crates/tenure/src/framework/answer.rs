@@ -5,8 +5,9 @@
 //! the process. A reader that has closed its end is no error; a document that the system does not take is
 //! one.
 
-use super::{Exit, Failure, new_id, since};
+use super::{Exit, Failure, new_id};
 use crate::clock::instant;
+use crate::clock::since;
 use crate::envelope::{Envelope, Meta};
 use crate::guard::Guard;
 use crate::herald::Herald;

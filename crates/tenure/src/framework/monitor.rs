@@ -7,11 +7,11 @@
 //! A process that is ended here has not released its lock. The kernel frees it as the last thread
 //! ends, and never while the command can still do something.
 
+use super::Failure;
 use super::answer::Surface;
 use super::arrivals::{Arrivals, end_process};
-use super::{Failure, since};
 use crate::cancel::Cancel;
-use crate::clock::instant;
+use crate::clock::{instant, since};
 use crate::envelope::{Exit, StopSignal};
 use crate::guard::{Guard, GuardState};
 use crate::os::{self, Bell, Ringer};

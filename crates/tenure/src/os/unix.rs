@@ -635,6 +635,30 @@ pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Re
     poll(&mut polled, Some(&timespec)).map(|ready| ready > 0)
 }
 
+/// A descriptor that can be read once so much time has passed. The time that the machine sleeps counts.
+/// `None` where the system has no such thing, or gives none.
+#[cfg(target_os = "linux")]
+pub(crate) fn alarm(time: Duration) -> Option<Descriptor> {
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let alarm = timerfd_create(TimerfdClockId::Boottime, flags).ok()?;
+    let once = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec::try_from(time).ok()?,
+    };
+    timerfd_settime(&alarm, TimerfdTimerFlags::empty(), &once).ok()?;
+    Some(alarm)
+}
+
+/// There is none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
+    None
+}
+
 /// Reads all that a descriptor has to tell, which is not waited for.
 pub(crate) fn read_all(descriptor: &Descriptor) -> Told {
     let mut buffer = [0; 64];

@@ -159,7 +159,7 @@ fn patiently<T>(
     let mut pause = PAUSE_MIN;
     loop {
         match call() {
-            Err(errno) if is_in_the_way(errno) && began.elapsed() < PATIENCE => {
+            Err(errno) if is_in_the_way(errno) && crate::clock::since(began) < PATIENCE => {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -768,6 +768,11 @@ pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Re
         }
         _ => raw::wait(descriptors, time),
     }
+}
+
+/// A descriptor that can be read once so much time has passed: there is none.
+pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
+    None
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
 use tenure::engine::Wait;
-use tenure::guard::{Again, GuardState, LockManager, Options};
+use tenure::guard::{AcquireError, Again, GuardState, LockManager, Options};
 use tenure::process::Identity;
 use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
@@ -869,6 +869,52 @@ fn a_dropped_future_and_a_dropped_guard_leave_nothing() {
 }
 
 /// A guard whose etcd is out of reach tells of the loss before others can get in.
+/// Where the lock is that a child of a test asks for.
+const ADDRESS: &str = "TENURE_TEST_ADDRESS";
+
+/// A program that runs below a `tenure run`, and asks for a lock.
+#[test]
+fn what_a_child_is_answered() {
+    let Ok(address) = std::env::var(ADDRESS) else {
+        return;
+    };
+    let address = Address::parse(&address).expect("an address");
+    let locks = LockManager::etcd(&address, &Credentials::default()).expect("a manager");
+    match locks.acquire_timeout("x", Duration::from_millis(100)) {
+        Err(AcquireError::Held(_)) => println!("\nit is held"),
+        Err(AcquireError::HeldByOuterRun { .. }) => println!("\nit is held around us"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_hold_that_a_program_inherits_from_another_cluster_is_none_of_this_one() {
+    let servers = [Server::start(), Server::start()];
+    let stores = servers
+        .each_ref()
+        .map(|server| caller(&server.address("same")));
+    let name = name("x");
+    let holds = stores.each_ref().map(|store| take(store, &name, "a", LONG));
+    let [(_, there), (_, here)] = &holds;
+    assert_eq!(there, here, "each cluster counts its own revisions");
+    let answer = |inherited: &Server| {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("a path"));
+        child
+            .args(["--exact", "store::what_a_child_is_answered", "--nocapture"])
+            .env(ADDRESS, servers[1].address("same").to_string())
+            .env(
+                "TENURE_HELD",
+                format!("{here}={}/x", inherited.address("same")),
+            );
+        let output = child.output().expect("a child");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = said.lines().find(|line| line.starts_with("it is held"));
+        told.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    assert_eq!(answer(&servers[0]), "it is held");
+    assert_eq!(answer(&servers[1]), "it is held around us");
+}
+
 #[test]
 fn a_guard_that_is_cut_off_tells_before_others_get_in() {
     let server = Server::start();

@@ -13,7 +13,7 @@ use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
 use crate::trail::occasion;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::clock::{Clock, instant};
+use tenure::clock::{Clock, instant, since};
 use tenure::process::liveness;
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::{Content, Reading, Store};
@@ -257,7 +257,7 @@ fn outcome(
         if is_free && done.left.is_empty() {
             return Ok(Outcome { is_free });
         }
-        if began.elapsed() >= patience || !done.left.is_empty() {
+        if since(began) >= patience || !done.left.is_empty() {
             let seen = stands.and_then(|stands| evidence_of(&reading, stands));
             let keeps = seen.is_some_and(|seen| {
                 seen.command == Liveness::Alive

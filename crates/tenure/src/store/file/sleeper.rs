@@ -310,8 +310,15 @@ impl Helper {
 /// How long a sleep without signals lasts at most that can also be ended by a summons.
 const SUMMONED_NAP: Duration = Duration::from_millis(5);
 
+/// A nap that is shorter than this ends by the monotonic clock. So much later than it should be, a caller
+/// may look that the machine was put to sleep beneath.
+const ALARM_MIN: Duration = Duration::from_secs(1);
+
 /// Waits until one of the descriptors can be read, `nap` is over (which counts as news), or
 /// `until` has come. A signal handler that runs meanwhile counts as news too.
+///
+/// A nap is for what others may do in that time: a lease runs out while the machine sleeps, and a nap ends
+/// then too. `until` is how long a caller has patience, and stands still with the machine.
 ///
 /// # Errors
 /// - Whatever the system answers.
@@ -322,7 +329,12 @@ pub fn poll_readable(
 ) -> io::Result<Wake> {
     let rest = until.map(|until| until.saturating_duration_since(instant()));
     let timeout = rest.map_or(nap, |rest| rest.min(nap));
-    match os::poll(fds, timeout) {
+    let alarm = (timeout >= ALARM_MIN).then(|| os::alarm(nap)).flatten();
+    let polled = match &alarm {
+        None => os::poll(fds, timeout),
+        Some(alarm) => os::poll(&[fds, &[os::borrow(alarm)]].concat(), timeout),
+    };
+    match polled {
         Ok(false) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
         Ok(_) | Err(Errno::INTR) => Ok(Wake::Ready),
         Err(errno) => Err(errno.into()),
@@ -333,10 +345,30 @@ pub fn poll_readable(
 mod tests {
     use super::*;
     use crate::cancel::{Cancel, listening};
+    use crate::clock::since;
     use crate::os::borrow;
     use std::fs::File;
 
     const BYTE: Byte = Byte::GUARD;
+
+    /// No test can put the machine to sleep. The kernel says by which clock an alarm goes off.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_nap_ends_by_the_clock_that_goes_on_while_the_machine_sleeps() {
+        use std::os::fd::AsRawFd;
+        let alarm = os::alarm(Duration::from_millis(20)).expect("an alarm");
+        let facts = format!("/proc/self/fdinfo/{}", alarm.as_raw_fd());
+        let facts = std::fs::read_to_string(facts).expect("an open file");
+        assert!(facts.lines().any(|line| line == "clockid: 7"), "{facts}");
+        let rung = os::poll(&[borrow(&alarm)], Duration::from_secs(20));
+        assert_eq!(rung, Ok(true), "it goes off by itself");
+        let began = instant();
+        let nap = ALARM_MIN;
+        let wake = poll_readable(&[], nap, Some(began + 20 * nap)).expect("a nap");
+        assert_eq!(wake, Wake::Ready, "the end of a nap is news");
+        let took = since(began);
+        assert!(nap <= took && took < 10 * nap, "{took:?}");
+    }
 
     const EXCLUSIVE: ByteLock = ByteLock {
         byte: BYTE,
@@ -365,7 +397,7 @@ mod tests {
     /// How a sleep ended, and how long it took.
     fn timed(sleep: impl FnOnce() -> io::Result<Wake>) -> (Wake, Duration) {
         let began = instant();
-        (sleep().expect("a sleep"), began.elapsed())
+        (sleep().expect("a sleep"), since(began))
     }
 
     #[test]
