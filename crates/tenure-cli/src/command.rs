@@ -41,7 +41,7 @@ use crate::request::{
 #[cfg(windows)]
 use crate::signals::numbers as libc;
 use crate::signals::{self, SignalSleeper, Signals};
-use crate::store::{Locks, Seat};
+use crate::store::Locks;
 use crate::trail::{self, Trail, occasion};
 use serde_json::json;
 use std::ffi::OsString;
@@ -50,7 +50,7 @@ use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
-use tenure::store::{Cleaned, Content, Reading, Store, StoreError};
+use tenure::store::{Cleaned, Content, Reading, StoreError};
 use tenure::tenure_core::{
     Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Mode, Policy, Process, Reason,
     Refusal, Request, RequestId, StaleReason, Standing, UnreadableRule,
@@ -421,11 +421,11 @@ impl Session {
         request: &Request,
         limits: Limits,
         tend: &mut dyn Tend,
-    ) -> Result<Acquired<Seat>, Failure> {
+    ) -> Result<Acquired, Failure> {
         let is_first_use = self.face.is_first_use(self, name);
         let mut attendance = Attendance::new(surface, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
-            &self.store,
+            &*self.store,
             &self.clock,
             name,
             request,
@@ -463,7 +463,7 @@ impl Session {
         &self,
         surface: &mut Surface,
         name: &LockName,
-        acquired: &Acquired<Seat>,
+        acquired: &Acquired,
         force: Force,
     ) {
         self.report_events(surface, name, &acquired.events);

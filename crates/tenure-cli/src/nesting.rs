@@ -21,7 +21,7 @@ use tenure::clock::Clock;
 use tenure::engine::Waiting;
 use tenure::profile::Native;
 use tenure::store::file::ThreadSleeper;
-use tenure::store::{Reading, Store};
+use tenure::store::{Reading, Verbs};
 use tenure_core::{Claim, LockName, Mode, Standing, WaitingFor};
 
 /// How many locks a circle may have. Real ones have two or three.

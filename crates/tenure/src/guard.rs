@@ -980,7 +980,7 @@ impl Observer for Attendance<'_> {
 /// above this one, for a cluster may have several names.
 fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
     let inherited = std::env::var("TENURE_HELD").ok()?;
-    let place = shared.backing.place(name);
+    let place = shared.store.location(name).shown;
     let here = &shared.identity.host;
     let is_below = |claim: &Claim| {
         let above = claim

@@ -16,9 +16,11 @@ use std::path::Path;
 use tenure::clock::{Clock, SystemClock};
 use tenure::process::Identity;
 use tenure::profile::{self, Settings};
-use tenure::store::contract::Handle;
+use tenure::store::Handle;
+use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
-use tenure::store::{Content, Entered, Store, StoreError};
+use tenure::store::verbs::Entered;
+use tenure::store::{Content, Store, StoreError};
 use tenure_core::{
     Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
     StaleReason, Standing, Terms,
@@ -76,10 +78,10 @@ impl Scene {
 
     fn enter(&self, id: &str, now: &Now) -> (Option<Seat>, Entering) {
         let entered = self.try_enter(id, now).expect("an answer");
-        (entered.seat, entered.entering)
+        (entered.handle, entered.entering)
     }
 
-    fn try_enter(&self, id: &str, now: &Now) -> Result<Entered<Seat>, StoreError> {
+    fn try_enter(&self, id: &str, now: &Now) -> Result<Entered, StoreError> {
         let request = Request {
             holder: Holder {
                 request_id: RequestId::new(id).expect("an id"),
@@ -109,7 +111,7 @@ impl Scene {
     }
 
     fn standing(&self, now: &Now) -> Standing {
-        let reading = self.store.read(&self.name).expect("a reading");
+        let reading = self.store.read(&self.name, None).expect("a reading");
         let Content::Whole { entry, .. } = &reading.content else {
             panic!("{}: not readable", self.policy.name);
         };
@@ -152,7 +154,7 @@ fn a_clock_that_is_set_back_takes_nobody_s_lock_and_brings_no_token_back() {
             matches!(refused, Entering::Refused(_)),
             "{profile}: {refused:?}"
         );
-        let renewed = scene.store.renew(&first, &back).expect("a renewal");
+        let renewed = scene.store.renew(&*first, &back).expect("a renewal");
         assert!(
             matches!(renewed, Renewal::Renewed { .. }),
             "{profile}: {renewed:?}"
@@ -161,10 +163,10 @@ fn a_clock_that_is_set_back_takes_nobody_s_lock_and_brings_no_token_back() {
             matches!(scene.standing(&back), Standing::Held(_)),
             "{profile}: renewed"
         );
-        scene.store.leave(&first, &back).expect("a release");
+        scene.store.release(&*first, &back).expect("a release");
         let (second, after) = scene.hold("second-1", &back);
         assert!(after > before, "{profile}: {after} is not above {before}");
-        scene.store.leave(&second, &back).expect("a release");
+        scene.store.release(&*second, &back).expect("a release");
     }
 }
 
@@ -189,16 +191,16 @@ fn a_clock_that_is_set_forward_makes_no_hold_of_ours_older() {
             );
         }
         let ahead = scene.at(2_000, hours(30));
-        scene.store.leave(&first, &ahead).expect("a release");
+        scene.store.release(&*first, &ahead).expect("a release");
         let (second, after) = scene.hold("second-1", &ahead);
         assert!(after > before, "{profile}: {after} is not above {before}");
-        scene.store.leave(&second, &ahead).expect("a release");
+        scene.store.release(&*second, &ahead).expect("a release");
         // And back to where it was: what a clock ahead has drawn is not drawn again.
         let (third, last) = scene.hold("third-1", &scene.at(3_000, 0));
         assert!(last > after, "{profile}: {last} is not above {after}");
         scene
             .store
-            .leave(&third, &scene.at(3_000, 0))
+            .release(&*third, &scene.at(3_000, 0))
             .expect("a release");
     }
 }
@@ -219,7 +221,7 @@ fn a_clock_that_is_set_back_keeps_no_hold_of_ours_for_longer() {
             0
         } else {
             let at = scene.at(minute_ms, back_us / 2);
-            scene.store.renew(&first, &at).expect("a renewal");
+            scene.store.renew(&*first, &at).expect("a renewal");
             minute_ms
         };
         let young = scene.at(renewed_ms + limit_ms - 2_000, back_us);
@@ -248,8 +250,8 @@ fn a_renewal_by_a_clock_that_was_set_back_moves_no_beginning() {
         let scene = Scene::new(profile);
         let (first, _) = scene.hold("first-1", &scene.at(0, 0));
         let back = scene.at(1_000, hours(-1) / 12);
-        scene.store.renew(&first, &back).expect("a renewal");
-        let reading = scene.store.read(&scene.name).expect("a reading");
+        scene.store.renew(&*first, &back).expect("a renewal");
+        let reading = scene.store.read(&scene.name, None).expect("a reading");
         let Content::Whole { entry, .. } = &reading.content else {
             panic!("{profile}: not readable");
         };
@@ -280,5 +282,5 @@ fn a_fleet_s_lock_from_the_future_is_refused_and_named() {
         matches!(scene.standing(&again), Standing::Held(_)),
         "it still stands"
     );
-    scene.store.leave(&first, &again).expect("a release");
+    scene.store.release(&*first, &again).expect("a release");
 }

@@ -27,11 +27,14 @@ use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::Identity;
-use tenure::store::contract::Handle;
+use tenure::store::Handle;
+use tenure::store::Verbs;
+use tenure::store::contract::Which;
 #[cfg(unix)]
 use tenure::store::file::{Byte, ByteLock, Mode as LockMode};
 use tenure::store::file::{FileStore, ThreadSleeper};
-use tenure::store::{Content, Entered, Store, StoreError, Wake};
+use tenure::store::verbs::Entered;
+use tenure::store::{Content, Store, StoreError, Wake};
 #[cfg(unix)]
 use tenure_core::Beacon;
 use tenure_core::{
@@ -122,18 +125,18 @@ impl Place {
         }
     }
 
-    fn try_enter(&self, request: Request) -> Result<Entered<Seat>, StoreError> {
+    fn try_enter(&self, request: Request) -> Result<Entered, StoreError> {
         self.store().enter(&self.name, request, &self.now())
     }
 
-    fn enter(&self, request: Request) -> Entered<Seat> {
+    fn enter(&self, request: Request) -> Entered {
         self.try_enter(request).expect("an entered claim")
     }
 
     fn granted(&self, id: &str) -> (Seat, u64) {
         let entered = self.enter(self.request(id));
         match entered.entering {
-            Entering::Granted { token, .. } => (entered.seat.expect("a seat"), token),
+            Entering::Granted { token, .. } => (entered.handle.expect("a handle"), token),
             other => panic!("expected a grant, saw {other:?}"),
         }
     }
@@ -141,13 +144,13 @@ impl Place {
     fn queued(&self, id: &str) -> (Seat, Predecessor) {
         let entered = self.enter(self.request(id));
         match entered.entering {
-            Entering::Queued { behind, .. } => (entered.seat.expect("a seat"), behind),
+            Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
             other => panic!("expected a place in the queue, saw {other:?}"),
         }
     }
 
     fn content(&self) -> Content {
-        let reading = self.store().read(&self.name);
+        let reading = self.store().read(&self.name, None);
         reading.expect("a reading").content
     }
 
@@ -183,7 +186,7 @@ impl Place {
         let owns = |_: &Claim| Ownership::Shown;
         let (name, now) = (&self.name, self.now());
         vec![
-            ("read", store.read(name).map(drop)),
+            ("read", store.read(name, None).map(drop)),
             (
                 "enter",
                 store.enter(name, self.request("other"), &now).map(drop),
@@ -415,11 +418,14 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
             "{what}: replacing is loud: {:?}",
             entered.events
         );
-        let seat = entered.seat.expect("a seat");
+        let seat = entered.handle.expect("a handle");
         assert_eq!(place.tickets(), [seat.ticket()], "{what}: a whole list");
         let (waiter, _) = place.queued("waiter");
         assert_eq!(place.tickets(), [seat.ticket(), waiter.ticket()]);
-        let left = place.store().leave(&seat, &place.now()).expect("a release");
+        let left = place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
         assert!(matches!(left, Left::Released { .. }), "{what}: {left:?}");
     }
 }
@@ -456,9 +462,9 @@ fn a_record_damaged_under_its_holder_is_an_error_and_no_loss() {
     let store = place.store();
     let now = place.now();
     let answers = [
-        ("verify", store.verify(&holder, &place.now()).map(drop)),
-        ("renew", store.renew(&holder, &now).map(drop)),
-        ("advance", store.advance(&waiter, &now).map(drop)),
+        ("verify", store.verify(&*holder, &place.now()).map(drop)),
+        ("renew", store.renew(&*holder, &now).map(drop)),
+        ("advance", store.try_grant(&*waiter, &now).map(drop)),
     ];
     for (call, answer) in answers {
         assert!(
@@ -467,7 +473,7 @@ fn a_record_damaged_under_its_holder_is_an_error_and_no_loss() {
         );
     }
     fs::write(place.file(), whole).expect("the file as it was");
-    let renewed = store.renew(&holder, &now).expect("an answer");
+    let renewed = store.renew(&*holder, &now).expect("an answer");
     assert!(matches!(renewed, Renewal::Renewed { .. }), "{renewed:?}");
 }
 
@@ -575,7 +581,7 @@ fn reading_needs_no_right_to_write_and_creates_nothing() {
     };
     without_privileges(|| {
         let store = place.store();
-        match store.read(&place.name).expect("a reading").content {
+        match store.read(&place.name, None).expect("a reading").content {
             Content::Whole { entry, evidence } => {
                 assert_eq!(entry.claims.len(), 1, "the holder is seen");
                 let beacons: Vec<_> = evidence.iter().map(|seen| seen.beacon).collect();
@@ -583,15 +589,17 @@ fn reading_needs_no_right_to_write_and_creates_nothing() {
             }
             Content::Unreadable { why, .. } => panic!("unreadable: {why}"),
         }
-        let absent = store.read(&other).expect("a reading");
+        let absent = store.read(&other, None).expect("a reading");
         assert_eq!(absent.content, free, "an absent lock is free");
         let elsewhere = place.store_in(&place.folder().join("deeper/folder"));
-        let absent = elsewhere.read(&place.name).expect("a reading");
+        let absent = elsewhere.read(&place.name, None).expect("a reading");
         assert_eq!(absent.content, free, "an absent folder holds nothing");
         let mut names = Vec::new();
-        store.names(&mut |name| names.push(name)).expect("names");
+        store
+            .names(Which::Locks, &mut |name| names.push(name))
+            .expect("names");
         assert_eq!(names, std::slice::from_ref(&place.name));
-        let seen = store.read(&place.name).expect("a reading");
+        let seen = store.read(&place.name, None).expect("a reading");
         let soon = Some(instant() + Duration::from_millis(20));
         let woken = store.watch(&place.name, &seen, &place.now(), soon);
         assert_eq!(woken.expect("a watch"), Wake::Expired, "watching works too");
@@ -614,14 +622,16 @@ fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
     let store = place.store();
     let mut now = place.now();
     let (seat, first) = place.granted("first");
-    store.leave(&seat, &now).expect("a release");
+    store.release(&*seat, &now).expect("a release");
     let cleaned = store.clean(&place.name, &now, false).expect("a cleaning");
     assert!(cleaned.removed);
     assert_eq!(place.files(), [".floor.tenure"]);
     #[cfg(unix)]
     assert_eq!(mode_of(&place.folder().join(".floor.tenure")), 0o600);
     let mut names = Vec::new();
-    store.names(&mut |name| names.push(name)).expect("names");
+    store
+        .names(Which::Locks, &mut |name| names.push(name))
+        .expect("names");
     assert_eq!(names, [], "the floor is not listed");
     // Another name than the removed one: the floor is the folder's.
     now.wall_us = 1;
@@ -647,7 +657,7 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
     place.chmod(&place.folder(), 0o1777);
     let (seat, _) = place.granted("root");
     let store = place.store();
-    store.leave(&seat, &place.now()).expect("a release");
+    store.release(&*seat, &place.now()).expect("a release");
     let cleaned = store.clean(&place.name, &place.now(), false);
     assert!(cleaned.expect("a cleaning").removed);
     without_privileges(|| {
@@ -663,8 +673,8 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
             };
             assert!(token > last, "{token} after {last}");
             last = token;
-            let seat = entered.seat.expect("a seat");
-            store.leave(&seat, &now).expect("a release");
+            let seat = entered.handle.expect("a handle");
+            store.release(&*seat, &now).expect("a release");
             let cleaned = store.clean(&place.name, &now, false);
             assert!(cleaned.expect("a cleaning of one's own").removed);
         }
@@ -692,7 +702,7 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
     let store = place.store();
     while seats.len() > 1 {
         let seat = seats.remove(seats.len() / 2);
-        let left = store.leave(&seat, &place.now()).expect("a withdrawal");
+        let left = store.release(&*seat, &place.now()).expect("a withdrawal");
         assert_eq!(left, Left::Withdrawn);
         if seats.len() % 50 == 0 {
             let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
@@ -700,7 +710,7 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
         }
     }
     assert_eq!(length(), 4096, "a short list needs one page");
-    let left = store.leave(&seats[0], &place.now()).expect("a release");
+    let left = store.release(&*seats[0], &place.now()).expect("a release");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     assert!(place.tickets().is_empty());
 }
@@ -755,7 +765,7 @@ fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
         let mut request = place.request("waiter");
         request.holder.why = "w".repeat(20_000);
         match place.try_enter(request) {
-            Ok(entered) => seats.push(entered.seat.expect("a seat")),
+            Ok(entered) => seats.push(entered.handle.expect("a handle")),
             Err(error) => break error,
         }
         assert!(seats.len() < 100, "the queue has no end");
@@ -766,7 +776,7 @@ fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
         seats.len()
     );
     assert_eq!(place.tickets().len(), seats.len() + 1, "the rest stays");
-    let left = place.store().leave(&seats[0], &place.now());
+    let left = place.store().release(&*seats[0], &place.now());
     assert_eq!(left.expect("a withdrawal"), Left::Withdrawn);
     let mut request = place.request("waiter");
     request.holder.why = "w".repeat(20_000);
@@ -793,7 +803,7 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
                     let store = place.store();
                     let mut last = 0;
                     while writing.load(Ordering::Relaxed) {
-                        let reading = store.read(&place.name).expect("a reading");
+                        let reading = store.read(&place.name, None).expect("a reading");
                         let entry = match reading.content {
                             Content::Whole { entry, .. } => entry,
                             Content::Unreadable { why, .. } => panic!("a torn list: {why}"),
@@ -820,14 +830,14 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
             assert!(!readers.iter().any(ScopedJoinHandle::is_finished));
             let mut now = began.clone();
             now.wall_us += write * 1_000;
-            let renewed = store.renew(holder, &now).expect("a renewal");
+            let renewed = store.renew(&**holder, &now).expect("a renewal");
             assert!(matches!(renewed, Renewal::Renewed { .. }));
             if write % 8 == 0 {
                 let mut request = place.request("passing");
                 request.holder.why = "w".repeat(30_000);
                 let entered = store.enter(&place.name, request, &now).expect("a place");
-                let seat = entered.seat.expect("a seat");
-                store.leave(&seat, &now).expect("a withdrawal");
+                let seat = entered.handle.expect("a handle");
+                store.release(&*seat, &now).expect("a withdrawal");
             }
         }
         writing.store(false, Ordering::Relaxed);
@@ -918,7 +928,7 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
         disk.fill_but(pages);
         let error = loop {
             match place.try_enter(place.request("waiter")) {
-                Ok(entered) => seats.push(entered.seat.expect("a seat")),
+                Ok(entered) => seats.push(entered.handle.expect("a handle")),
                 Err(error) => break error,
             }
             assert!(seats.len() < 1_000, "{pages} pages never fill up");
@@ -926,7 +936,7 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
         assert!(full(&error), "{pages} pages: {error:?}");
         let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
         assert_eq!(place.tickets(), expected, "{pages} pages: the list before");
-        let renewed = store.renew(&seats[0], &place.now());
+        let renewed = store.renew(&*seats[0], &place.now());
         assert!(
             matches!(renewed, Ok(Renewal::Renewed { .. }) | Err(_)),
             "{pages} pages: a failing renewal is an error and no loss: {renewed:?}"
@@ -939,7 +949,7 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
         );
         // The shorter the list, the more room: nobody needs help to get out.
         for seat in seats.iter().rev() {
-            let left = store.leave(seat, &place.now());
+            let left = store.release(&**seat, &place.now());
             let left = left.unwrap_or_else(|error| panic!("{pages} pages: leaving: {error}"));
             assert_ne!(left, Left::Absent, "{pages} pages");
         }
@@ -961,23 +971,23 @@ fn what_a_full_disk_kept_from_being_written_is_made_good_by_the_next_caller() {
         let mut seats = vec![place.granted("holder").0];
         disk.fill_but(pages);
         while let Ok(entered) = place.try_enter(place.request("waiter")) {
-            seats.push(entered.seat.expect("a seat"));
+            seats.push(entered.handle.expect("a handle"));
         }
         // The longest list there was room for, and its holder goes: written or not, it is gone.
         let holder = seats.remove(0);
-        let left = store.leave(&holder, &now);
+        let left = store.release(&*holder, &now);
         assert!(
             !matches!(left, Ok(Left::Absent | Left::Withdrawn)),
             "{pages} pages: {left:?}"
         );
         disk.empty();
         for seat in seats {
-            let advanced = store.advance(&seat, &now).expect("an answer").advance;
+            let advanced = store.try_grant(&*seat, &now).expect("an answer").advance;
             assert!(
                 matches!(advanced, Advance::Granted { .. }),
                 "{pages} pages: {advanced:?}"
             );
-            store.leave(&seat, &now).expect("a release");
+            store.release(&*seat, &now).expect("a release");
         }
         assert!(place.tickets().is_empty(), "{pages} pages: nobody is left");
     }
@@ -1037,9 +1047,9 @@ fn a_hold_of_this_machine_s_last_boot_is_over_and_one_of_another_machine_is_not(
     });
     let rebooted = Takeover::Stale(StaleReason::ProcessDead(Death::Rebooted));
     assert_eq!(why, Some(rebooted), "{:?}", next.entering);
-    let seat = next.seat.expect("a seat");
+    let seat = next.handle.expect("a handle");
     let store = place.store();
-    store.leave(&seat, &place.now()).expect("a release");
+    store.release(&*seat, &place.now()).expect("a release");
 
     let before = place.enter(recorded(&place, "another machine"));
     assert!(matches!(before.entering, Entering::Granted { .. }));
@@ -1066,8 +1076,8 @@ fn a_claim_of_another_boot_that_waits_or_runs_has_no_beacon_and_is_passed() {
     request.holder.host.machine_id = Some("another machine".to_owned());
     drop(place.enter(request));
     let standing = |store: &FileStore| {
-        let reading = store.read(&place.name).expect("a reading");
-        reading.standing(store.policy(), &place.now()).0
+        let reading = store.read(&place.name, None).expect("a reading");
+        reading.standing(&store.rules().policy, &place.now()).0
     };
     assert_eq!(
         standing(&place.store()),
@@ -1089,17 +1099,20 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
     let (waiter, _) = place.queued("waiter");
     let lost = |what: &str| {
         let now = place.now();
-        let renewed = store.renew(&holder, &now).expect("an answer");
+        let renewed = store.renew(&*holder, &now).expect("an answer");
         assert_eq!(renewed, Renewal::Lost, "{what}");
         assert_eq!(
-            store.verify(&holder, &place.now()).expect("an answer"),
+            store.verify(&*holder, &place.now()).expect("an answer"),
             Renewal::Lost
         );
-        let advanced = store.advance(&waiter, &now).expect("an answer");
+        let advanced = store.try_grant(&*waiter, &now).expect("an answer");
         assert_eq!(advanced.advance, Advance::Gone, "{what}");
-        let named = store.name_command(&holder, Identity::current().process, &now);
+        let named = store.name_command(&*holder, Identity::current().process, &now);
         assert!(!named.expect("an answer"), "{what}");
-        assert_eq!(store.leave(&waiter, &now).expect("an answer"), Left::Absent);
+        assert_eq!(
+            store.release(&*waiter, &now).expect("an answer"),
+            Left::Absent
+        );
     };
     remove_by_hand(&place.file());
     lost("the file is gone");
@@ -1108,7 +1121,7 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
     let before = fs::read(place.file()).expect("the new file");
     lost("somebody else has a new file");
     assert_eq!(
-        store.leave(&holder, &place.now()).expect("ok"),
+        store.release(&*holder, &place.now()).expect("ok"),
         Left::Absent
     );
     let after = fs::read(place.file()).expect("the new file");
@@ -1129,10 +1142,10 @@ fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
     fs::write(place.file(), list).expect("a copy");
     let store = place.store();
     assert_eq!(
-        store.verify(&holder, &place.now()).expect("an answer"),
+        store.verify(&*holder, &place.now()).expect("an answer"),
         Renewal::Lost
     );
-    let renewed = store.renew(&holder, &place.now()).expect("an answer");
+    let renewed = store.renew(&*holder, &place.now()).expect("an answer");
     assert_eq!(renewed, Renewal::Lost);
 }
 
@@ -1144,7 +1157,7 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     let kept = place.store();
     let (lost, _) = place.granted("lost");
     let read = || {
-        let reading = kept.read(&place.name).expect("a reading");
+        let reading = kept.read(&place.name, None).expect("a reading");
         let entry = reading.entry().expect("a list").clone();
         entry.claims.iter().map(|claim| claim.ticket).collect()
     };
@@ -1159,11 +1172,12 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     let after: Vec<u64> = read();
     assert_eq!(after, [holder.ticket()], "it is not free");
     let mut names = Vec::new();
-    kept.names(&mut |name| names.push(name)).expect("names");
+    kept.names(Which::Locks, &mut |name| names.push(name))
+        .expect("names");
     assert_eq!(names, std::slice::from_ref(&place.name));
-    let verified = kept.verify(&lost, &place.now()).expect("an answer");
+    let verified = kept.verify(&*lost, &place.now()).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
-    let renewed = kept.renew(&lost, &place.now()).expect("an answer");
+    let renewed = kept.renew(&*lost, &place.now()).expect("an answer");
     assert_eq!(renewed, Renewal::Lost);
     let owns = |_: &Claim| Ownership::Shown;
     let released = kept.release_owned(&place.name, &owns, &place.now());
@@ -1181,20 +1195,20 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
         let entered = store.enter(&place.name, place.request(id), &place.now());
         entered.expect("an entered claim")
     };
-    let holder = enter("holder").seat.expect("a seat");
-    let waiter = enter("waiter").seat.expect("a seat");
+    let holder = enter("holder").handle.expect("a handle");
+    let waiter = enter("waiter").handle.expect("a handle");
     let elsewhere = place.scratch.path().join("elsewhere");
     assert_eq!(store.moves(), 1);
     fs::rename(place.folder(), &elsewhere).expect("another name");
     assert_eq!(store.moves(), 2, "it has moved");
-    store.leave(&holder, &place.now()).expect("a release");
-    let advanced = store.advance(&waiter, &place.now()).expect("an answer");
+    store.release(&*holder, &place.now()).expect("a release");
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
     assert_eq!(
         advanced.advance,
         Advance::Gone,
         "nobody would find its hold"
     );
-    let verified = store.verify(&waiter, &place.now()).expect("an answer");
+    let verified = store.verify(&*waiter, &place.now()).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
     assert!(!place.folder().exists(), "looking makes nothing");
     let again = enter("waiter");
@@ -1231,7 +1245,7 @@ fn a_waiter_whose_file_was_removed_queues_again() {
             let mut restless = Restless { seen: 0 };
             let acquired =
                 engine::acquire(&store, &clock, &place.name, &request, wait, &mut restless);
-            acquired.map(|acquired| (acquired.claim.ticket, acquired.seat))
+            acquired.map(|acquired| (acquired.claim.ticket, acquired.handle))
         });
         while place.tickets().len() < 2 {
             thread::yield_now();
@@ -1241,7 +1255,7 @@ fn a_waiter_whose_file_was_removed_queues_again() {
         assert_eq!(place.tickets(), [ticket], "it holds the new lock");
         drop(seat);
     });
-    let renewed = place.store().renew(&holder, &place.now());
+    let renewed = place.store().renew(&*holder, &place.now());
     assert_eq!(renewed.expect("an answer"), Renewal::Lost);
 }
 
@@ -1281,7 +1295,7 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
     assert_eq!(place.tickets(), [first.ticket()]);
     byte.give_back(fd).expect("it is let go");
     let entered = store.enter(&place.name, place.request("next"), &now);
-    let seat = entered.expect("a place").seat.expect("a seat");
+    let seat = entered.expect("a place").handle.expect("a handle");
     assert_eq!(seat.ticket(), now.wall_us);
 }
 
@@ -1299,8 +1313,8 @@ fn a_store_opens_its_folder_once() {
     };
     for round in 0..4 {
         let entered = store.enter(&place.name, place.request("holder"), &place.now());
-        let seat = entered.expect("a grant").seat.expect("a seat");
-        store.leave(&seat, &place.now()).expect("a release");
+        let seat = entered.expect("a grant").handle.expect("a handle");
+        store.release(&*seat, &place.now()).expect("a release");
         assert_eq!(opened(), 1, "round {round}");
     }
 }
@@ -1341,12 +1355,12 @@ fn a_daemon_with_a_copy_of_the_beacon_keeps_nothing_after_the_release() {
     let (waiter, behind) = place.queued("waiter");
     let _daemon = Keeper::of(&holder);
     let store = place.store();
-    store.leave(&holder, &place.now()).expect("a release");
+    store.release(&*holder, &place.now()).expect("a release");
     drop(holder);
     let end = Some(instant() + Duration::from_secs(10));
-    let woken = store.sleep(&waiter, &behind, &place.now(), end);
+    let woken = store.sleep(&*waiter, &behind, &place.now(), end);
     assert_eq!(woken.expect("a sleep"), Wake::Ready);
-    let advanced = store.advance(&waiter, &place.now()).expect("an answer");
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
     assert!(
         matches!(advanced.advance, Advance::Granted { .. }),
         "{:?}",
@@ -1364,13 +1378,13 @@ fn a_command_with_a_copy_of_the_beacon_keeps_the_lock_until_it_ends() {
     // The supervisor dies, the command works on.
     drop(holder);
     let store = place.store();
-    let advanced = store.advance(&waiter, &place.now()).expect("an answer");
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
     assert_eq!(advanced.advance, Advance::Behind(behind.clone()));
     drop(command);
     let end = Some(instant() + Duration::from_secs(10));
-    let woken = store.sleep(&waiter, &behind, &place.now(), end);
+    let woken = store.sleep(&*waiter, &behind, &place.now(), end);
     assert_eq!(woken.expect("a sleep"), Wake::Ready);
-    let advanced = store.advance(&waiter, &place.now()).expect("an answer");
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
     assert!(
         matches!(advanced.advance, Advance::Granted { .. }),
         "{:?}",
@@ -1386,7 +1400,7 @@ fn force_does_not_ask_an_orphan_to_stop_because_nobody_is_there_to_hear_it() {
     let mut supervisor = Identity::current().process;
     supervisor.started = supervisor.started.map(|ticks| ticks + 1);
     request.holder.process = Some(supervisor);
-    let holder = place.enter(request).seat.expect("a seat");
+    let holder = place.enter(request).handle.expect("a handle");
     let _command = Keeper::of(&holder);
     drop(holder);
     let entered = place.enter(place.forced(Force::Asked));
@@ -1442,7 +1456,7 @@ fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing_and_not_behind_one_tha
     request.holder.process = Some(Identity::current().process);
     place.enter(request);
     let store = place.store();
-    let seen = store.read(&place.name).expect("a reading");
+    let seen = store.read(&place.name, None).expect("a reading");
     let watch = |length| {
         let began = instant();
         let wake = store.watch(&place.name, &seen, &place.now(), Some(began + length));
@@ -1470,7 +1484,7 @@ fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
     request.holder.host.boot_id = Some("another boot".to_owned());
     place.enter(request);
     let store = place.store();
-    let seen = store.read(&place.name).expect("a reading");
+    let seen = store.read(&place.name, None).expect("a reading");
     let began = instant();
     let until = Some(began + Duration::from_secs(10));
     let wake = store.watch(&place.name, &seen, &place.now(), until);
@@ -1489,13 +1503,13 @@ fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_sta
     request.kind = Kind::Detached;
     request.holder.process = Some(Identity::current().process);
     place.enter(request);
-    let seen = place.store().read(&place.name).expect("a reading");
+    let seen = place.store().read(&place.name, None).expect("a reading");
     let elsewhere = place.folder();
     let link = place.scratch.path().join("link");
     let link_to = |target: &Path| std::os::unix::fs::symlink(target, &link).expect("a link");
     link_to(&elsewhere);
     let store = place.store_in(&link);
-    store.read(&place.name).expect("a reading");
+    store.read(&place.name, None).expect("a reading");
     fs::rename(&link, place.scratch.path().join("was")).expect("another name");
     link_to(&link);
     let watch = |length: u64| {
@@ -1535,7 +1549,7 @@ fn a_waiter_that_looks_often_does_not_gather_threads() {
     let store = place.store();
     for _ in 0..LOOKS {
         let soon = Some(instant() + Duration::from_millis(1));
-        let woken = store.sleep(&waiter, &behind, &place.now(), soon);
+        let woken = store.sleep(&*waiter, &behind, &place.now(), soon);
         assert_eq!(woken.expect("a sleep"), Wake::Expired);
     }
     // Tests beside this one may have some of their own.
@@ -1596,7 +1610,7 @@ fn a_process_stopped_with_the_guard_is_named_as_stuck_and_its_end_frees_the_lock
             assert!(named, "{what}: {error:?}");
         };
         let entering = threads.spawn(|| place.try_enter(place.request("other")));
-        let renewing = threads.spawn(|| place.store().renew(&holder, &place.now()));
+        let renewing = threads.spawn(|| place.store().renew(&*holder, &place.now()));
         let reading = threads.spawn(|| place.tickets());
         let seen = reading.join().expect("a reader");
         assert_eq!(seen, [holder.ticket()], "reading needs no guard");
@@ -1610,7 +1624,7 @@ fn a_process_stopped_with_the_guard_is_named_as_stuck_and_its_end_frees_the_lock
 
     child.kill().expect("a signal to a child");
     child.wait().expect("the child's end");
-    let renewed = place.store().renew(&holder, &place.now());
+    let renewed = place.store().renew(&*holder, &place.now());
     assert!(
         matches!(renewed, Ok(Renewal::Renewed { .. })),
         "the hold stands: {renewed:?}"
@@ -1640,6 +1654,6 @@ fn a_relative_folder_is_a_folder() {
     let path = up.join(place.folder().strip_prefix("/").expect("an absolute path"));
     let store = place.store_in(&path);
     let entered = store.enter(&place.name, place.request("holder"), &place.now());
-    let seat = entered.expect("a grant").seat.expect("a seat");
+    let seat = entered.expect("a grant").handle.expect("a handle");
     assert_eq!(place.tickets(), [seat.ticket()], "it is the same lock");
 }

@@ -27,11 +27,13 @@ use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::{self, Silent, Wait};
 use tenure::process::Identity;
 use tenure::profile::Fleet;
-use tenure::store::contract::Handle;
+use tenure::store::Handle;
+use tenure::store::Verbs;
 use tenure::store::file::{
     BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, ThreadSleeper,
 };
-use tenure::store::{Entered, Store, StoreError, Wake};
+use tenure::store::verbs::Entered;
+use tenure::store::{Store, StoreError, Wake};
 use tenure_core::{
     Advance, Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX,
     Patience, Predecessor, Queueing, Reason, Request, RequestId, Terms,
@@ -84,7 +86,7 @@ impl Place {
         SystemClock::new(self.identity.host.boot_id.as_deref()).now()
     }
 
-    fn enter(&self, id: &str, terms: Terms) -> Entered<Seat> {
+    fn enter(&self, id: &str, terms: Terms) -> Entered {
         let entered =
             self.store()
                 .enter(&self.name, request(&self.identity, id, terms), &self.now());
@@ -98,25 +100,25 @@ impl Place {
             "{id}: {:?}",
             entered.entering
         );
-        entered.seat.expect("a seat")
+        entered.handle.expect("a handle")
     }
 
     fn queued(&self, id: &str, terms: Terms) -> (Seat, Predecessor) {
         let entered = self.enter(id, terms);
         match entered.entering {
-            Entering::Queued { behind, .. } => (entered.seat.expect("a seat"), behind),
+            Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
             other => panic!("{id}: expected a place in the queue, saw {other:?}"),
         }
     }
 
     fn list(&self) -> Entry {
-        let reading = self.store().read(&self.name).expect("a reading");
+        let reading = self.store().read(&self.name, None).expect("a reading");
         reading.entry().expect("a list").clone()
     }
 
     fn sleep(&self, seat: &Seat, behind: &Predecessor, length: Duration) -> Wake {
         let until = Some(instant() + length);
-        let wake = self.store().sleep(seat, behind, &self.now(), until);
+        let wake = self.store().sleep(&**seat, behind, &self.now(), until);
         wake.expect("a sleep")
     }
 
@@ -251,8 +253,8 @@ fn slots_are_granted_in_the_order_of_the_queue() {
                     .push((claim.token, claim.ticket));
                 thread::sleep(Duration::from_millis(5));
                 inside.fetch_sub(1, Ordering::SeqCst);
-                let seat = acquired.seat.expect("a seat");
-                store.leave(&seat, &place.now()).expect("a release");
+                let seat = acquired.handle.expect("a seat");
+                store.release(&*seat, &place.now()).expect("a release");
             });
             // The next one enters only after this one did.
             while place.list().claims.len() < holders.len() + number + 1 {
@@ -263,7 +265,7 @@ fn slots_are_granted_in_the_order_of_the_queue() {
         for holder in holders {
             place
                 .store()
-                .leave(&holder, &place.now())
+                .release(&*holder, &place.now())
                 .expect("a release");
         }
         while grants.lock().expect("no panic").len() < WAITERS && began.elapsed() < LONG {
@@ -312,7 +314,10 @@ fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
         woken.saturating_duration_since(killed)
     });
     assert!(killed < AT_ONCE, "woken after {killed:?}");
-    let advanced = place.store().advance(&first, &place.now()).expect("a look");
+    let advanced = place
+        .store()
+        .try_grant(&*first, &place.now())
+        .expect("a look");
     assert!(
         matches!(advanced.advance, Advance::Granted { .. }),
         "{advanced:?}"
@@ -326,7 +331,7 @@ fn a_holder_that_its_byte_alone_tells_of_is_looked_at_often() {
         let mut request = request(&place.identity, id, slots(2));
         request.holder.process = None;
         let entered = place.store().enter(&place.name, request, &place.now());
-        entered.expect("an entered claim").seat.expect("a seat")
+        entered.expect("an entered claim").handle.expect("a handle")
     };
     let (ends, _stays) = (nameless("ends"), nameless("stays"));
     let (first, behind) = place.queued("first", slots(2));
@@ -339,7 +344,7 @@ fn a_holder_that_its_byte_alone_tells_of_is_looked_at_often() {
         let ended = instant();
         let mut woken = sleeping.join().expect("a sleeper");
         let is_granted = || {
-            let advanced = place.store().advance(&first, &place.now());
+            let advanced = place.store().try_grant(&*first, &place.now());
             let advance = advanced.expect("a look").advance;
             matches!(advance, Advance::Granted { .. })
         };
@@ -371,7 +376,7 @@ fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
     });
     let advanced = place
         .store()
-        .advance(&second, &place.now())
+        .try_grant(&*second, &place.now())
         .expect("a look");
     assert!(
         matches!(advanced.advance, Advance::Behind(Predecessor::AnyOf(_))),
@@ -412,7 +417,7 @@ fn a_waiter_that_finds_one_of_several_holders_dead_sweeps_it_although_its_turn_h
     drop(dies);
     let advanced = place
         .store()
-        .advance(&writer, &place.now())
+        .try_grant(&*writer, &place.now())
         .expect("a look");
     assert!(
         matches!(advanced.advance, Advance::Behind(_)),
@@ -457,7 +462,10 @@ fn a_summons_ends_a_sleep_on_a_byte_at_once() {
     assert_eq!(wake, Wake::Expired, "nobody called");
     let took = displaced_in_its_sleep(&place, &older, &behind, single());
     assert!(took < AT_ONCE, "woken after {took:?}");
-    let advanced = place.store().advance(&older, &place.now()).expect("a look");
+    let advanced = place
+        .store()
+        .try_grant(&*older, &place.now())
+        .expect("a look");
     assert!(
         matches!(advanced.advance, Advance::Cancelled { .. }),
         "{advanced:?}"
@@ -534,7 +542,7 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
         let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];
         let (kept, _) = place.queued("kept", slots(2));
         let ticket = kept.ticket();
-        let parked = place.store().park(&kept, None, 60_000, &place.now());
+        let parked = place.store().reserve(&*kept, None, 60_000, &place.now());
         assert!(parked.expect("an answer"), "the place is kept");
         let file = fs::File::open(place.file()).expect("the lock's file");
         let lock = ByteLock {
@@ -576,7 +584,7 @@ fn a_kept_place_is_another_one_s_in_another_mode() {
     let _holder = place.granted("holder", Terms::default());
     let (kept, _) = place.queued("kept", slots(2));
     let ticket = kept.ticket();
-    let parked = place.store().park(&kept, None, 60_000, &place.now());
+    let parked = place.store().reserve(&*kept, None, 60_000, &place.now());
     assert!(parked.expect("an answer"), "the place is kept");
     let back = |mode| {
         let kept = Some(Kept::Ticket(ticket));

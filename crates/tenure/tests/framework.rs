@@ -22,6 +22,7 @@ use tenure::guard::AcquireError;
 use tenure::guard::{Guard, LockManager};
 use tenure::process::Identity;
 use tenure::store::Store;
+use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure_core::LockName;
 
@@ -145,7 +146,7 @@ impl Scene {
 
     fn claims(&self, name: &str) -> usize {
         let name = LockName::new(name).expect("a name");
-        let reading = self.store().read(&name).expect("a readable lock");
+        let reading = self.store().read(&name, None).expect("a readable lock");
         reading.entry().expect("a whole list").claims.len()
     }
 
@@ -717,7 +718,7 @@ fn every_call_has_an_id_which_is_that_of_its_hold() {
     let scene = Scene::new();
     let working = scene.at_work(&[]);
     let name = LockName::new("deploy-prod").expect("a name");
-    let reading = scene.store().read(&name).expect("a readable lock");
+    let reading = scene.store().read(&name, None).expect("a readable lock");
     let claim = &reading.entry().expect("a list").claims[0];
     assert_eq!(claim.holder.why, "deploy deploy", "without its arguments");
     working.signal(Signal::TERM);

@@ -16,6 +16,7 @@ use tenure::guard::{
     ReleaseFailure, Wait,
 };
 use tenure::process::Identity;
+use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::memory::MemoryStore;
 use tenure::store::{Reading, Store};
@@ -54,7 +55,7 @@ impl Place {
 
     fn reading(&self, name: &str) -> Reading {
         let name = LockName::new(name).expect("a name");
-        self.store().read(&name).expect("a readable lock")
+        self.store().read(&name, None).expect("a readable lock")
     }
 
     fn claims(&self, name: &str) -> usize {
@@ -578,7 +579,7 @@ fn fork_under_a_guard(locks: &LockManager, name: &str) {
                 Box::new(ThreadSleeper),
             );
             let lock = LockName::new(name).expect("a name");
-            let reading = other.read(&lock).expect("a readable lock");
+            let reading = other.read(&lock, None).expect("a readable lock");
             assert_eq!(reading.entry().map(|entry| entry.claims.len()), Some(1));
             guard.release().expect("a release");
         }
@@ -841,7 +842,7 @@ fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_cal
         );
         thread::sleep(Duration::from_millis(10));
     }
-    let reading = store.read(&name).expect("a readable lock");
+    let reading = store.read(&name, None).expect("a readable lock");
     let claim = &reading.entry().expect("a list").claims[0];
     // Three to a limit; on a busy machine one may come late.
     assert!(

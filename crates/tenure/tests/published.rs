@@ -37,9 +37,11 @@ use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::{self, Observer, Wait, Waiting};
 use tenure::process::{Identity, start_time};
 use tenure::profile::{Fleet, Profile, Record, Resume, Session, Sprint};
-use tenure::store::contract::{self, Handle, Which};
+use tenure::store::Verbs;
+use tenure::store::contract::{Handle, Which};
 use tenure::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
-use tenure::store::{Content, Entered, RenewedOwned, Store, StoreError, Wake};
+use tenure::store::verbs::Entered;
+use tenure::store::{Content, RenewedOwned, Store, StoreError, Wake};
 use tenure_core::{
     Claim, Entering, Event, Force, Forced, Holder, Host, Kind, Left, LockName, Now, Ownership,
     Patience, Policy, Process, Reason, Released, Renewal, Request, RequestId, StaleReason,
@@ -266,14 +268,14 @@ impl Place {
         self.forced(id, force)
     }
 
-    fn try_enter(&self, request: Request) -> Result<Entered<Seat>, StoreError> {
+    fn try_enter(&self, request: Request) -> Result<Entered, StoreError> {
         self.store().enter(&self.name, request, &self.now())
     }
 
     fn grant(&self, request: Request) -> (Seat, u64) {
         let entered = self.try_enter(request).expect("an answer");
         match entered.entering {
-            Entering::Granted { token, .. } => (entered.seat.expect("a seat"), token),
+            Entering::Granted { token, .. } => (entered.handle.expect("a handle"), token),
             other => panic!("{:?}: expected a grant, saw {other:?}", self.format),
         }
     }
@@ -345,8 +347,8 @@ impl Place {
     }
 
     fn standing(&self) -> Standing {
-        let reading = self.store().read(&self.name).expect("a reading");
-        let policy = *self.store().policy();
+        let reading = self.store().read(&self.name, None).expect("a reading");
+        let policy = self.store().rules().policy;
         reading.standing(&policy, &self.now()).0
     }
 
@@ -424,7 +426,7 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
             let text = place.text();
             assert!(text.contains(&token.to_string()), "its token: {text}");
             assert_eq!(
-                place.store().place(&place.name),
+                place.store().location(&place.name).shown,
                 place.record().display().to_string(),
                 "{format:?}: what people are told"
             );
@@ -434,7 +436,10 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
                 assert_eq!(mode & 0o7777, 0o600, "{format:?}");
             }
             assert!(matches!(place.standing(), Standing::Held(_)), "{format:?}");
-            let left = place.store().leave(&seat, &place.now()).expect("a release");
+            let left = place
+                .store()
+                .release(&*seat, &place.now())
+                .expect("a release");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
             assert!(!place.record().exists(), "{format:?}: the record is gone");
             let (_, next) = place.granted("ours-2");
@@ -477,7 +482,10 @@ fn a_strict_umask_takes_nothing_from_the_record() {
             let mode = fs::metadata(&file).expect("the list").mode();
             assert_eq!(mode & 0o7777, 0o600, "{format:?}: {}", file.display());
         }
-        place.store().leave(&seat, &place.now()).expect("a release");
+        place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
     });
 }
 
@@ -497,13 +505,13 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
         };
         let queued = store.enter(name, queue, &now).expect("a place");
         assert!(matches!(queued.entering, Entering::Queued { .. }));
-        let seat = queued.seat.expect("a seat");
-        let advanced = store.advance(&seat, &now).expect("an answer").advance;
+        let seat = queued.handle.expect("a handle");
+        let advanced = store.try_grant(&*seat, &now).expect("an answer").advance;
         assert!(
             matches!(advanced, tenure_core::Advance::Behind(_)),
             "{advanced:?}"
         );
-        store.leave(&seat, &now).expect("a withdrawal");
+        store.release(&*seat, &now).expect("a withdrawal");
         store.clean(name, &now, false).expect("nothing to clean");
         let nobody = |_: &Claim| Ownership::Missing;
         let renewed = store.renew_owned(name, &nobody, &now).expect("an answer");
@@ -565,7 +573,7 @@ fn programs_that_create_without_replacing_are_excluded() {
         assert_eq!(place.bytes(), before, "{format:?}: our record");
         let verified = place
             .store()
-            .verify(&seat, &place.now())
+            .verify(&*seat, &place.now())
             .expect("an answer");
         assert!(!is_lost(verified), "{format:?}: the hold");
     });
@@ -590,12 +598,15 @@ fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
         place.plant(&edited);
         let verified = place
             .store()
-            .verify(&seat, &place.now())
+            .verify(&*seat, &place.now())
             .expect("an answer");
         assert!(!is_lost(verified), "{format:?}: still ours");
         // Fleet's times are whole seconds.
         thread::sleep(Duration::from_millis(1_100));
-        let renewed = place.store().renew(&seat, &place.now()).expect("a renewal");
+        let renewed = place
+            .store()
+            .renew(&*seat, &place.now())
+            .expect("a renewal");
         assert_eq!(
             renewed,
             Renewal::Renewed {
@@ -634,13 +645,13 @@ fn a_renewal_ends_the_news_of_a_seat_where_it_replaces_the_file() {
     let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
     let renewed = |place: &Place, store: &FileStore, path: &Path| {
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-        let seat = entered.expect("an answer").seat.expect("a seat");
-        let notices = contract::Store::notices(store, &*seat).expect("a descriptor");
+        let seat = entered.expect("an answer").handle.expect("a handle");
+        let notices = store.notices(&*seat).expect("a descriptor");
         let before = inode(path);
         let mut now = place.now();
         now.wall_us += 1_000_000;
         now.boot_ms += 1_000;
-        let renewal = store.renew(&seat, &now).expect("an answer");
+        let renewal = store.renew(&*seat, &now).expect("an answer");
         assert!(!is_lost(renewal));
         (inode(path) != before, notices.ends_with_renewal)
     };
@@ -671,11 +682,11 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
             let store = place.store();
             let now = place.now();
             assert!(is_lost(
-                store.verify(&seat, &place.now()).expect("an answer")
+                store.verify(&*seat, &place.now()).expect("an answer")
             ));
-            assert!(is_lost(store.renew(&seat, &now).expect("an answer")));
+            assert!(is_lost(store.renew(&*seat, &now).expect("an answer")));
             let named = store.name_command(
-                &seat,
+                &*seat,
                 Process {
                     pid: 1,
                     started: None,
@@ -692,7 +703,7 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
             };
             let renewed = store.renew_owned(&place.name, &ours, &now);
             assert!(matches!(renewed, Ok(RenewedOwned::NotOwner { .. })));
-            assert_eq!(store.leave(&seat, &now).expect("a leave"), Left::Absent);
+            assert_eq!(store.release(&*seat, &now).expect("a leave"), Left::Absent);
             assert_eq!(place.bytes(), theirs, "{format:?}: theirs stands");
             fs::remove_file(place.record()).expect("their release");
             let (_, next) = place.granted("ours-2");
@@ -715,7 +726,7 @@ fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is
         place.plant_by_rename(&format.write(&theirs));
         let verified = place
             .store()
-            .verify(&seat, &place.now())
+            .verify(&*seat, &place.now())
             .expect("an answer");
         assert!(
             is_lost(verified),
@@ -734,21 +745,21 @@ fn a_record_removed_by_hand_is_a_lost_hold_and_nothing_brings_it_back() {
         let store = place.store();
         let now = place.now();
         assert!(is_lost(
-            store.verify(&seat, &place.now()).expect("an answer")
+            store.verify(&*seat, &place.now()).expect("an answer")
         ));
-        assert!(is_lost(store.renew(&seat, &now).expect("an answer")));
+        assert!(is_lost(store.renew(&*seat, &now).expect("an answer")));
         assert_eq!(place.standing(), Standing::Free, "{format:?}");
         assert!(!place.record().exists(), "{format:?}: not made again");
         let (other, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: tokens rise");
         let before = place.bytes();
-        assert!(is_lost(store.renew(&seat, &now).expect("an answer")));
-        assert_eq!(store.leave(&seat, &now).expect("a leave"), Left::Absent);
+        assert!(is_lost(store.renew(&*seat, &now).expect("an answer")));
+        assert_eq!(store.release(&*seat, &now).expect("a leave"), Left::Absent);
         assert_eq!(place.bytes(), before, "{format:?}: the successor's");
         assert!(!is_lost(
             place
                 .store()
-                .verify(&other, &place.now())
+                .verify(&*other, &place.now())
                 .expect("an answer")
         ));
     });
@@ -781,13 +792,13 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
                     // So that there is something to be written each time.
                     now.wall_us += (ahead + 1) * 1_000_000;
                     now.boot_ms += (ahead + 1) * 1_000;
-                    match store.renew(&seat, &now) {
+                    match store.renew(&*seat, &now) {
                         Ok(Renewal::Lost) => lost += 1,
                         Ok(Renewal::Renewed { .. }) => {}
                         Err(error) => panic!("{format:?}: {error}"),
                     }
                 }
-                let _ = store.leave(&seat, &place.now()).expect("a leave");
+                let _ = store.release(&*seat, &place.now()).expect("a leave");
             });
             assert_eq!(place.text(), text, "{format:?}, round {round}: theirs");
             fs::remove_file(place.record()).expect("their release");
@@ -886,12 +897,12 @@ fn calls_that_are_overtaken(times: usize) -> Vec<(&'static str, Result<bool, Sto
 
     let (place, store, _) = scene(Some(&stale));
     let entered = store.enter(&place.name, place.request("ours-2"), &place.now());
-    let is_granted = |entered: Entered<Seat>| matches!(entered.entering, Entering::Granted { .. });
+    let is_granted = |entered: Entered| matches!(entered.entering, Entering::Granted { .. });
     calls.push(("enter", entered.map(is_granted)));
 
     let (place, store, seat) = scene(None);
     let seat = seat.expect("a seat");
-    let renewed = store.renew(&seat, &place.now());
+    let renewed = store.renew(&*seat, &place.now());
     calls.push(("renew", renewed.map(|renewed| !is_lost(renewed))));
 
     let (place, store, _seat) = scene(None);
@@ -1062,7 +1073,7 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
     let owns = |_: &Claim| Ownership::Shown;
     let calls: [Call<'_>; 7] = [
         ("read", &|store, place, _| {
-            let reading = store.read(&place.name).expect("a reading");
+            let reading = store.read(&place.name, None).expect("a reading");
             matches!(reading.content, Content::Whole { .. })
         }),
         ("enter", &|store, place, _| {
@@ -1070,7 +1081,7 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
             matches!(entered.expect("an answer").entering, Entering::Refused(_))
         }),
         ("renew", &|store, place, seat| {
-            !is_lost(store.renew(seat, &place.now()).expect("an answer"))
+            !is_lost(store.renew(&**seat, &place.now()).expect("an answer"))
         }),
         ("renew by name", &|store, place, _| {
             let renewed = store.renew_owned(&place.name, &owns, &place.now());
@@ -1251,7 +1262,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
             );
             let verified = place
                 .store()
-                .verify(&seat, &place.now())
+                .verify(&*seat, &place.now())
                 .expect("an answer");
             assert!(!is_lost(verified), "{format:?}: nobody has taken it yet");
             let (_, next) = place.grant(place.taking("ours-2"));
@@ -1259,7 +1270,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
             assert!(is_lost(
                 place
                     .store()
-                    .verify(&seat, &place.now())
+                    .verify(&*seat, &place.now())
                     .expect("an answer")
             ));
         }
@@ -1292,8 +1303,8 @@ fn a_foreign_record_that_was_seen_before_lends_nothing_to_its_successor() {
         .map(|(head, tail)| (head.to_owned(), tail.to_owned()))
         .expect("a time");
     place.plant_by_rename(&format!("{head}\"acquired_at\": {instant}"));
-    let seat = queued.seat.expect("a seat");
-    let advanced = place.store().advance(&seat, &place.now());
+    let seat = queued.handle.expect("a handle");
+    let advanced = place.store().try_grant(&*seat, &place.now());
     let advanced = advanced.expect("an answer").advance;
     assert!(
         matches!(advanced, tenure_core::Advance::Behind(_)),
@@ -1368,8 +1379,8 @@ fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
         let place = Place::with_folder(format);
         let store = place.store();
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-        let seat = entered.expect("an answer").seat.expect("a seat");
-        store.leave(&seat, &place.now()).expect("a release");
+        let seat = entered.expect("an answer").handle.expect("a handle");
+        store.release(&*seat, &place.now()).expect("a release");
         fs::remove_dir_all(place.ledger()).expect("the ledger");
         let entered = store.enter(&place.name, place.request("ours-2"), &place.now());
         let entered = entered.map(|entered| entered.entering);
@@ -1389,8 +1400,8 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
         let kept = place.store();
         drop(place.granted("ours-1"));
         let standing = || {
-            let reading = kept.read(&place.name).expect("a reading");
-            reading.standing(kept.policy(), &place.now()).0
+            let reading = kept.read(&place.name, None).expect("a reading");
+            reading.standing(&kept.rules().policy, &place.now()).0
         };
         assert!(matches!(standing(), Standing::Held(_)), "{format:?}");
         fs::remove_dir_all(place.folder()).expect("a removal by hand");
@@ -1415,8 +1426,8 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
             let place = Place::with_folder(format);
             let store = place.store();
             let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-            let seat = entered.expect("an answer").seat.expect("a seat");
-            let token = store.read(&place.name).expect("a reading");
+            let seat = entered.expect("an answer").handle.expect("a handle");
+            let token = store.read(&place.name, None).expect("a reading");
             let token = token.entry().and_then(|entry| entry.claims.first()?.token);
             fs::remove_dir_all(place.ledger()).expect("a removal by hand");
             if somebody_comes {
@@ -1424,9 +1435,9 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
                 assert_eq!(reason, Reason::Held, "{why}: the record stands");
                 assert!(place.ledger().exists(), "{why}: and is coordinated anew");
             }
-            let verified = store.verify(&seat, &place.now()).expect("an answer");
+            let verified = store.verify(&*seat, &place.now()).expect("an answer");
             assert_eq!(verified, Renewal::Lost, "{why}: its place is gone");
-            let left = store.leave(&seat, &place.now()).expect("an answer");
+            let left = store.release(&*seat, &place.now()).expect("an answer");
             let is_released = matches!(left, Left::Released { .. });
             assert!(is_released, "{why}: it held as long as it stood: {left:?}");
             assert!(!place.record().exists(), "{why}: nothing blocks the next");
@@ -1442,16 +1453,16 @@ fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
         let place = Place::with_folder(format);
         let store = place.store();
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-        let seat = entered.expect("an answer").seat.expect("a seat");
+        let seat = entered.expect("an answer").handle.expect("a handle");
         fs::remove_dir_all(place.ledger()).expect("a removal by hand");
         fs::remove_file(place.record()).expect("a removal by hand");
         let (_theirs, _) = place.granted("next-1");
         let before = place.bytes();
-        let left = store.leave(&seat, &place.now()).expect("an answer");
+        let left = store.release(&*seat, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert_eq!(place.bytes(), before, "{format:?}: the next one's");
         place.plant("{ nothing that anybody reads");
-        let left = store.leave(&seat, &place.now()).expect("an answer");
+        let left = store.release(&*seat, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert!(place.record().exists(), "{format:?}: nor what is garbage");
     });
@@ -1498,8 +1509,8 @@ fn a_store_opens_its_two_folders_once() {
         };
         for round in 0..3 {
             let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-            let seat = entered.expect("an answer").seat.expect("a seat");
-            store.leave(&seat, &place.now()).expect("a release");
+            let seat = entered.expect("an answer").handle.expect("a handle");
+            store.release(&*seat, &place.now()).expect("a release");
             assert_eq!(opened(&place.folder()), 1, "{format:?}, round {round}");
             assert_eq!(opened(&place.ledger()), 1, "{format:?}, round {round}");
         }
@@ -1514,14 +1525,17 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
             let mut names = Vec::new();
             let store = place.store();
             let mut each = |name| names.push(name);
-            let listed = contract::Store::names(&store, Which::Leftovers, &mut each);
+            let listed = store.names(Which::Leftovers, &mut each);
             listed.expect("a list");
             names
         };
         assert_eq!(left(&place), [], "{format:?}: nothing was made yet");
         let (seat, _) = place.granted("ours-1");
         assert_eq!(left(&place), [], "{format:?}: its record stands");
-        place.store().leave(&seat, &place.now()).expect("a release");
+        place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
         assert_eq!(
             left(&place),
             std::slice::from_ref(&place.name),
@@ -1535,13 +1549,10 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
 fn a_folder_that_others_can_read_deserves_a_warning_where_the_format_wants_it_private() {
     each(|format| {
         let place = Place::with_folder(format);
-        assert_eq!(
-            contract::Store::warning(&place.store()).expect("an answer"),
-            None
-        );
+        assert_eq!(place.store().warning().expect("an answer"), None);
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(place.folder(), mode).expect("a mode");
-        let warning = contract::Store::warning(&place.store()).expect("an answer");
+        let warning = place.store().warning().expect("an answer");
         let path = place.folder().display().to_string();
         let is_warned = warning.is_some_and(|warning| warning.starts_with(&path));
         assert_eq!(is_warned, format == F, "{format:?}");
@@ -1554,7 +1565,9 @@ fn names_are_those_of_records() {
         let place = Place::with_folder(format);
         let listed = |place: &Place| {
             let mut names = Vec::new();
-            let listed = place.store().names(&mut |name| names.push(name));
+            let listed = place
+                .store()
+                .names(Which::Locks, &mut |name| names.push(name));
             listed.expect("a list");
             names
         };
@@ -1575,7 +1588,10 @@ fn names_are_those_of_records() {
             std::slice::from_ref(&place.name),
             "{format:?}"
         );
-        place.store().leave(&seat, &place.now()).expect("a release");
+        place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
         assert!(listed(&place).is_empty(), "{format:?}: free ones are gone");
         place.plant(&place.live());
         assert_eq!(
@@ -1599,13 +1615,13 @@ fn looking_creates_nothing() {
             let before = place.tree();
             let store = place.store();
             let (name, now) = (&place.name, place.now());
-            let reading = store.read(name).expect("a reading");
+            let reading = store.read(name, None).expect("a reading");
             assert!(reading.entry().is_some(), "{format:?}: {reading:?}");
-            store.names(&mut |_| {}).expect("a list");
+            store.names(Which::Locks, &mut |_| {}).expect("a list");
             let soon = Some(instant() + Duration::from_millis(5));
             store.watch(name, &reading, &now, soon).expect("a wait");
             store.clean(name, &now, true).expect("a dry run");
-            contract::Store::warning(&store).expect("a warning or none");
+            store.warning().expect("a warning or none");
             if record.is_none() {
                 let owns = |_: &Claim| Ownership::Shown;
                 let released = store.release_owned(name, &owns, &now);
@@ -1662,7 +1678,7 @@ fn what_is_no_file_at_the_record_s_path_is_refused_and_not_followed() {
             let owns = |_: &Claim| Ownership::Shown;
             let forced = place.forced("ours-2", Force::Confirmed);
             let answers: Vec<(&str, Result<(), StoreError>)> = vec![
-                ("read", store.read(name).map(drop)),
+                ("read", store.read(name, None).map(drop)),
                 (
                     "enter",
                     store.enter(name, place.request("ours-1"), &now).map(drop),
@@ -1719,7 +1735,10 @@ fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
     };
     shared(0o1777);
     let (seat, _) = place.granted("ours-1");
-    place.store().leave(&seat, &place.now()).expect("a release");
+    place
+        .store()
+        .release(&*seat, &place.now())
+        .expect("a release");
     std::os::unix::fs::chown(place.ledger(), Some(65_534), None).expect("another owner");
     let entered = place.try_enter(place.request("ours-2"));
     assert!(
@@ -1754,7 +1773,10 @@ fn private_files_planted_in_the_ledger_are_not_written_through() {
     each(|format| {
         let place = Place::with_folder(format);
         let (seat, _) = place.granted("ours-1");
-        place.store().leave(&seat, &place.now()).expect("a release");
+        place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
         let victim = place.scratch.path().join("victim");
         fs::write(&victim, "precious").expect("a file");
         for end in ["new", "old"] {
@@ -1762,7 +1784,10 @@ fn private_files_planted_in_the_ledger_are_not_written_through() {
             std::os::unix::fs::symlink(&victim, private).expect("a link");
         }
         let (seat, _) = place.granted("ours-2");
-        place.store().leave(&seat, &place.now()).expect("a release");
+        place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
         assert_eq!(
             fs::read_to_string(&victim).expect("the victim"),
             "precious",
@@ -1781,7 +1806,7 @@ fn ten_megabytes_are_no_record_and_are_not_read_whole() {
         text.push_str(&" ".repeat(10 << 20));
         place.plant(&text);
         place.age(Duration::from_secs(60));
-        let reading = place.store().read(&place.name).expect("a reading");
+        let reading = place.store().read(&place.name, None).expect("a reading");
         assert!(
             matches!(reading.content, Content::Unreadable { .. }),
             "{format:?}"
@@ -1842,8 +1867,8 @@ fn wait(place: &Place, id: &str, wait: Duration) -> (Result<u64, String>, u32) {
         Ok(acquired) => {
             let token = acquired.claim.token.unwrap_or_default();
             thread::sleep(Duration::from_millis(20));
-            if let Some(seat) = acquired.seat {
-                store.leave(&seat, &place.now()).expect("a release");
+            if let Some(seat) = acquired.handle {
+                store.release(&*seat, &place.now()).expect("a release");
             }
             Ok(token)
         }
@@ -1867,7 +1892,7 @@ fn waiters_behind_another_program_get_the_lock_in_their_order_once_it_is_release
                     done.send((number, answer, instant())).expect("a listener");
                 });
                 // Entered before the next one comes.
-                let queued = || match place.store().read(&place.name).expect("read").content {
+                let queued = || match place.store().read(&place.name, None).expect("read").content {
                     Content::Whole { entry, .. } => entry.claims.len(),
                     Content::Unreadable { .. } => 0,
                 };
@@ -1992,7 +2017,7 @@ fn what_force_release_may_remove_is_in_the_row() {
                 if let Some(seat) = seat {
                     let verified = place
                         .store()
-                        .verify(&seat, &place.now())
+                        .verify(&*seat, &place.now())
                         .expect("an answer");
                     assert_eq!(is_lost(verified), goes, "{format:?}: its holder learns");
                 }
@@ -2087,15 +2112,18 @@ fn cleaning_keeps_the_numbers_rising() {
         let Entering::Granted { token, .. } = entered.entering else {
             panic!("{format:?}: not granted");
         };
-        let seat = entered.seat.expect("a seat");
-        place.store().leave(&seat, &ahead).expect("a release");
+        let seat = entered.handle.expect("a handle");
+        place.store().release(&*seat, &ahead).expect("a release");
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
         let (seat, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: {next} > {token}");
 
         // The same where another program has left something that cannot be read.
-        place.store().leave(&seat, &place.now()).expect("a release");
+        place
+            .store()
+            .release(&*seat, &place.now())
+            .expect("a release");
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
         place.plant("garbage");
@@ -2122,7 +2150,7 @@ fn a_release_by_somebody_else_does_what_the_row_says() {
                 assert!(is_lost(
                     place
                         .store()
-                        .verify(&seat, &place.now())
+                        .verify(&*seat, &place.now())
                         .expect("an answer")
                 ));
                 return;
@@ -2169,17 +2197,17 @@ fn a_holder_whose_record_became_garbage_does_not_remove_it_and_is_not_told_that_
         let (seat, _) = place.granted("ours-1");
         place.plant("garbage");
         place.age(Duration::from_secs(5));
-        let verified = place.store().verify(&seat, &place.now());
+        let verified = place.store().verify(&*seat, &place.now());
         assert!(
             !matches!(verified, Ok(Renewal::Renewed { .. })),
             "{format:?}: {verified:?}"
         );
-        let renewed = place.store().renew(&seat, &place.now());
+        let renewed = place.store().renew(&*seat, &place.now());
         assert!(
             !matches!(renewed, Ok(Renewal::Renewed { .. })),
             "{format:?}: {renewed:?}"
         );
-        let left = place.store().leave(&seat, &place.now());
+        let left = place.store().release(&*seat, &place.now());
         assert!(
             !matches!(left, Ok(Left::Released { .. })),
             "{format:?}: {left:?}"

@@ -20,7 +20,7 @@ use tenure::clock::Clock;
 use tenure::engine::Limits;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
-use tenure::store::Store;
+use tenure::store::Verbs;
 use tenure_core::{
     Claim, Holder, Kind, LockName, Ownership, Patience, Released, Request, Terms, UnknownLife,
 };

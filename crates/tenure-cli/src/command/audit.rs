@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::audit::{Entry, EventName, Events, Filter, Follower};
 use tenure::clock::{Clock, SystemClock};
-use tenure::store::Store;
+use tenure::store::contract::Which;
 use tenure::tenure_core::{Kind, LockName};
 
 /// How much text is gathered before it is printed.
@@ -90,7 +90,10 @@ fn unrecorded(place: Place, folder: tenure::audit::Place, filter: &Filter) -> Op
     let mut names = Vec::new();
     match &filter.lock {
         Some(name) => names.extend(LockName::new(name.as_str())),
-        None => session.store.names(&mut |name| names.push(name)).ok()?,
+        None => session
+            .store
+            .names(Which::Locks, &mut |name| names.push(name))
+            .ok()?,
     }
     // A lock counts its past holds. What else than a run held it is recorded in any case.
     let released = Filter {

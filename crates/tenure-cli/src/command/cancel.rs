@@ -12,7 +12,7 @@ use crate::request::{self, Cancel, Whom};
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::{ends_without_release, known_as};
-use tenure::store::{Reading, Store};
+use tenure::store::{Reading, Verbs};
 use tenure_core::{Claim, Kind, Life, LockName, Standing, StopRequest};
 
 #[cold]

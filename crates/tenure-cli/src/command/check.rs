@@ -11,7 +11,7 @@ use crate::render::width::{cut, room_on_stdout};
 use crate::request::{Check, List};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use tenure::store::Store;
+use tenure::store::contract::Which;
 
 #[cold]
 #[inline(never)]
@@ -111,7 +111,9 @@ fn all(
     id: Option<&str>,
 ) -> Result<Vec<LockView>, Failure> {
     let mut names = Vec::new();
-    session.store.names(&mut |name| names.push(name))?;
+    session
+        .store
+        .names(Which::Locks, &mut |name| names.push(name))?;
     names.sort();
     let mut views = Vec::with_capacity(names.len());
     for name in &names {

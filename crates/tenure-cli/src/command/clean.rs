@@ -8,7 +8,8 @@ use crate::request::Clean;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use tenure::clock::Clock;
-use tenure::store::Store;
+use tenure::store::Verbs;
+use tenure::store::contract::Which;
 
 #[cold]
 #[inline(never)]
@@ -16,7 +17,9 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
     let Clean { place, dry_run } = clean;
     let session = Session::open(place)?;
     let mut names = Vec::new();
-    session.store.names(&mut |name| names.push(name))?;
+    session
+        .store
+        .names(Which::Locks, &mut |name| names.push(name))?;
     names.sort();
     let (mut claims, mut files, mut failed) = (0, 0, 0);
     let mut locks = Vec::new();
@@ -57,7 +60,9 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
     }
     // Where a lock is a record of its own, what we keep beside it outlasts it.
     let mut leftovers = Vec::new();
-    session.store.leftovers(&mut |name| leftovers.push(name))?;
+    session
+        .store
+        .names(Which::Leftovers, &mut |name| leftovers.push(name))?;
     for name in &leftovers {
         let now = session.clock.now();
         match session.store.clean(name, &now, dry_run) {

@@ -38,7 +38,7 @@ use std::time::Duration;
 use tenure::clock::instant;
 use tenure::process::Identity;
 use tenure::profile;
-use tenure::store::Store;
+use tenure::store::contract::Which;
 use tenure::store::file::ThreadSleeper;
 use tenure::tenure_core::LockName;
 
@@ -176,7 +176,7 @@ fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
     let here = Identity::current().host;
     if let Ok(store) = Locks::open(&place, profile, here, Box::new(ThreadSleeper)) {
         // What was found before it failed is good.
-        let _ = store.names(each);
+        let _ = store.names(Which::Locks, each);
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use tenure::clock::Clock;
 use tenure::fence::{Admission, Guard};
-use tenure::store::{Content, Store};
+use tenure::store::Content;
 use tenure_core::{Claim, Entry, LockName, Standing};
 
 /// Text for people, and facts for programs.

@@ -10,7 +10,7 @@ use crate::trail::occasion;
 use serde_json::{Value, json};
 use tenure::audit::Ending;
 use tenure::clock::Clock;
-use tenure::store::Store;
+use tenure::store::Verbs;
 use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 
 #[cold]

@@ -10,7 +10,7 @@ use crate::request::Heartbeat;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::known_as;
-use tenure::store::{Content, RenewedOwned, Store};
+use tenure::store::{Content, RenewedOwned, Verbs};
 use tenure_core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
 
 #[cold]

@@ -4,7 +4,8 @@
 use super::Session;
 use crate::render::Surface;
 use crate::spelling::is_slip;
-use tenure::store::{Reading, Store as _};
+use tenure::store::Reading;
+use tenure::store::contract::Which;
 use tenure::tenure_core::LockName;
 
 /// Says so, if it is so.
@@ -25,7 +26,7 @@ pub(super) fn point_out(
     }
     let mut near = Vec::new();
     let mut is_known = false;
-    let named = session.store.names(&mut |other| {
+    let named = session.store.names(Which::Locks, &mut |other| {
         is_known |= other == *name;
         if is_slip(name.as_str(), other.as_str()) {
             near.push(other);

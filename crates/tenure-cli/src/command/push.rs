@@ -47,7 +47,6 @@ use target::Target;
 use tenure::clock::{Clock, instant};
 use tenure::engine::Wait;
 use tenure::profile::Native;
-use tenure::store::Store;
 use tenure::store::file::{ThreadSleeper, poll_readable};
 use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,

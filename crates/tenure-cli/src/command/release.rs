@@ -10,7 +10,7 @@ use crate::request::Release;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::known_as;
-use tenure::store::{Content, Store};
+use tenure::store::{Content, Verbs};
 use tenure_core::{
     AbsentRelease, Beacon, Claim, Evidence, ForceOnHeld, Kind, Liveness, LockName, Ownership,
     Released,

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
-use tenure::store::{Store, StoreError};
+use tenure::store::{StoreError, Verbs};
 use tenure_core::{Left, LockName, RequestId};
 pub(super) use told::Told;
 
@@ -504,40 +504,43 @@ fn release(
     heeds: bool,
 ) -> Option<bool> {
     let Hold {
-        session, seat, id, ..
+        session,
+        handle,
+        id,
+        ..
     } = hold;
     surface.explain(&match &result.failure_step {
-        Some(step) => format!("releasing {}: failure in {step}", seat.name()),
-        None => format!("releasing {}: {}", seat.name(), result.result),
+        Some(step) => format!("releasing {}: failure in {step}", handle.name()),
+        None => format!("releasing {}: {}", handle.name(), result.result),
     });
     let now = session.clock.now();
     let left = signals::unstopped(|| {
         if heeds {
-            session.store.leave_if_alone(seat, &now)
+            session.store.release_if_alone(&**handle, &now)
         } else {
-            session.store.leave(seat, &now).map(Some)
+            session.store.release(&**handle, &now).map(Some)
         }
     });
     let now = session.clock.now();
-    let occasion = occasion(seat.name(), id, &now);
+    let occasion = occasion(handle.name(), id, &now);
     match left {
         Ok(None) => return None,
         Ok(Some(Left::Released { held_ms })) => {
             session
                 .trail
                 .released(surface, occasion, held_ms, result.ending(), false);
-            session.face.on_released(surface, seat.name());
+            session.face.on_released(surface, handle.name());
         }
         Ok(Some(Left::Withdrawn)) => {}
         Ok(Some(Left::Absent)) => {
             surface.warn(format!(
                 "{}: the lock was not ours any more when it was released",
-                seat.name()
+                handle.name()
             ));
             return Some(false);
         }
         Err(error) => {
-            let path = session.store.place(seat.name());
+            let path = session.store.place(handle.name());
             session
                 .trail
                 .release_failed(surface, occasion, &path, &error);
@@ -550,7 +553,7 @@ fn release(
             };
             surface.warn(format!(
                 "{}: not released ({error}); {what_next}",
-                seat.name()
+                handle.name()
             ));
         }
     }

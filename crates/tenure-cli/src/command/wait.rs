@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::clock::{Clock, instant, since};
 use tenure::engine::Wait;
-use tenure::store::{Store, Wake};
+use tenure::store::{Verbs, Wake};
 use tenure::tenure_core::{Entry, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
@@ -80,8 +80,7 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
             .into_iter()
             .flatten()
             .min();
-        if session.store.watch(&name, &reading, &now, until)? == Wake::Interrupted
-        {
+        if session.store.watch(&name, &reading, &now, until)? == Wake::Interrupted {
             return Err(cancelled("wait"));
         }
     }

@@ -24,7 +24,7 @@ use crate::render::{Output, Surface, clean};
 use crate::request::{self, Asked, Intends, Surroundings};
 use document::{Document, LockInfo, Seen, Status, because};
 use tenure::clock::Clock;
-use tenure::store::{Reading, Store, StoreError};
+use tenure::store::{Reading, StoreError, Verbs};
 use tenure_core::{Claim, Kind, LockName, Ownership, Reason, Released, Takeover, retry_after_ms};
 
 pub(super) struct Sprint;

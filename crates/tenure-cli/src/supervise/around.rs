@@ -14,7 +14,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::store::Store;
 use tenure_core::{Entry, LockName};
 
 /// How often a hold is looked at.

@@ -27,13 +27,14 @@ use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, kill_process_group, waitid,
 };
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
+use tenure::store::contract::Notices;
 use tenure::store::file::poll_readable;
-use tenure::store::{Store, StoreError};
+use tenure::store::{StoreError, Verbs};
 use tenure::tenure_core::{Due, Renewal};
 
 /// How long work lasts before news of the lock is watched for.
@@ -86,7 +87,7 @@ struct Running<'a> {
     placement: Placement,
     supervision: Supervision,
     began: Instant,
-    news: Vec<OwnedFd>,
+    news: Vec<Notices>,
     /// News was opened, or there is none to be had.
     watches: bool,
     /// The last look could not read every lock.
@@ -233,12 +234,16 @@ impl Driver<'_> {
                         Ok(true)
                     }
                     None => signals::unstopped(|| {
-                        (held.store).name_command(held.seat, process, &self.clock.now())
+                        (held.store).name_command(held.handle, process, &self.clock.now())
                     }),
                 }
             })
         };
-        let by_number = self.close && self.held.iter().any(|held| held.seat.beacon().is_some());
+        let by_number = self.close
+            && self
+                .held
+                .iter()
+                .any(|held| held.handle.descriptor().is_some());
         let started = if by_number {
             match signals::spawn_known(&mut command, name) {
                 Ok(Ok((child, lost))) => Ok((child, Some(Ok(lost)))),
@@ -317,8 +322,11 @@ impl Driver<'_> {
         if self.close {
             return Ok(());
         }
-        let held = self.held.iter().filter_map(|held| held.seat.beacon());
-        let around = self.around.iter().filter_map(|around| around.part.beacon());
+        let held = self.held.iter().filter_map(|held| held.handle.descriptor());
+        let around = self
+            .around
+            .iter()
+            .filter_map(|around| around.part.descriptor());
         for beacon in held.chain(around) {
             retry_on_intr(|| fcntl_setfd(beacon, flags))
                 .map_err(|errno| SpawnError::Beacon(errno.into()))?;
@@ -378,7 +386,7 @@ impl Running<'_> {
             until = until.min(self.began + NEWS_AFTER);
         }
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
-        fds.extend(self.news.iter().map(AsFd::as_fd));
+        fds.extend(self.news.iter().map(|news| news.descriptor.as_fd()));
         fds.extend(self.asker.as_ref().map(Asker::bell));
         fds.extend(self.watch.as_ref().map(Watch::bell));
         // However it ended: everything that can have happened is looked at now.
@@ -417,7 +425,7 @@ impl Running<'_> {
         }
         if self.drain_news() || unsure {
             let mut held = self.driver.held.iter();
-            if held.any(|held| held.store.renewals_end_news()) {
+            if held.any(|held| held.store.publishes()) {
                 self.open_news();
             } else if let Some(verdict) = self.look_at_locks() {
                 return Some(verdict);
@@ -475,7 +483,9 @@ impl Running<'_> {
         self.watches = true;
         // Without it a cancel is noticed at the next renewal.
         let held = self.driver.held.iter();
-        self.news = held.filter_map(|held| held.store.news(held.seat)).collect();
+        self.news = held
+            .filter_map(|held| held.store.notices(held.handle))
+            .collect();
         // Where nothing can be watched, the locks themselves are looked at all the time.
         if WATCHES && self.places.is_none() && !self.driver.held.is_empty() {
             self.places = Some((self.moves(), instant() + PLACE_LOOK));
@@ -491,7 +501,7 @@ impl Running<'_> {
         let mut buffer = [0; 1024];
         self.news.retain(|news| {
             loop {
-                match rustix::io::read(news, &mut buffer) {
+                match rustix::io::read(&news.descriptor, &mut buffer) {
                     // Whoever would tell is gone; it would wake us again and again.
                     Ok(0) => return false,
                     Ok(_) => any = true,
@@ -509,7 +519,7 @@ impl Running<'_> {
                 asker.ask(index, Question::Verify(driver.clock.now()));
                 continue;
             }
-            let Ok(renewal) = held.store.verify(held.seat, &driver.clock.now()) else {
+            let Ok(renewal) = held.store.verify(held.handle, &driver.clock.now()) else {
                 // Not known is not lost; the next look may know.
                 self.unsure = true;
                 continue;
@@ -564,7 +574,7 @@ impl Running<'_> {
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
         self.course.begin(index, &now);
-        let renewal = signals::unstopped(|| held.store.renew(held.seat, &now));
+        let renewal = signals::unstopped(|| held.store.renew(held.handle, &now));
         self.on_renewed(index, renewal)
     }
 
@@ -651,7 +661,7 @@ impl Running<'_> {
     /// Whether others work under one of the locks.
     fn is_entered(&self) -> bool {
         let mut held = self.driver.held.iter();
-        held.any(|held| held.store.is_entered(held.seat))
+        held.any(|held| held.handle.is_entered())
     }
 
     /// Whoever waits for the lock, or for us, learns why that takes longer.

@@ -21,7 +21,7 @@ use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
-use tenure::store::Store;
+use tenure::store::Verbs;
 use tenure::store::file::poll_readable;
 use tenure::tenure_core::{Due, Renewal};
 
@@ -71,7 +71,7 @@ impl Driver<'_> {
     /// when they have ended.
     pub(crate) fn stay(&self, course: &mut Course, end: End) -> Verdict {
         let mut verdict = Verdict::Command(end);
-        while (self.held.iter()).any(|held| held.store.is_entered(held.seat)) {
+        while (self.held.iter()).any(|held| held.handle.is_entered()) {
             if let Some(arrived) = self.signals.next() {
                 verdict = Verdict::Signalled {
                     number: arrived.number,
@@ -82,7 +82,7 @@ impl Driver<'_> {
                 if course.due(self, index) != Due::Nothing {
                     let now = self.clock.now();
                     course.begin(index, &now);
-                    let renewal = held.store.renew(held.seat, &now);
+                    let renewal = held.store.renew(held.handle, &now);
                     let _ = course.on_renewed(self, index, renewal, true);
                 }
             }
@@ -112,7 +112,7 @@ impl Driver<'_> {
         let began = instant();
         let named = self.name_command(child.id(), |_, held, process| {
             held.store
-                .name_command(held.seat, process, &self.clock.now())
+                .name_command(held.handle, process, &self.clock.now())
         });
         let supervision = Supervision::new(self.terms);
         let mut running = Running {
@@ -233,7 +233,7 @@ impl Running<'_> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
             // Not known is not lost; the next look may know.
-            if let Ok(renewal) = held.store.verify(held.seat, &driver.clock.now())
+            if let Ok(renewal) = held.store.verify(held.handle, &driver.clock.now())
                 && let Some(verdict) = self.on_renewal(index, renewal)
             {
                 return Some(verdict);
@@ -247,7 +247,7 @@ impl Running<'_> {
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
         self.course.begin(index, &now);
-        let renewal = held.store.renew(held.seat, &now);
+        let renewal = held.store.renew(held.handle, &now);
         let event = (self.course).on_renewed(driver, index, renewal, ending);
         self.follow(event)
     }

@@ -13,17 +13,17 @@ use super::{Before, Event, OnLost, Terms};
 use crate::render::lock::asks_for_the_lock;
 use crate::render::say;
 use crate::signals::Signals;
-use crate::store::{Locks, Part, Seat};
+use crate::store::{Locks, Part};
 use std::time::{Duration, Instant};
 use tenure::clock::Clock;
 use tenure::process::start_time;
-use tenure::store::{Store, StoreError};
+use tenure::store::{Handle, StoreError};
 use tenure::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Renewal, Schedule};
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a Locks,
-    pub(crate) seat: &'a Seat,
+    pub(crate) handle: &'a dyn Handle,
     /// Told when several renewals in a row have failed: how many, and how the last one did.
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
@@ -125,8 +125,8 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
 
 /// Who has asked the holder of a lock to stop.
 pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
-    let reading = held.store.read(held.seat.name()).ok()?;
-    let claim = reading.entry()?.claim(held.seat.ticket())?;
+    let reading = held.store.read(held.handle.name()).ok()?;
+    let claim = reading.entry()?.claim(held.handle.ticket())?;
     claim.cancel.clone()
 }
 
@@ -384,9 +384,9 @@ impl Course {
         }
         let what = match driver.held.as_slice() {
             [_] => "the lock".to_owned(),
-            several => several
-                .get(index)
-                .map_or_else(String::new, |held| format!("the lock {}", held.seat.name())),
+            several => several.get(index).map_or_else(String::new, |held| {
+                format!("the lock {}", held.handle.name())
+            }),
         };
         self.unsaid.push(Remark::Loss(format!(
             "{what} is lost; {}",

@@ -7,12 +7,12 @@
 //! What the answers lead to is `driver`'s business.
 
 use super::locks::Held;
-use crate::store::{Locks, Seat};
+use crate::store::Locks;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::Scope;
-use tenure::store::{Store, StoreError};
+use tenure::store::{Handle, StoreError, Verbs};
 use tenure_core::{Now, Process, Renewal};
 
 /// What is asked about a hold.
@@ -50,20 +50,20 @@ impl Asker {
         let (bell, rings) = crate::signals::pipe()?;
         let (questions, asked) = mpsc::channel::<(usize, Question)>();
         let (answered, answers) = mpsc::channel();
-        let stores: Vec<(&Locks, &Seat)> =
-            held.iter().map(|held| (held.store, held.seat)).collect();
+        let stores: Vec<(&Locks, &dyn Handle)> =
+            held.iter().map(|held| (held.store, held.handle)).collect();
         let thread = std::thread::Builder::new().name("tenure-asker".to_owned());
         let ask = move || {
             for (index, question) in asked {
-                let Some(&(store, seat)) = stores.get(index) else {
+                let Some(&(store, handle)) = stores.get(index) else {
                     continue;
                 };
                 let answer = match question {
                     Question::Name(process, now) => {
-                        Answer::Named(store.name_command(seat, process, &now))
+                        Answer::Named(store.name_command(handle, process, &now))
                     }
-                    Question::Renew(now) => Answer::Renewed(store.renew(seat, &now)),
-                    Question::Verify(now) => Answer::Verified(store.verify(seat, &now)),
+                    Question::Renew(now) => Answer::Renewed(store.renew(handle, &now)),
+                    Question::Verify(now) => Answer::Verified(store.verify(handle, &now)),
                 };
                 if answered.send((index, answer)).is_err() {
                     return;

@@ -641,6 +641,7 @@ mod tests {
         let name = LockName::new("a").expect("an accepted name");
         let shared = &locks.shared;
         let request = shared.request(&Options::new(), Mode::Exclusive);
+        let request = request.expect("random bytes");
         let (store, clock) = (&*shared.store, &*shared.clock);
         let acquired = engine::acquire(store, clock, &name, &request, Wait::No, &mut Silent);
         let acquired = acquired.expect("a free lock");

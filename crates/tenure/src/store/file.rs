@@ -50,6 +50,7 @@ use crate::trust::Named;
 use folder::{Folder, Latest, Opened, fault};
 use guarded::Names;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Host, Left, LockName, Now};
 
@@ -71,7 +72,7 @@ pub struct FileStore {
     path: PathBuf,
     named: Named,
     allow_network: bool,
-    profile: Box<dyn Profile>,
+    profile: Arc<dyn Profile>,
     rules: Rules,
     here: Host,
     sleeper: Box<dyn Sleeper>,
@@ -119,7 +120,7 @@ impl FileStore {
                 beside: profile.record().is_none(),
                 ..Rules::local(profile.policy())
             },
-            profile,
+            profile: profile.into(),
             here,
             sleeper,
             records: Latest::default(),
@@ -180,8 +181,8 @@ impl FileStore {
     }
 
     /// The profile by which locks are kept.
-    pub fn profile(&self) -> &dyn Profile {
-        &*self.profile
+    pub fn profile(&self) -> &Arc<dyn Profile> {
+        &self.profile
     }
 
     /// The instant at which a question is asked that comes without one.

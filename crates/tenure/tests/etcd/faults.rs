@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
+use tenure::store::Verbs;
 use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
@@ -109,7 +110,7 @@ impl Worker<'_> {
     fn acquire(&mut self, number: u64) -> Option<(Seat, u64, Instant)> {
         let request = request(&format!("{}-{number}", self.who), self.ttl);
         let entered = self.answer("entering", self.store.enter(self.name, request, &now()))?;
-        let seat = entered.seat;
+        let seat = entered.handle;
         let from = |entry: &Entry, seat: &Seat| entry.claim(seat.ticket()).map(certain_from);
         let mut behind = match entered.entering {
             Entering::Granted { token, .. } => {
@@ -123,9 +124,9 @@ impl Worker<'_> {
         let seat = seat?;
         let end = instant() + Duration::from_secs(60);
         while instant() < end {
-            let wake = self.store.sleep(&seat, &behind, &now(), Some(end));
+            let wake = self.store.sleep(&*seat, &behind, &now(), Some(end));
             self.answer("sleeping", wake)?;
-            let advanced = self.answer("looking", self.store.advance(&seat, &now()))?;
+            let advanced = self.answer("looking", self.store.try_grant(&*seat, &now()))?;
             match advanced.advance {
                 Advance::Granted { token } => {
                     let began = from(&advanced.entry, &seat)?;
@@ -142,7 +143,7 @@ impl Worker<'_> {
 
     /// Works under a hold, now and then cut off for longer than its lease.
     fn work(&mut self, seat: Seat, token: u64, began: Instant) {
-        let lapses = self.store.lapses(self.ttl).expect("leases run out");
+        let lapses = self.store.rules().lapse(self.ttl).expect("leases run out");
         let mut seen = Witnessed {
             who: self.who,
             token,
@@ -161,7 +162,7 @@ impl Worker<'_> {
             );
             self.proxy.weather(Weather::Fair);
             let asked = instant();
-            match self.answer("renewing", self.store.renew(&seat, &now())) {
+            match self.answer("renewing", self.store.renew(&*seat, &now())) {
                 Some(Renewal::Renewed { .. }) => {
                     seen.renewed.push(asked);
                     seen.relied = asked.max(seen.relied);
@@ -183,7 +184,7 @@ impl Worker<'_> {
             drop(seat);
             return;
         }
-        let left = self.answer("leaving", self.store.leave(&seat, &now()));
+        let left = self.answer("leaving", self.store.release(&*seat, &now()));
         // One that took longer than the lease cannot know whether it was an earlier try of its own.
         let took = instant().saturating_duration_since(ends);
         if let Some(left) = left
@@ -359,7 +360,7 @@ fn a_lost_answer_is_found_out() {
         });
         assert_eq!(claims(&two, &name).len(), 1, "one claim was made");
         let renewed = with(&proxy, faults, &written("renew"), || {
-            one.renew(&seat, &now())
+            one.renew(&*seat, &now())
         });
         assert!(
             matches!(renewed, Ok(Renewal::Renewed { .. })),
@@ -370,7 +371,7 @@ fn a_lost_answer_is_found_out() {
             started: None,
         };
         let named = with(&proxy, faults, &written("name_command"), || {
-            one.name_command(&seat, process, &now())
+            one.name_command(&*seat, process, &now())
         });
         assert!(named.expect(done), "the command was named");
         let waiting = tenure_core::WaitingFor {
@@ -408,20 +409,20 @@ fn a_lost_answer_is_found_out() {
         });
         assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
         let parked = with(&proxy, faults, &written("park"), || {
-            one.park(&waiter, None, 60_000, &now())
+            one.reserve(&*waiter, None, 60_000, &now())
         });
         assert!(parked.expect(done), "its place is kept");
         drop((waiter, behind));
         let (other, behind) = line_up(&one, &name, "other", ttl);
         let left = with(&proxy, faults, &removed("leave a queue", 1), || {
-            one.leave(&other, &now())
+            one.release(&*other, &now())
         });
         assert_eq!(left.expect(done), Left::Withdrawn);
         drop(behind);
         let (next, behind) = line_up(&one, &name, "next", ttl);
 
         let left = with(&proxy, faults, &removed("leave", 0), || {
-            one.leave(&seat, &now())
+            one.release(&*seat, &now())
         });
         assert!(matches!(left, Ok(Left::Released { .. })), "{left:?}");
         let next_token = with(&proxy, faults, &written("advance"), || {
@@ -511,17 +512,17 @@ fn a_hold_that_was_overridden_is_not_said_to_be_released_where_an_answer_is_lost
             ..request("one", Duration::from_secs(60))
         };
         let entered = one.enter(&name, detached, &now()).expect("an answer");
-        let seat = entered.seat.expect("a free lock");
+        let seat = entered.handle.expect("a free lock");
         let forced = two.force_release(&name, Force::Confirmed, &now());
         let forced = forced.expect("an answer").released;
         assert!(matches!(forced, Forced::Done { .. }), "{forced:?}");
         let told = match asks {
-            "renew" => one.renew(&seat, &now()),
-            _ => one.verify(&seat, &now()),
+            "renew" => one.renew(&*seat, &now()),
+            _ => one.verify(&*seat, &now()),
         };
         assert_eq!(told.expect("an answer"), Renewal::Lost, "{asks}");
         proxy.strike(&format!("{name}/claims/"), Fault::CutAfter);
-        let left = one.leave(&seat, &now()).expect("an answer");
+        let left = one.release(&*seat, &now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{asks}");
     }
 }
@@ -591,7 +592,7 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
         );
         let (seat, token) = take(&one, name, "one", ttl);
         if name == &leaves {
-            let left = one.leave(&seat, &now()).expect("an etcd that answers");
+            let left = one.release(&*seat, &now()).expect("an etcd that answers");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
         }
         assert_eq!(proxy.late(), number - 1, "the stray is still under way");
@@ -604,7 +605,7 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
         } else {
             assert_eq!(found.len(), 1, "nobody else came: {found:?}");
             assert_eq!(found[0].token, Some(token), "and the hold stands");
-            let standing = one.verify(&seat, &now()).expect("an etcd that answers");
+            let standing = one.verify(&*seat, &now()).expect("an etcd that answers");
             assert!(matches!(standing, Renewal::Renewed { .. }), "{standing:?}");
         }
     }
@@ -637,8 +638,8 @@ fn a_grant_says_from_when_it_counts() {
     let entered = entered.expect("an etcd that answers");
     proxy.weather(Weather::Parted);
     let began = certain_from(&entered.entry.claims[0]);
-    assert!(entered.seat.is_some(), "nobody else is there");
-    let lapses = one.lapses(ttl).expect("leases run out");
+    assert!(entered.handle.is_some(), "nobody else is there");
+    let lapses = one.rules().lapse(ttl).expect("leases run out");
     let (waiter, behind) = line_up(&two, &lock, "two", ttl);
     wait(&two, &waiter, behind, Duration::from_secs(30));
     let after = instant().saturating_duration_since(began);

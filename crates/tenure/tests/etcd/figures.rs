@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::engine::Wait;
 use tenure::guard::{Again, LockManager, Options};
-use tenure::store::Store;
+use tenure::store::Verbs;
 use tenure_core::{Advance, Entering};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -124,9 +124,9 @@ fn uncontended(server: &Server, on: &str) -> f64 {
         let bare = since(began);
         let began = instant();
         let entered = store.enter(&name, wish.clone(), &clock.now());
-        let seat = entered.expect("an answer").seat.expect("a free lock");
+        let seat = entered.expect("an answer").handle.expect("a free lock");
         let lock = since(began);
-        store.leave(&seat, &clock.now()).expect("an answer");
+        store.release(&*seat, &clock.now()).expect("an answer");
         let whole = since(began);
         drop(seat);
         let began = instant();
@@ -206,13 +206,13 @@ fn many_holds(server: &Server) {
                 // The connection and the lease are not what is asked about.
                 let other = super::name("other");
                 let (seat, _) = take(&store, &other, "one", TTL);
-                store.leave(&seat, &clock.now()).expect("an answer");
+                store.release(&*seat, &clock.now()).expect("an answer");
             }
             let began = instant();
             let entered = store.enter(&name, wish.clone(), &clock.now());
             let took = since(began);
-            let seat = entered.expect("an answer").seat.expect("a free lock");
-            store.leave(&seat, &clock.now()).expect("an answer");
+            let seat = entered.expect("an answer").handle.expect("a free lock");
+            store.release(&*seat, &clock.now()).expect("an answer");
             if hold < MEASURED {
                 first.push(took);
             }
@@ -342,7 +342,7 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
                     } else {
                         let request = request(&format!("w{who}-{round}"), ttl);
                         let entered = store.enter(name, request, &now()).expect("an answer");
-                        let seat = entered.seat.expect("a seat");
+                        let seat = entered.handle.expect("a handle");
                         let ticket = seat.ticket();
                         let mut behind = match entered.entering {
                             Entering::Queued { behind, .. } => Some(behind),
@@ -350,9 +350,9 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
                         };
                         while let Some(before) = behind.take() {
                             let end = Some(instant() + Duration::from_secs(300));
-                            store.sleep(&seat, &before, &now(), end).expect("a sleep");
+                            store.sleep(&*seat, &before, &now(), end).expect("a sleep");
                             *looks.lock().expect("no panic") += 1;
-                            let looked = store.advance(&seat, &now()).expect("an answer");
+                            let looked = store.try_grant(&*seat, &now()).expect("an answer");
                             if let Advance::Behind(before) = looked.advance {
                                 behind = Some(before);
                             }
@@ -360,7 +360,7 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
                         (seat, ticket)
                     };
                     grants.lock().expect("no panic").push((instant(), ticket));
-                    store.leave(&seat, &now()).expect("an answer");
+                    store.release(&*seat, &now()).expect("an answer");
                 }
             });
         }
@@ -370,7 +370,7 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
         });
         before = server.metrics();
         let began = instant();
-        gate.leave(&seat, &now()).expect("an answer");
+        gate.release(&*seat, &now()).expect("an answer");
         until("all have had their turns", Duration::from_secs(300), || {
             grants.lock().expect("no panic").len() == waiters * rounds
         });

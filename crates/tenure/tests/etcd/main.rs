@@ -24,8 +24,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure::clock::{Clock, SystemClock, instant};
 use tenure::process::{Identity, start_time};
+use tenure::store::Handle;
+use tenure::store::Verbs;
 use tenure::store::conformance::{self, Harness};
-use tenure::store::contract::Handle;
 use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Store, Wake};
@@ -103,7 +104,7 @@ pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) 
     let entered = store.enter(name, request(id, ttl), &now());
     let entered = entered.expect("an etcd that answers");
     match entered.entering {
-        Entering::Granted { token, .. } => (entered.seat.expect("a seat"), token),
+        Entering::Granted { token, .. } => (entered.handle.expect("a handle"), token),
         other => panic!("expected a grant, saw {other:?}"),
     }
 }
@@ -112,7 +113,7 @@ pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) 
 pub(crate) fn hold_twice(store: &EtcdStore, name: &LockName) {
     for _ in 0..2 {
         let (seat, _) = take(store, name, "before", Duration::from_secs(600));
-        let left = store.leave(&seat, &now()).expect("an answer");
+        let left = store.release(&*seat, &now()).expect("an answer");
         assert!(matches!(left, Left::Released { .. }), "{left:?}");
     }
 }
@@ -128,7 +129,7 @@ pub(crate) fn line_up(
     let entered = store.enter(name, request(id, ttl), &now());
     let entered = entered.expect("an etcd that answers");
     match entered.entering {
-        Entering::Queued { behind, .. } => (entered.seat.expect("a seat"), behind),
+        Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
         other => panic!("expected a place in the queue, saw {other:?}"),
     }
 }
@@ -144,14 +145,16 @@ pub(crate) fn wait(
     let end = instant() + patience;
     loop {
         let wake = store
-            .sleep(seat, &behind, &now(), Some(end))
+            .sleep(&**seat, &behind, &now(), Some(end))
             .expect("a sleep");
         assert_eq!(
             wake,
             Wake::Ready,
             "a waiter was not woken within {patience:?}"
         );
-        let advanced = store.advance(seat, &now()).expect("an etcd that answers");
+        let advanced = store
+            .try_grant(&**seat, &now())
+            .expect("an etcd that answers");
         match advanced.advance {
             Advance::Granted { token } => return token,
             Advance::Behind(now_behind) => behind = now_behind,
@@ -163,7 +166,7 @@ pub(crate) fn wait(
 /// The claims on a lock.
 #[track_caller]
 pub(crate) fn claims(store: &EtcdStore, name: &LockName) -> Vec<Claim> {
-    let reading = store.read(name).expect("an etcd that answers");
+    let reading = store.read(name, None).expect("an etcd that answers");
     reading.entry().expect("a list").claims.clone()
 }
 

@@ -13,6 +13,8 @@ use tenure::clock::instant;
 use tenure::engine::Wait;
 use tenure::guard::{AcquireError, Again, GuardState, LockManager, Options};
 use tenure::process::Identity;
+use tenure::store::Verbs;
+use tenure::store::contract::Which;
 use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Content, Store, StoreError, Wake};
@@ -85,8 +87,8 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
             let entered = entered.expect("an etcd that answers");
             assert!(matches!(entered.entering, Entering::Granted { .. }));
 
-            let reading = here.read(&name).expect("an etcd that answers");
-            let (standing, _) = reading.standing(here.policy(), &now());
+            let reading = here.read(&name, None).expect("an etcd that answers");
+            let (standing, _) = reading.standing(&here.rules().policy, &now());
             assert!(
                 matches!(standing, Standing::Held(_)),
                 "{hours} h off, {kind:?}: {standing:?}"
@@ -162,12 +164,15 @@ fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
     revoke_all_but(&server, &[&spared]);
     let next = wait(&two, &waiter, behind, PATIENCE);
     assert!(next > token, "the token rises: {token}, {next}");
-    let renewed = one.renew(&seat, &now()).expect("an etcd that answers");
+    let renewed = one.renew(&*seat, &now()).expect("an etcd that answers");
     assert_eq!(renewed, Renewal::Lost);
-    assert_eq!(one.verify(&seat, &now()).expect("an answer"), Renewal::Lost);
-    let left = one.leave(&seat, &now()).expect("an etcd that answers");
+    assert_eq!(
+        one.verify(&*seat, &now()).expect("an answer"),
+        Renewal::Lost
+    );
+    let left = one.release(&*seat, &now()).expect("an etcd that answers");
     assert_eq!(left, Left::Absent, "what is not held cannot be released");
-    let standing = two.verify(&waiter, &now()).expect("an etcd that answers");
+    let standing = two.verify(&*waiter, &now()).expect("an etcd that answers");
     assert!(
         matches!(standing, Renewal::Renewed { .. }),
         "the other holds on"
@@ -184,15 +189,15 @@ fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
     let (seat, token) = take(&one, &name, "one", LONG);
     for asking in ["renew", "verify"] {
         revoke_all_but(&server, &[]);
-        let reading = two.read(&name).expect("an etcd that answers");
-        let (standing, _) = reading.standing(two.policy(), &now());
+        let reading = two.read(&name, None).expect("an etcd that answers");
+        let (standing, _) = reading.standing(&two.rules().policy, &now());
         assert!(
             matches!(standing, Standing::Stale(_)),
             "anybody could come: {standing:?}"
         );
         let answer = match asking {
-            "renew" => one.renew(&seat, &now()),
-            _ => one.verify(&seat, &now()),
+            "renew" => one.renew(&*seat, &now()),
+            _ => one.verify(&*seat, &now()),
         };
         let answer = answer.expect("an etcd that answers");
         assert!(
@@ -220,10 +225,10 @@ fn a_waiter_outlives_the_end_of_its_lease() {
     let (waiter, behind) = line_up(&two, &kept, "two", LONG);
     let spared = here_lease(&server, &kept, "one");
     revoke_all_but(&server, &[&spared]);
-    one.leave(&seat, &now()).expect("an etcd that answers");
+    one.release(&*seat, &now()).expect("an etcd that answers");
     wait(&two, &waiter, behind, PATIENCE);
-    let standing = three.read(&kept).expect("an etcd that answers");
-    let (standing, _) = standing.standing(three.policy(), &now());
+    let standing = three.read(&kept, None).expect("an etcd that answers");
+    let (standing, _) = standing.standing(&three.rules().policy, &now());
     assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
 
     let (_seat, _) = take(&one, &swept, "one", LONG);
@@ -234,9 +239,13 @@ fn a_waiter_outlives_the_end_of_its_lease() {
         .clean(&swept, &now(), false)
         .expect("an etcd that answers");
     let until = Some(instant() + PATIENCE);
-    let wake = two.sleep(&waiter, &behind, &now(), until).expect("a sleep");
+    let wake = two
+        .sleep(&*waiter, &behind, &now(), until)
+        .expect("a sleep");
     assert_eq!(wake, Wake::Ready, "whoever lost its place is woken");
-    let advanced = two.advance(&waiter, &now()).expect("an etcd that answers");
+    let advanced = two
+        .try_grant(&*waiter, &now())
+        .expect("an etcd that answers");
     assert_eq!(advanced.advance, Advance::Gone);
 }
 
@@ -262,16 +271,18 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
     compact();
     // Its watch begins before what is left of the past.
     let end = Some(instant() + PATIENCE);
-    let wake = two.sleep(&waiter, &behind, &now(), end).expect("a sleep");
+    let wake = two.sleep(&*waiter, &behind, &now(), end).expect("a sleep");
     assert_eq!(wake, Wake::Ready, "it has to look for itself");
-    let advanced = two.advance(&waiter, &now()).expect("an etcd that answers");
+    let advanced = two
+        .try_grant(&*waiter, &now())
+        .expect("an etcd that answers");
     let Advance::Behind(behind) = advanced.advance else {
         panic!("it still waits: {:?}", advanced.advance);
     };
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(&two, &waiter, behind, PATIENCE));
         compact();
-        one.leave(&seat, &now()).expect("an etcd that answers");
+        one.release(&*seat, &now()).expect("an etcd that answers");
         sleeper.join().expect("it was woken");
     });
 }
@@ -291,14 +302,14 @@ fn a_server_may_go_and_come_back() {
         server.again();
         // A call may come too early for the new server; it says so.
         until("the holder is answered again", PATIENCE, || {
-            match one.renew(&seat, &now()) {
+            match one.renew(&*seat, &now()) {
                 Ok(Renewal::Renewed { token: same, .. }) => same == token,
                 Ok(Renewal::Lost) => panic!("the hold outlives its server"),
                 Err(StoreError::Unreachable { .. }) => false,
                 Err(other) => panic!("{other}"),
             }
         });
-        one.leave(&seat, &now()).expect("an etcd that answers");
+        one.release(&*seat, &now()).expect("an etcd that answers");
         let next = sleeper.join().expect("it was woken");
         assert!(next > token, "the token rises");
     });
@@ -320,17 +331,19 @@ fn ask_everything(
         pid: std::process::id(),
         started: None,
     };
-    ask("read", &|| store.read(name).err());
+    ask("read", &|| store.read(name, None).err());
     ask("enter", &|| {
         store.enter(name, request("more", LONG), &now()).err()
     });
-    ask("advance", &|| store.advance(seat, &now()).err());
+    ask("advance", &|| store.try_grant(&**seat, &now()).err());
     ask("name_command", &|| {
-        store.name_command(seat, process, &now()).err()
+        store.name_command(&**seat, process, &now()).err()
     });
-    ask("renew", &|| store.renew(seat, &now()).err());
-    ask("verify", &|| store.verify(seat, &now()).err());
-    ask("park", &|| store.park(seat, None, 1_000, &now()).err());
+    ask("renew", &|| store.renew(&**seat, &now()).err());
+    ask("verify", &|| store.verify(&**seat, &now()).err());
+    ask("park", &|| {
+        store.reserve(&**seat, None, 1_000, &now()).err()
+    });
     ask("cancel", &|| {
         store.cancel(name, "somebody".into(), &now()).err()
     });
@@ -346,9 +359,9 @@ fn ask_everything(
     ask("force_release", &|| {
         store.force_release(name, Force::Confirmed, &now()).err()
     });
-    ask("names", &|| store.names(&mut |_| {}).err());
+    ask("names", &|| store.names(Which::Locks, &mut |_| {}).err());
     ask("clean", &|| store.clean(name, &now(), false).err());
-    ask("leave", &|| store.leave(seat, &now()).err());
+    ask("leave", &|| store.release(&**seat, &now()).err());
 }
 
 /// With etcd out of reach, each call says so within its patience, and none says that a lock is free.
@@ -375,7 +388,9 @@ fn without_etcd_every_call_says_so_in_time() {
             );
         });
         proxy.weather(Weather::Fair);
-        until("it comes back", PATIENCE, || store.read(&name).is_ok());
+        until("it comes back", PATIENCE, || {
+            store.read(&name, None).is_ok()
+        });
     }
 }
 
@@ -395,13 +410,13 @@ fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
             let name = name(&format!("{kind}-{}", endpoints.len()));
             let (seat, _) = take(&store, &name, "one", LONG);
             let began = instant();
-            let verified = store.verify(&seat, &now()).expect("an answer");
+            let verified = store.verify(&*seat, &now()).expect("an answer");
             assert!(matches!(verified, Renewal::Renewed { .. }));
             assert!(
                 instant().saturating_duration_since(began) < Duration::from_secs(2),
                 "{kind}: who was found is asked first from then on"
             );
-            store.leave(&seat, &now()).expect("an answer");
+            store.release(&*seat, &now()).expect("an answer");
         }
     }
     // The one that is asked stops answering while somebody sleeps and somebody holds.
@@ -414,9 +429,9 @@ fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(&two, &waiter, behind, Duration::from_secs(40)));
         good.weather(Weather::Parted);
-        let renewed = one.renew(&seat, &now()).expect("the other one answers");
+        let renewed = one.renew(&*seat, &now()).expect("the other one answers");
         assert!(matches!(renewed, Renewal::Renewed { token: same, .. } if same == token));
-        one.leave(&seat, &now()).expect("the other one answers");
+        one.release(&*seat, &now()).expect("the other one answers");
         sleeper
             .join()
             .expect("it was woken by way of the other one");
@@ -464,7 +479,7 @@ fn a_user_and_a_password_are_needed_where_the_server_wants_them() {
     let (seat, _) = take(&ann, &name, "ann", LONG);
     let (waiter, behind) = line_up(&ann, &name, "again", LONG);
     assert!(matches!(
-        ann.leave(&seat, &now()),
+        ann.release(&*seat, &now()),
         Ok(Left::Released { .. })
     ));
     wait(&ann, &waiter, behind, PATIENCE);
@@ -477,13 +492,13 @@ fn a_user_and_a_password_are_needed_where_the_server_wants_them() {
         );
         refused(answer)
     };
-    let said = denied(wrong.read(&name));
+    let said = denied(wrong.read(&name, None));
     assert!(said.contains("authentication failed"), "{said}");
     assert!(!said.contains("wrong"), "no password in a message: {said}");
-    let said = denied(as_user(None, "mine").read(&name));
+    let said = denied(as_user(None, "mine").read(&name, None));
     assert!(said.contains("user name is empty"), "{said}");
     let theirs = as_user(Some(("ann", "pass:word")), "theirs");
-    let said = denied(theirs.read(&name));
+    let said = denied(theirs.read(&name, None));
     assert!(said.contains("permission denied"), "{said}");
     let written = theirs.force_release(&name, Force::Confirmed, &now());
     assert!(
@@ -515,7 +530,9 @@ fn an_encrypted_connection_trusts_its_own_authority_only() {
     let trusted = with("ca", Some("client"));
     let (seat, _) = take(&trusted, &name, "one", LONG);
     let (waiter, behind) = line_up(&trusted, &name, "two", LONG);
-    trusted.leave(&seat, &now()).expect("an etcd that answers");
+    trusted
+        .release(&*seat, &now())
+        .expect("an etcd that answers");
     wait(&trusted, &waiter, behind, PATIENCE);
 
     for (why, store) in [
@@ -536,7 +553,7 @@ fn an_encrypted_connection_trusts_its_own_authority_only() {
             caller(&server.address("tls")).patience(Duration::from_secs(2)),
         ),
     ] {
-        let answer = store.read(&name);
+        let answer = store.read(&name, None);
         assert!(
             matches!(answer, Err(StoreError::Unreachable { .. })),
             "{why}: {answer:?}"
@@ -564,9 +581,9 @@ fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
     for (store, prefix) in stores.iter().zip(ours) {
         let (seat, _) = take(store, &name, "holder", LONG);
         let (waiter, behind) = line_up(store, &name, "waiter", LONG);
-        store.leave(&seat, &now()).expect("an etcd that answers");
+        store.release(&*seat, &now()).expect("an etcd that answers");
         wait(store, &waiter, behind, PATIENCE);
-        store.renew(&waiter, &now()).expect("an etcd that answers");
+        store.renew(&*waiter, &now()).expect("an etcd that answers");
         let mut detached = request("detached", LONG);
         detached.kind = Kind::Detached;
         let other = LockName::new("other").expect("a name");
@@ -577,7 +594,7 @@ fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
         ));
         let mut names = Vec::new();
         store
-            .names(&mut |name| names.push(name.to_string()))
+            .names(Which::Locks, &mut |name| names.push(name.to_string()))
             .expect("an etcd that answers");
         names.sort();
         assert_eq!(names, ["other", "same"], "below {prefix}");
@@ -620,12 +637,12 @@ fn junk_among_the_claims_refuses_until_force_replaces_it() {
         on(&server, async |mut client| {
             client.put(key.clone(), text, None).await.expect("a put");
         });
-        let reading = store.read(&name).expect("an etcd that answers");
+        let reading = store.read(&name, None).expect("an etcd that answers");
         assert!(
             matches!(reading.content, Content::Unreadable { .. }),
             "{name}: {reading:?}"
         );
-        let (standing, _) = reading.standing(store.policy(), &now());
+        let (standing, _) = reading.standing(&store.rules().policy, &now());
         assert_eq!(standing, Standing::Unreadable, "{name}");
         for patience in [Patience::AtOnce, Patience::Queue] {
             let mut request = request("one", LONG);
@@ -636,7 +653,7 @@ fn junk_among_the_claims_refuses_until_force_replaces_it() {
                 "{name}, {patience:?}: {:?}",
                 entered.entering
             );
-            assert!(entered.seat.is_none(), "nobody holds what cannot be read");
+            assert!(entered.handle.is_none(), "nobody holds what cannot be read");
         }
         let cleaned = store.clean(&name, &now(), false);
         assert!(
@@ -721,7 +738,8 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     let lease = plant(&server, "many", &name, 1_500, "plant");
     assert_eq!(claims(&two, &name).len(), 1_502);
     let mut names = Vec::new();
-    two.names(&mut |name| names.push(name)).expect("an answer");
+    two.names(Which::Locks, &mut |name| names.push(name))
+        .expect("an answer");
     assert_eq!(
         names.len(),
         1,
@@ -739,7 +757,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     // They die in the middle of the queue, with somebody before them and behind them.
     revoke(&server, lease);
     drop(model);
-    one.leave(&seat, &now()).expect("an answer");
+    one.release(&*seat, &now()).expect("an answer");
     let next = wait(&two, &waiter, behind, Duration::from_secs(60));
     assert!(next > token, "the token rises");
     assert_eq!(claims(&two, &name).len(), 1, "the dead are gone");
@@ -772,9 +790,9 @@ fn a_death_far_back_in_a_long_queue_moves_the_next_one_up() {
     let (waiter, behind) = line_up(&two, &name, "last", LONG);
     revoke(&server, dying);
     let end = Some(instant() + PATIENCE);
-    let wake = two.sleep(&waiter, &behind, &now(), end).expect("a sleep");
+    let wake = two.sleep(&*waiter, &behind, &now(), end).expect("a sleep");
     assert_eq!(wake, Wake::Ready);
-    let advanced = two.advance(&waiter, &now()).expect("an answer");
+    let advanced = two.try_grant(&*waiter, &now()).expect("an answer");
     let Advance::Behind(Predecessor::Beacon { ticket }) = advanced.advance else {
         panic!("it waits behind another one: {:?}", advanced.advance);
     };
@@ -954,14 +972,14 @@ fn news_of_a_claim_come_by_a_descriptor() {
     let (one, two) = (caller(&address), caller(&address));
     let name = name("news");
     let (seat, _) = take(&one, &name, "one", LONG);
-    let news = one.notices(&seat).expect("a descriptor");
+    let news = one.notices(&*seat).expect("a descriptor");
     let is_ready = |patience: Duration| {
-        let mut fds = [PollFd::new(&news, PollFlags::IN)];
+        let mut fds = [PollFd::new(&news.descriptor, PollFlags::IN)];
         let timeout = Timespec::try_from(patience).expect("a time");
         let ready = poll(&mut fds, Some(&timeout)).expect("a poll") > 0;
         let mut buffer = [0; 64];
         if ready {
-            let _ = rustix::io::read(&news, &mut buffer);
+            let _ = rustix::io::read(&news.descriptor, &mut buffer);
         }
         ready
     };
@@ -972,7 +990,7 @@ fn news_of_a_claim_come_by_a_descriptor() {
     two.cancel(&name, "somebody".into(), &now())
         .expect("an answer");
     assert!(is_ready(PATIENCE), "it was asked to stop");
-    let verified = one.verify(&seat, &now()).expect("an answer");
+    let verified = one.verify(&*seat, &now()).expect("an answer");
     assert!(matches!(
         verified,
         Renewal::Renewed {
@@ -1006,17 +1024,17 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             let began = instant();
             let mut wrong = 0;
             for answer in [
-                store.read(&name).err(),
-                store.verify(&seat, &now()).err(),
-                store.renew(&seat, &now()).err(),
-                store.leave(&seat, &now()).err(),
+                store.read(&name, None).err(),
+                store.verify(&*seat, &now()).err(),
+                store.renew(&*seat, &now()).err(),
+                store.release(&*seat, &now()).err(),
                 store.enter(&name, request("child", ttl), &now()).err(),
             ] {
                 wrong = (wrong << 1) | i32::from(answer.is_none());
             }
             // Nothing will ever wake it, so it is not to sleep.
             let end = Some(began + PATIENCE);
-            let _ = store.sleep(&waiter, &behind, &now(), end);
+            let _ = store.sleep(&*waiter, &behind, &now(), end);
             // A thread of the child's own may have what the connection's had.
             let own = std::thread::spawn(|| std::thread::sleep(Duration::from_millis(100)));
             drop((seat, waiter, store));
@@ -1054,12 +1072,12 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
                 let held = claims(&watcher, &name);
                 assert_eq!(held.len(), 2, "both claims stand: {held:?}");
                 assert_eq!(held[0].token, Some(token), "the parent holds");
-                let reading = watcher.read(&name).expect("an answer");
-                let (standing, _) = reading.standing(watcher.policy(), &now());
+                let reading = watcher.read(&name, None).expect("an answer");
+                let (standing, _) = reading.standing(&watcher.rules().policy, &now());
                 assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
                 std::thread::sleep(Duration::from_millis(200));
             }
-            let left = store.leave(&seat, &now()).expect("an answer");
+            let left = store.release(&*seat, &now()).expect("an answer");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
             wait(&store, &waiter, behind, PATIENCE);
         }
@@ -1078,7 +1096,7 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     for _ in 0..HOLDS {
         let (seat, token) = take(&store, &name, "one", LONG);
         tokens.push(token);
-        let left = store.leave(&seat, &now()).expect("an answer");
+        let left = store.release(&*seat, &now()).expect("an answer");
         assert!(matches!(left, Left::Released { .. }), "{left:?}");
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
@@ -1116,7 +1134,7 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
         caller(&server.address("between")),
     );
     let holds = |name: &LockName| {
-        let reading = store.read(name).expect("an answer");
+        let reading = store.read(name, None).expect("an answer");
         reading.entry().expect("a list").history.holds
     };
 
@@ -1125,16 +1143,16 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     let (theirs, token) = take(&other, &held, "theirs", LONG);
     let (seat, behind) = line_up(&store, &held, "mine", LONG);
     assert_eq!(claims(&store, &held)[0].token, Some(token), "they hold on");
-    other.leave(&theirs, &now()).expect("an answer");
+    other.release(&*theirs, &now()).expect("an answer");
     assert!(wait(&store, &seat, behind, Duration::from_secs(20)) > token);
-    store.leave(&seat, &now()).expect("an answer");
+    store.release(&*seat, &now()).expect("an answer");
     assert_eq!(holds(&held), 4, "every hold is counted");
 
     let waited_for = name("waited-for");
     hold_twice(&store, &waited_for);
     let (seat, _) = take(&store, &waited_for, "mine", LONG);
     let (theirs, behind) = line_up(&other, &waited_for, "theirs", LONG);
-    store.leave(&seat, &now()).expect("an answer");
+    store.release(&*seat, &now()).expect("an answer");
     let (again, _) = line_up(&store, &waited_for, "again", LONG);
     wait(&other, &theirs, behind, Duration::from_secs(20));
     drop((again, theirs));
@@ -1142,9 +1160,9 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     let used = name("used");
     hold_twice(&store, &used);
     let (theirs, _) = take(&other, &used, "theirs", LONG);
-    other.leave(&theirs, &now()).expect("an answer");
+    other.release(&*theirs, &now()).expect("an answer");
     let (seat, _) = take(&store, &used, "mine", LONG);
-    store.leave(&seat, &now()).expect("an answer");
+    store.release(&*seat, &now()).expect("an answer");
     assert_eq!(holds(&used), 4, "every hold is counted");
 
     let cleaned = name("cleaned");
@@ -1152,7 +1170,7 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     let gone = other.clean(&cleaned, &now(), false).expect("an answer");
     assert!(gone.removed, "nobody holds it");
     let (seat, _) = take(&store, &cleaned, "mine", LONG);
-    store.leave(&seat, &now()).expect("an answer");
+    store.release(&*seat, &now()).expect("an answer");
     assert_eq!(holds(&cleaned), 1, "what was remembered was removed");
 }
 
@@ -1170,15 +1188,15 @@ fn holds_beside_each_other_are_all_counted() {
         request.terms.mode = Mode::Shared;
         let entered = store.enter(&name, request, &now()).expect("an answer");
         assert!(matches!(entered.entering, Entering::Granted { .. }));
-        entered.seat.expect("a seat")
+        entered.handle.expect("a handle")
     };
     for round in 1..=3 {
         let (one, two) = (share(&store, "one"), share(&other, "two"));
         for (store, seat) in [(&store, &one), (&other, &two)] {
-            let left = store.leave(seat, &now()).expect("an answer");
+            let left = store.release(&**seat, &now()).expect("an answer");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
         }
-        let reading = store.read(&name).expect("an answer");
+        let reading = store.read(&name, None).expect("an answer");
         let history = reading.entry().expect("a list").history;
         assert_eq!(history.holds, 2 * round);
     }
@@ -1268,7 +1286,7 @@ fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
         let found = client.get("/late/locks/late/lives/", options).await;
         found.expect("an answer").kvs()[0].key().to_vec()
     });
-    store.leave(&seat, &now()).expect("an answer");
+    store.release(&*seat, &now()).expect("an answer");
     on(&server, async |mut client| {
         client.put(life, "buried", None).await.expect("an answer")
     });

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tenure::clock::{Clock, instant, since};
 use tenure::process::liveness;
 use tenure::profile::{ends_without_release, known_as};
-use tenure::store::{Content, Reading, Store};
+use tenure::store::{Content, Reading};
 use tenure_core::{
     Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,
 };

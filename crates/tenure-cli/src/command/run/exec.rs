@@ -72,8 +72,8 @@ pub(super) fn replace_self(
         return None;
     }
     signals::pause_if_asked();
-    let held = holds.iter().filter_map(|hold| hold.seat.beacon());
-    for beacon in held.chain(parts.iter().filter_map(Part::beacon)) {
+    let held = holds.iter().filter_map(|hold| hold.handle.descriptor());
+    for beacon in held.chain(parts.iter().filter_map(|part| part.descriptor())) {
         if let Err(errno) = retry_on_intr(|| fcntl_setfd(beacon, FdFlags::empty())) {
             return Some(SpawnError::Beacon(errno.into()));
         }

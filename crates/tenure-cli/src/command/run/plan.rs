@@ -10,7 +10,6 @@ use serde_json::json;
 use std::time::Duration;
 use tenure::engine::Keep;
 use tenure::profile::known_as;
-use tenure::store::Store;
 use tenure_core::{Claim, Holder, Kind, LockName, Patience, Request, RequestId};
 
 /// What a run is going to take.

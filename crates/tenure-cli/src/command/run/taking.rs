@@ -10,13 +10,12 @@ use crate::failure::Failure;
 use crate::holds;
 use crate::render::Surface;
 use crate::signals;
-use crate::store::Seat;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
 use tenure::clock::Clock;
 use tenure::engine::{Keep, Limits, Wait};
 use tenure::profile::known_as;
-use tenure::store::Store;
+use tenure::store::{Handle, Verbs};
 use tenure::tenure_core::{
     Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule,
 };
@@ -32,7 +31,7 @@ pub(crate) struct Target<'a> {
 pub(crate) struct Hold<'a> {
     pub(crate) session: &'a Session,
     pub(crate) claim: Claim,
-    pub(crate) seat: Seat,
+    pub(crate) handle: Box<dyn Handle>,
     /// The id under which the audit knows it.
     pub(crate) id: RequestId,
     /// Who gave up a place for it.
@@ -43,14 +42,14 @@ pub(crate) struct Hold<'a> {
 
 impl Hold<'_> {
     pub(crate) fn name(&self) -> &LockName {
-        self.seat.name()
+        self.handle.name()
     }
 
     /// As the driver wants it.
     pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
         Held {
             store: &self.session.store,
-            seat: &self.seat,
+            handle: &*self.handle,
             on_heartbeat_failed,
         }
     }
@@ -61,7 +60,7 @@ impl Hold<'_> {
         match self
             .session
             .store
-            .verify(&self.seat, &self.session.clock.now())
+            .verify(&*self.handle, &self.session.clock.now())
         {
             Ok(Renewal::Lost) => Some(Interruption::Lost { name: name() }),
             Ok(Renewal::Renewed {
@@ -87,7 +86,7 @@ impl Hold<'_> {
     fn renew(&mut self) {
         let now = self.session.clock.now();
         self.schedule.begin(now.boot_ms);
-        match signals::unstopped(|| self.session.store.renew(&self.seat, &now)) {
+        match signals::unstopped(|| self.session.store.renew(&*self.handle, &now)) {
             Ok(Renewal::Renewed { .. }) => {
                 self.schedule.renewed();
             }
@@ -137,7 +136,7 @@ impl Hold<'_> {
 /// The schedule of what was granted.
 fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
     let ttl = Duration::from_millis(claim.lease.ttl_ms);
-    let lapse = session.store.lapses(ttl);
+    let lapse = session.store.rules().lapse(ttl);
     let lapse_ms = lapse.map(|lapse| u64::try_from(lapse.as_millis()).unwrap_or(u64::MAX));
     let terms = LeaseTerms {
         ttl_ms: claim.lease.ttl_ms,
@@ -205,7 +204,7 @@ pub(crate) fn take_all<'a>(
             Ok(acquired) => acquired,
             Err(failure) => return Err((holds, failure)),
         };
-        let Some(seat) = acquired.seat else {
+        let Some(handle) = acquired.handle else {
             let failure = Failure::new(
                 Exit::General,
                 "NO_SEAT",
@@ -221,7 +220,7 @@ pub(crate) fn take_all<'a>(
             id: RequestId::as_recorded(known_as(&acquired.claim.holder)),
             schedule: schedule_of(session, &acquired.claim),
             claim: acquired.claim,
-            seat,
+            handle,
             displaced: acquired.displaced,
         };
         may_be_asked |= hold.claim.queueing.yields() || !holds.is_empty();

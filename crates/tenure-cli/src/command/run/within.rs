@@ -18,7 +18,6 @@ use super::plan::{Outer, outer_lost};
 use crate::failure::Failure;
 use crate::store::Part;
 use crate::supervise::locks::Around;
-use tenure::store::Store;
 
 /// Goes on under these holds, if they still stand.
 pub(super) fn enter(outers: &[Outer<'_>]) -> Result<Vec<Part>, Failure> {
@@ -39,7 +38,7 @@ pub(super) fn around<'b>(outers: &'b [Outer<'_>], parts: &'b [Part]) -> Vec<Arou
         store: &outer.session.store,
         name: &outer.name,
         token: outer.token,
-        lapses: outer.session.store.lapses(outer.ttl),
+        lapses: outer.session.store.rules().lapse(outer.ttl),
         part,
     };
     outers.iter().zip(parts).map(of).collect()

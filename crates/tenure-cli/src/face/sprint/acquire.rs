@@ -23,7 +23,7 @@ use std::time::Instant;
 use tenure::clock::Clock;
 use tenure::engine::{self, AcquireError, Wait};
 use tenure::process::{OwnerError, liveness};
-use tenure::store::{Store, StoreError};
+use tenure::store::StoreError;
 use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
 };
@@ -227,7 +227,7 @@ impl Taking<'_> {
         let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
         let mut progress = Progress::new(surface, self.name, &self.session.identity.host, wait);
         let acquired = engine::acquire(
-            store,
+            &**store,
             &self.session.clock,
             self.name,
             &self.request,

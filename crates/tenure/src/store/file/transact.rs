@@ -322,6 +322,7 @@ impl<'f> Frame<'f> {
                     silent_ms: now_ms.saturating_sub(published.modified_ms),
                     record: published.bytes.clone(),
                     is_record: true,
+                    refuses: false,
                     sealed: None,
                 };
                 let loaded = Loaded {
@@ -341,6 +342,7 @@ impl<'f> Frame<'f> {
                     silent_ms: u64::MAX,
                     record: Vec::new(),
                     is_record: false,
+                    refuses: false,
                     sealed,
                 };
                 (loaded, Some(corrupt))
