@@ -337,7 +337,9 @@ impl<'a> Transaction<'a> {
         if let Some(known) = self.carried_out(list) {
             return Ok(Did::Known(Outcome::Done(known)));
         }
-        if !list.exists() && !matches!(self.ask.about, About::Newcomer { .. }) {
+        // Of what an earlier part has removed something is to be told.
+        let is_there = list.exists() || !self.swept.is_empty();
+        if !is_there && !matches!(self.ask.about, About::Newcomer { .. }) {
             if let Some(handle) = self.handle {
                 handle.note_claim(None, list);
             }
