@@ -35,6 +35,7 @@ mod expect;
 mod handle;
 mod ids;
 mod keys;
+mod life;
 mod link;
 mod list;
 mod read;

@@ -326,19 +326,28 @@ fn with<T>(proxy: &Proxy, faults: &[Fault], lost: &Lost<'_>, call: impl FnOnce()
 /// Each verb is told what it did, although the answer of its one write never came; or does it after
 /// all, if etcd never got it; also where the next try fares no better.
 #[test]
-#[allow(
-    clippy::too_many_lines,
-    reason = "one verb after the other, each on what the ones before have left"
-)]
 fn a_lost_answer_is_found_out() {
-    let server = Server::start();
-    let rounds: [&[Fault]; 4] = [
+    every_verb_finds_out(&[
         &[Fault::CutAfter],
         &[Fault::CutBefore],
         &[Fault::CutBefore, Fault::CutAfter],
         &[Fault::CutBefore, Fault::CutBefore],
-    ];
-    for (round, faults) in rounds.into_iter().enumerate() {
+    ]);
+}
+
+/// The same where etcd gets the request after all, when its verb has done it by another one.
+#[test]
+fn a_request_that_comes_late_undoes_nothing() {
+    every_verb_finds_out(&[&[Fault::Late(Duration::from_millis(2_500))]]);
+}
+
+#[allow(
+    clippy::too_many_lines,
+    reason = "one verb after the other, each on what the ones before have left"
+)]
+fn every_verb_finds_out(rounds: &[&[Fault]]) {
+    let server = Server::start();
+    for (round, faults) in rounds.iter().enumerate() {
         let proxy = Proxy::to(server.port());
         let one = caller(&proxy.address("lost"));
         let two = caller(&server.address("lost"));

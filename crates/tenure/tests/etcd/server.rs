@@ -209,14 +209,30 @@ impl Server {
         command
     }
 
-    /// What the server says of itself: counters by name.
-    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
+    /// What it answers to a request of the web.
+    fn web(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("the server");
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")
-            .expect("a question");
+        stream.write_all(request.as_bytes()).expect("a question");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    /// Has it take no more writes for want of room, as on a full disk, until it is told that there is
+    /// some again: `alarm disarm`.
+    pub(crate) fn fill(&self) {
+        let alarm = "{\"action\":\"ACTIVATE\",\"alarm\":\"NOSPACE\"}";
+        let answer = self.web(&format!(
+            "POST /v3/maintenance/alarm HTTP/1.0\r\nHost: x\r\nContent-Length: {}\r\n\r\n{alarm}",
+            alarm.len()
+        ));
+        assert!(answer.contains("200 OK"), "{answer}");
+        assert!(self.etcdctl(&["alarm", "list"]).contains("NOSPACE"));
+    }
+
+    /// What the server says of itself: counters by name.
+    pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
+        let text = self.web("GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         lines
             .filter_map(|line| {

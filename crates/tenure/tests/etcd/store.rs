@@ -690,6 +690,34 @@ fn junk_among_the_claims_refuses_until_force_replaces_it() {
     }
 }
 
+/// More of it than one transaction removes goes too.
+#[test]
+fn much_junk_among_the_claims_is_replaced_as_one() {
+    let server = Server::start();
+    let store = caller(&server.address("much"));
+    for name in [name("entered"), name("released")] {
+        for number in 0..150 {
+            let key = format!("/much/locks/{name}/claims/0-{number}");
+            server.etcdctl(&["put", &key, "junk"]);
+        }
+        if name.as_str() == "entered" {
+            let mut forced = request("forced", LONG);
+            forced.force = Force::Confirmed;
+            let entered = store.enter(&name, forced, &now()).expect("an answer");
+            assert!(matches!(entered.entering, Entering::Granted { .. }));
+            assert_eq!(claims(&store, &name).len(), 1);
+        } else {
+            let forced = store.force_release(&name, Force::Confirmed, &now());
+            let forced = forced.expect("an answer").released;
+            assert!(
+                matches!(forced, Forced::Done { claim: None, .. }),
+                "{forced:?}"
+            );
+            assert_eq!(claims(&store, &name), Vec::new());
+        }
+    }
+}
+
 /// Claims that were written as copies of a real one, all on one lease.
 fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &str) -> i64 {
     on(server, async |mut client| {
@@ -722,6 +750,45 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
 
 fn revoke(server: &Server, lease: i64) {
     server.etcdctl(&["lease", "revoke", &format!("{lease:x}")]);
+}
+
+/// On a full disk holders go on, and whoever wants to leave does; nobody gets in.
+#[test]
+fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
+    let server = Server::start();
+    let address = server.address("full");
+    let (one, two) = (caller(&address), caller(&address));
+    let (name, other) = (name("full"), name("other"));
+    let (seat, token) = take(&one, &name, "one", LONG);
+    let (waiter, _) = line_up(&two, &name, "two", LONG);
+    let (_theirs, their_token) = take(&two, &other, "theirs", LONG);
+    server.fill();
+    for asked in [one.renew(&seat, &now()), one.verify(&seat, &now())] {
+        let asked = asked.expect("the lease is renewed");
+        assert!(matches!(asked, Renewal::Renewed { token: same, .. } if same == token));
+    }
+    let entered = one.enter(&name, request("more", LONG), &now());
+    let error = entered.expect_err("nobody gets in").to_string();
+    assert!(error.contains("space exceeded"), "{error}");
+    let waiting = tenure_core::WaitingFor {
+        place: "elsewhere".to_owned(),
+        name: "other".to_owned(),
+        ticket: 7,
+    };
+    let noted = two.note_waiting(&other, their_token, Some(&waiting), &now());
+    assert!(noted.is_err(), "nothing is written: {noted:?}");
+    assert_eq!(claims(&two, &name).len(), 2, "no other claim was made");
+    let left = two.leave(&waiter, &now()).expect("an answer");
+    assert_eq!(left, Left::Withdrawn);
+    let left = one.leave(&seat, &now()).expect("an answer");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    assert_eq!(claims(&two, &name), Vec::new());
+    let owns = |_: &tenure_core::Claim| Ownership::Shown;
+    let released = one.release_owned(&other, &owns, &now()).expect("an answer");
+    assert!(matches!(released, tenure_core::Released::Done { .. }));
+    assert_eq!(claims(&two, &other), Vec::new());
+    server.etcdctl(&["alarm", "disarm"]);
+    take(&one, &name, "next", LONG);
 }
 
 /// A queue of more keys than are read at once, which all die at once: more than one transaction of

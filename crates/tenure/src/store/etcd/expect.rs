@@ -17,10 +17,10 @@ use super::keys::end_of;
 use super::link::{read_by, revision_of};
 use super::list::{Change, Light, List, Row, Writing};
 use super::read::Scope;
-use super::transact::{Commit, Did, Transaction, Tried, Undone};
+use super::transact::{Answer, Did, Transaction, committed};
 use super::value::Written;
 use crate::store::StoreError;
-use crate::store::contract::{About, Committed, Outcome, RestsOn, Run};
+use crate::store::contract::{About, Outcome, RestsOn, Run};
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
 use tenure_core::{Claim, Entry, History, Kind, Mode};
 
@@ -54,20 +54,20 @@ impl Transaction<'_> {
         let light = self.light(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
         let txn = self.on_nobody_txn(&tried.entry, &light, unseen)?;
-        let answer = match self.store.ask(txn)? {
-            Ok(answer) => answer,
-            Err(undone) => return self.undone(undone, &nobody, tried),
-        };
-        let list = self.listed(&answer);
-        if answer.succeeded() {
-            let revision = revision_of(answer.header());
-            let done = self.done(&list.unwrap_or_default(), tried, Some(revision));
-            return Ok(Did::Known(Outcome::Done(done)));
-        }
-        if unseen {
-            self.at_the_end(list)
-        } else {
-            Ok(Did::Overtaken(list))
+        match self.store.ask(txn)? {
+            Answer::Overtaken(answer) if unseen => {
+                let list = self.listed(&answer);
+                self.at_the_end(list)
+            }
+            Answer::Overtaken(answer) => Ok(Did::Overtaken(self.listed(&answer))),
+            answer => {
+                let list = match &answer {
+                    Answer::Done(answer) => self.listed(answer),
+                    _ => None,
+                };
+                let list = list.unwrap_or_default();
+                self.answered(answer, &list, tried, &[light])
+            }
         }
     }
 
@@ -110,19 +110,13 @@ impl Transaction<'_> {
             && write
                 .is_some_and(|write| write.makes.is_some() && write.rests_on == RestsOn::Nothing);
         self.attempt = None;
-        Ok(Did::Known(Outcome::Done(Committed {
-            run: if only_queues {
-                Run::Nth(looked.run)
-            } else {
-                Run::Unseen
-            },
-            entry: list.entry,
-            events: Vec::new(),
-            unread: 0,
-            record: Vec::new(),
-            own: Some(ticket),
-            handle: Some(Box::new(handle)),
-        })))
+        let run = if only_queues {
+            Run::Nth(looked.run)
+        } else {
+            Run::Unseen
+        };
+        let done = committed(run, list.entry, Vec::new(), Some(handle));
+        Ok(Did::Known(Outcome::Done(done)))
     }
 
     /// If nobody is there, the claim holds; else, if it may be put there `unseen`, it is put at the end.
@@ -225,21 +219,17 @@ impl Transaction<'_> {
         change
             .operations
             .push(TxnOp::get(keys.header(&handle.name), None));
-        match store.ask(change.into_txn())? {
-            Ok(answer) if answer.succeeded() => {
-                let revision = revision_of(answer.header());
-                let (found, _) = read_by(&answer);
-                let header = List::of(keys, &handle.name, revision, &found);
-                tried.entry.history = header.entry.history;
-                let mut list = list;
-                list.entry.history = header.entry.history;
-                (list.header_modified, list.revision) = (header.header_modified, revision);
-                let done = self.done(&list, tried, Some(revision));
-                Ok(Did::Known(Outcome::Done(done)))
-            }
-            Ok(_) => Ok(Did::Again(None)),
-            Err(undone) => self.undone(undone, &list, tried),
+        let answer = store.ask(change.into_txn())?;
+        let mut list = list;
+        if let Answer::Done(answer) = &answer {
+            let revision = revision_of(answer.header());
+            let (found, _) = read_by(answer);
+            let header = List::of(keys, &handle.name, revision, &found);
+            tried.entry.history = header.entry.history;
+            list.entry.history = header.entry.history;
+            (list.header_modified, list.revision) = (header.header_modified, revision);
         }
+        self.answered(answer, &list, tried, &[])
     }
 
     /// A holder that leaves, by what was known at its grant.
@@ -268,27 +258,8 @@ impl Transaction<'_> {
             }
             Ok(change)
         };
-        match store.commit_or_remove(change()?, change)? {
-            Commit::Done(revision) => {
-                let done = self.done(&list, tried, Some(revision));
-                Ok(Did::Known(Outcome::Done(done)))
-            }
-            Commit::Overtaken | Commit::LeaseGone => Ok(Did::Again(None)),
-            Commit::Unsure(why) => self.lost(&list, tried, why),
-        }
-    }
-
-    /// What became of a try that has no answer.
-    fn undone(&mut self, undone: Undone, list: &List, tried: Tried) -> Result<Did, StoreError> {
-        match undone {
-            Undone::Unsure(why) => self.lost(list, tried, why),
-            Undone::LeaseGone => {
-                if let Some(attempt) = self.attempt.take() {
-                    self.store.shared.sessions.forget(attempt.session.lease);
-                }
-                Ok(Did::Nothing("the lease has run out".to_owned()))
-            }
-        }
+        let answer = store.commit_or_remove(change()?, change)?;
+        self.answered(answer, &list, tried, &[])
     }
 }
 

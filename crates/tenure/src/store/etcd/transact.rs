@@ -21,9 +21,8 @@ use super::handle::EtcdHandle;
 use super::link::{Fault, Pause, is_full, revision_of};
 use super::list::{Change, Guard, Light, List, Row, SWEPT_AT_ONCE, Writing, number};
 use super::read::Scope;
-use super::session::{self, Session};
 use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
-use crate::clock::{Clock, instant};
+use crate::clock::instant;
 use crate::store::StoreError;
 use crate::store::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, RestsOn, Run, Step,
@@ -31,8 +30,8 @@ use crate::store::contract::{
 };
 use etcd_client::{Txn, TxnResponse};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tenure_core::{Beacon, Claim, Entry, Event, Evidence, Host, Kind};
+use std::time::Instant;
+use tenure_core::{Beacon, Claim, Entry, Event, Evidence, Host};
 
 /// One call.
 pub(super) struct Transaction<'a> {
@@ -40,6 +39,7 @@ pub(super) struct Transaction<'a> {
     pub(super) ask: &'a Ask<'a>,
     pub(super) handle: Option<&'a EtcdHandle>,
     change: &'a mut dyn FnMut(&mut Draft<'_>) -> Step,
+    /// When it gives up.
     pub(super) end: Instant,
     /// What is read of the lock.
     scope: Scope,
@@ -48,16 +48,15 @@ pub(super) struct Transaction<'a> {
     /// The claim that it makes.
     pub(super) attempt: Option<Attempt>,
     /// The lease of a detached hold, kept from one try to the next, and its ttl.
-    pulse: Option<(u64, i64)>,
-    /// A run that may have been carried out.
-    unsure: Option<(Footprint, Tried)>,
-    /// There was one.
-    was_unsure: bool,
+    pub(super) pulse: Option<(u64, i64)>,
+    /// The runs that may have been carried out, or yet be.
+    unsure: Vec<(Footprint, Tried)>,
     /// What an earlier part has removed, or may have.
     swept: Vec<Swept>,
 }
 
 /// A claim that an earlier part of a change has removed, as it was judged.
+#[derive(Clone)]
 struct Swept {
     claim: Claim,
     evidence: Evidence,
@@ -166,18 +165,12 @@ pub(super) enum Did {
     Nothing(String),
 }
 
-/// Why a transaction does not count as carried out, and another try may.
-pub(super) enum Undone {
-    /// It may have been carried out, or yet be.
-    Unsure(String),
-    LeaseGone,
-}
-
-/// How a commit ended.
-pub(super) enum Commit {
-    Done(i64),
+/// How etcd answered a transaction.
+pub(super) enum Answer {
+    Done(TxnResponse),
     /// Something of what it rests on has changed.
-    Overtaken,
+    Overtaken(TxnResponse),
+    /// There was none: it may have been carried out, or yet be.
     Unsure(String),
     LeaseGone,
 }
@@ -213,8 +206,7 @@ impl<'a> Transaction<'a> {
             runs: 0,
             attempt: None,
             pulse: None,
-            unsure: None,
-            was_unsure: false,
+            unsure: Vec::new(),
             swept: Vec::new(),
         }
     }
@@ -231,34 +223,6 @@ impl<'a> Transaction<'a> {
             handle.doubt();
         }
         known
-    }
-
-    /// The lease first: a claim that is written while its lease runs out is no sign of life. Its life is
-    /// lit anew if it hangs on any other lease than the one that is renewed here.
-    fn renew_lease(&mut self, handle: &EtcdHandle) -> Result<(), StoreError> {
-        // Whoever renews has to know in time that it did not work.
-        let third = Duration::from_millis(handle.ttl_ms / 3);
-        self.end = self.end.min(instant() + third.max(RENEWAL_MIN));
-        if handle.kind != Kind::Kernel {
-            return Ok(());
-        }
-        let (shared, end) = (&self.store.shared, self.end);
-        let session = self.store.session(handle.ttl_ms, end)?;
-        let endpoints = Arc::clone(shared.link.endpoints());
-        let began_ms = shared.clock.now().boot_ms;
-        shared.link.block("renewing the lease", async move {
-            match session::renew(&endpoints, session.lease, end).await {
-                Ok(()) => {
-                    session.renewed(began_ms);
-                    Ok(())
-                }
-                Err(Fault::LeaseGone) => {
-                    session.end();
-                    Ok(())
-                }
-                other => other,
-            }
-        })
     }
 
     fn until_known(&mut self) -> Result<Outcome, StoreError> {
@@ -370,12 +334,12 @@ impl<'a> Transaction<'a> {
 
     /// One try on a list that was read.
     fn looked(&mut self, list: &List) -> Result<Did, StoreError> {
-        // What is still there was not removed after all.
-        self.swept.retain(|swept| swept.is_gone(list));
         if let Some(known) = self.carried_out(list) {
             return Ok(Did::Known(Outcome::Done(known)));
         }
-        if !list.exists() && !matches!(self.ask.about, About::Newcomer { .. }) {
+        // Of what an earlier part has removed something is to be told.
+        let is_there = list.exists() || !self.swept.is_empty();
+        if !is_there && !matches!(self.ask.about, About::Newcomer { .. }) {
             if let Some(handle) = self.handle {
                 handle.note_claim(None, list);
             }
@@ -436,23 +400,33 @@ impl<'a> Transaction<'a> {
             Some(first) if !first.fits() => return self.write_a_part(list, &tried.entry, write),
             Some(first) => first,
         };
-        let committed = match store.commit_or_remove(first, || Ok(change()?.unwrap_or_default())) {
+        match store.commit_or_remove(first, || Ok(change()?.unwrap_or_default())) {
             // The lease is renewed, which is what counts; only the record does not say so.
             Err(error) if is_full(&error) && self.is_renewed(list) => {
-                return Ok(Did::Known(Outcome::Done(self.done(list, tried, None))));
+                Ok(Did::Known(Outcome::Done(self.done(list, tried, None))))
             }
-            committed => committed?,
-        };
-        Ok(match committed {
-            Commit::Done(revision) => {
-                let done = self.done(list, tried, Some(revision));
-                Did::Known(Outcome::Done(done))
+            answer => self.answered(answer?, list, tried, lights),
+        }
+    }
+
+    /// What follows from the answer to what a run has made of a list.
+    pub(super) fn answered(
+        &mut self,
+        answer: Answer,
+        list: &List,
+        tried: Tried,
+        lights: &[Light],
+    ) -> Result<Did, StoreError> {
+        Ok(match answer {
+            Answer::Done(answer) => {
+                let revision = revision_of(answer.header());
+                Did::Known(Outcome::Done(self.done(list, tried, Some(revision))))
             }
-            Commit::Overtaken => Did::Overtaken(None),
-            Commit::Unsure(why) => return self.lost(list, tried, why),
-            Commit::LeaseGone => {
+            Answer::Overtaken(_) => Did::Overtaken(None),
+            Answer::Unsure(why) => return self.lost(list, tried, why),
+            Answer::LeaseGone => {
                 for light in lights {
-                    store.shared.sessions.forget(light.lease);
+                    self.store.shared.sessions.forget(light.lease);
                 }
                 (self.attempt, self.pulse) = (None, None);
                 Did::Nothing("the lease has run out".to_owned())
@@ -503,23 +477,15 @@ impl<'a> Transaction<'a> {
                 "the change is larger than a transaction of etcd may be".to_owned(),
             ));
         };
-        let commit = store.commit(change.into_txn())?;
-        // Whether it was carried out or overtaken, the next look sees.
-        if let Commit::Done(_) | Commit::Unsure(_) = commit {
-            let here = &store.shared.here;
-            self.swept.extend(Swept::by(list, &part, here));
-        }
-        Ok(Did::Again(None))
-    }
-
-    /// Whether the life of the claim that is renewed hangs on the lease that was.
-    fn is_renewed(&self, list: &List) -> bool {
-        let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle) else {
-            return false;
+        let did = match store.ask(change.into_txn())? {
+            Answer::Done(_) => Did::Again(None),
+            Answer::Unsure(why) => Did::Nothing(why),
+            Answer::Overtaken(_) | Answer::LeaseGone => return Ok(Did::Overtaken(None)),
         };
-        let session = self.store.shared.sessions.present(handle.ttl_ms);
-        let row = list.row(handle.ticket);
-        row.is_some_and(|row| session.is_some_and(|session| session.lease == row.lease))
+        // Where it was not carried out, the next look finds them.
+        let swept = Swept::by(list, &part, &store.shared.here);
+        self.swept.extend(swept);
+        Ok(did)
     }
 
     /// Finds out what became of a transaction whose answer was lost, if that can be done at once.
@@ -530,9 +496,9 @@ impl<'a> Transaction<'a> {
         why: String,
     ) -> Result<Did, StoreError> {
         let (Some(made), Some(attempt)) = (tried.makes(), self.attempt.clone()) else {
-            self.was_unsure = true;
             let footprint = Footprint::of(list, &tried, &self.store.shared.here);
-            self.unsure = footprint.map(|footprint| (footprint, tried));
+            self.unsure
+                .extend(footprint.map(|footprint| (footprint, tried)));
             return Ok(Did::Nothing(why));
         };
         let claim = list.row(made.ticket).map_or(&attempt.id, |row| &row.id);
@@ -542,7 +508,7 @@ impl<'a> Transaction<'a> {
             self.begin_anew();
             return Ok(Did::Nothing(why));
         };
-        let (ticket, token) = (row.written.claim.ticket, row.written.claim.token);
+        let token = row.written.claim.token;
         let handle = self.found(&found, row);
         // Of the burials that were not answered one may still come, and make a life.
         handle.doubt();
@@ -552,48 +518,51 @@ impl<'a> Transaction<'a> {
         let is_it = is_it.is_some_and(|claim| claim.token.is_some() == token.is_some());
         let mut events = if is_it { tried.events } else { Vec::new() };
         settle_events(&mut events, token);
-        Ok(Did::Known(Outcome::Done(Committed {
-            run: if is_it {
-                Run::Nth(tried.run)
-            } else {
-                Run::Unseen
-            },
-            entry: found.entry,
-            events,
-            unread: 0,
-            record: Vec::new(),
-            own: Some(ticket),
-            handle: Some(Box::new(handle)),
-        })))
+        let run = if is_it {
+            Run::Nth(tried.run)
+        } else {
+            Run::Unseen
+        };
+        let done = committed(run, found.entry, events, Some(handle));
+        Ok(Did::Known(Outcome::Done(done)))
     }
 
-    /// The run that may have been carried out, if the list shows that it was.
+    /// The run that was carried out although its answer was lost, if the list shows one.
     fn carried_out(&mut self, list: &List) -> Option<Committed> {
-        let (footprint, mut tried) = self.unsure.take()?;
+        // What is still there was not removed after all.
+        self.swept.retain(|swept| swept.is_gone(list));
         // No other process removes a claim, or writes it so, while its lease runs.
         let is_certain = self.handle.is_none_or(EtcdHandle::is_certain);
-        if !is_certain || !footprint.is_in(list) {
+        let mut unsure = self.unsure.iter();
+        let stands = unsure.rposition(|(footprint, _)| is_certain && footprint.is_in(list));
+        let Some(stands) = stands else {
             if self.handle.is_none() {
-                // Another process has changed the rest meanwhile, by whatever was left.
-                let gone = footprint.gone.into_iter();
-                self.swept.extend(gone.filter(|swept| swept.is_gone(list)));
+                // Other processes have changed the rest meanwhile, after what was removed.
+                for gone in self
+                    .unsure
+                    .iter()
+                    .flat_map(|(footprint, _)| &footprint.gone)
+                {
+                    let is_known = self.swept.iter().any(|swept| swept.claim == gone.claim);
+                    if gone.is_gone(list) && !is_known {
+                        self.swept.push(gone.clone());
+                    }
+                }
             }
             return None;
-        }
+        };
+        self.noted(list, &list.entry, Some(list.revision));
+        let (_, mut tried) = self.unsure.swap_remove(stands);
         let own = self
             .handle
             .and_then(|handle| list.entry.claim(handle.ticket));
         settle_events(&mut tried.events, own.and_then(|claim| claim.token));
-        self.noted(list, &list.entry, Some(list.revision));
-        Some(Committed {
-            run: Run::Nth(tried.run),
-            entry: list.entry.clone(),
-            events: tried.events,
-            unread: 0,
-            record: Vec::new(),
-            own: None,
-            handle: None,
-        })
+        Some(committed(
+            Run::Nth(tried.run),
+            list.entry.clone(),
+            tried.events,
+            None,
+        ))
     }
 
     /// What was committed at `revision`, with the numbers that etcd has given out; or what was found,
@@ -624,15 +593,7 @@ impl<'a> Transaction<'a> {
                 EtcdHandle::new(shared, name, claim, keys, row.is_some(), (before, revision))
             });
         }
-        Committed {
-            run: Run::Nth(run),
-            entry,
-            events,
-            unread: 0,
-            record: Vec::new(),
-            own: handle.as_ref().map(|handle| handle.ticket),
-            handle: handle.map(|handle| -> Box<dyn Handle> { Box::new(handle) }),
-        }
+        committed(Run::Nth(run), entry, events, handle)
     }
 
     /// The handle of a claim that was found in the list.
@@ -662,181 +623,60 @@ impl<'a> Transaction<'a> {
         if claim.is_some() || before.unreadable.is_empty() {
             handle.note_claim(claim, before);
         }
-        if claim.is_none() && revision.is_some() && !self.was_unsure {
+        if claim.is_none() && revision.is_some() && self.unsure.is_empty() {
             handle.give_back_id();
-        }
-    }
-
-    /// The life of a claim that is made.
-    pub(super) fn light(
-        &mut self,
-        list: &List,
-        after: &Entry,
-        made: NewClaim,
-    ) -> Result<Light, StoreError> {
-        let ttl_ms = after
-            .claim(made.ticket)
-            .map_or(0, |claim| claim.lease.ttl_ms);
-        let attempt = match self.attempt.take() {
-            Some(attempt) => attempt,
-            None => self.store.attempt(ttl_ms, self.end)?,
-        };
-        let light = Light {
-            ticket: made.ticket,
-            id: list.row(made.ticket).is_none().then(|| attempt.id.clone()),
-            life: attempt.id.clone(),
-            lease: attempt.session.lease,
-            is_new: true,
-        };
-        self.attempt = Some(attempt);
-        Ok(light)
-    }
-
-    /// What an own change has to light: its life, if it has run out or hangs on another lease than the
-    /// one that this process keeps alive now.
-    fn own_light(&self, list: &List) -> Result<Option<Light>, StoreError> {
-        let (About::Turn(_) | About::Renewal(_), Some(handle)) = (self.ask.about, self.handle)
-        else {
-            return Ok(None);
-        };
-        let Some(row) = list.row(handle.ticket) else {
-            return Ok(None);
-        };
-        let waits = row.written.claim.token.is_none();
-        if row.written.life != handle.life || !(waits || handle.kind == Kind::Kernel) {
-            return Ok(None);
-        }
-        let session = self.store.session(handle.ttl_ms, self.end)?;
-        Ok((row.lease != session.lease).then(|| Light {
-            ticket: handle.ticket,
-            id: None,
-            life: handle.life.clone(),
-            lease: session.lease,
-            is_new: false,
-        }))
-    }
-
-    /// A detached hold lives by a lease of its own, from the grant on and anew with each renewal.
-    fn light_pulses(
-        &mut self,
-        before: &List,
-        after: &Entry,
-        lights: &mut Vec<Light>,
-    ) -> Result<(), StoreError> {
-        for claim in after.granted().filter(|claim| claim.kind == Kind::Detached) {
-            let seen = before.entry.claim(claim.ticket);
-            let is_renewed = seen.is_none_or(|seen| {
-                seen.token.is_none() || seen.lease.renewals != claim.lease.renewals
-            });
-            if !is_renewed {
-                continue;
-            }
-            let lease = self.pulse(claim.lease.ttl_ms)?;
-            let lit = lights.iter_mut().find(|light| light.ticket == claim.ticket);
-            match (lit, before.row(claim.ticket)) {
-                (Some(light), _) => light.lease = lease,
-                (None, Some(row)) => lights.push(Light {
-                    ticket: claim.ticket,
-                    id: None,
-                    life: row.written.life.clone(),
-                    lease,
-                    is_new: false,
-                }),
-                (None, None) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// A lease that nobody keeps alive but its owner's heartbeats.
-    fn pulse(&mut self, ttl_ms: u64) -> Result<i64, StoreError> {
-        if let Some((_, lease)) = self.pulse.filter(|(ttl, _)| *ttl == ttl_ms) {
-            return Ok(lease);
-        }
-        let link = &self.store.shared.link;
-        let (endpoints, end) = (Arc::clone(link.endpoints()), self.end);
-        let lease = link.block("taking a lease", async move {
-            session::grant(&endpoints, ttl_ms, end).await
-        })?;
-        self.pulse = Some((ttl_ms, lease));
-        Ok(lease)
-    }
-
-    /// A claim of this process counts from the last sign of life that etcd has had of it: the one that is
-    /// made, and the one that is granted.
-    pub(super) fn count_from_the_last_sign(&self, before: &List, tried: &mut Tried) {
-        let (made, attempt) = (tried.makes(), self.attempt.as_ref());
-        let (ticket, session) = match (made, attempt, self.ask.about, self.handle) {
-            (Some(made), Some(attempt), ..) => (made.ticket, Some(Arc::clone(&attempt.session))),
-            (None, _, About::Turn(_), Some(handle)) => {
-                let session = self.store.shared.sessions.present(handle.ttl_ms);
-                (handle.ticket, session)
-            }
-            _ => return,
-        };
-        let seen = before.entry.claim(ticket);
-        let is_ours = made.is_some() || seen.is_some_and(|seen| seen.token.is_none());
-        if let (Some(claim), Some(session), true) =
-            (tried.entry.claim_mut(ticket), session, is_ours)
-            && claim.kind == Kind::Kernel
-            && (made.is_some() || claim.token.is_some())
-        {
-            claim.lease.renewed = session.last_sign(self.ask.now);
         }
     }
 }
 
 impl EtcdStore {
-    /// Commits one transaction.
-    pub(super) fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {
-        Ok(match self.ask(txn)? {
-            Ok(answer) if answer.succeeded() => Commit::Done(revision_of(answer.header())),
-            Ok(_) => Commit::Overtaken,
-            Err(Undone::Unsure(why)) => Commit::Unsure(why),
-            Err(Undone::LeaseGone) => Commit::LeaseGone,
-        })
-    }
-
     /// Commits a change. An etcd whose disk is full takes what only removes; then nothing is remembered of
     /// the hold.
     pub(super) fn commit_or_remove(
         &self,
         change: Change,
         again: impl FnOnce() -> Result<Change, StoreError>,
-    ) -> Result<Commit, StoreError> {
-        match self.commit(change.into_txn()) {
+    ) -> Result<Answer, StoreError> {
+        match self.ask(change.into_txn()) {
             Err(error) if is_full(&error) => match again()?.into_bare_removal() {
-                Some(bare) => self.commit(bare.into_txn()),
+                Some(bare) => self.ask(bare.into_txn()),
                 None => Err(error),
             },
-            committed => committed,
+            answer => answer,
         }
     }
 
     /// Asks for one transaction, once.
-    pub(super) fn ask(&self, txn: Txn) -> Result<Result<TxnResponse, Undone>, StoreError> {
+    pub(super) fn ask(&self, txn: Txn) -> Result<Answer, StoreError> {
         let endpoints = Arc::clone(self.shared.link.endpoints());
         self.shared.link.block("writing the lock", async move {
             let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
             match answer.await {
-                Ok(answer) => Ok(Ok(answer)),
-                Err(Fault::Unsure(why)) => Ok(Err(Undone::Unsure(why))),
-                Err(Fault::LeaseGone) => Ok(Err(Undone::LeaseGone)),
+                Ok(answer) if answer.succeeded() => Ok(Answer::Done(answer)),
+                Ok(answer) => Ok(Answer::Overtaken(answer)),
+                Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
+                Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),
                 Err(refused @ (Fault::Refused(_) | Fault::Denied(_))) => Err(refused),
             }
         })
     }
+}
 
-    pub(super) fn session(&self, ttl_ms: u64, end: Instant) -> Result<Arc<Session>, StoreError> {
-        if let Some(session) = self.shared.sessions.present(ttl_ms) {
-            return Ok(session);
-        }
-        let shared = Arc::clone(&self.shared);
-        self.shared.link.block("taking a lease", async move {
-            let endpoints = Arc::clone(shared.link.endpoints());
-            let sessions = &shared.sessions;
-            sessions.get(&endpoints, &shared.clock, ttl_ms, end).await
-        })
+/// A change that counts, with the claim that it made.
+pub(super) fn committed(
+    run: Run,
+    entry: Entry,
+    events: Vec<Event>,
+    handle: Option<EtcdHandle>,
+) -> Committed {
+    Committed {
+        run,
+        entry,
+        events,
+        unread: 0,
+        record: Vec::new(),
+        own: handle.as_ref().map(|handle| handle.ticket),
+        handle: handle.map(|handle| -> Box<dyn Handle> { Box::new(handle) }),
     }
 }
 
