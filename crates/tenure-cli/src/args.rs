@@ -917,6 +917,23 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     }
 }
 
+/// The same call of `run` by the quick way and by the parser; `None` where it is not plain.
+#[cfg(test)]
+pub(crate) fn read_both(words: &[&str]) -> Option<(RunArgs, Option<RunArgs>)> {
+    let as_typed: Vec<_> = words.iter().map(OsString::from).collect();
+    Some((run::plain(&as_typed)?, read_run(words)))
+}
+
+/// What the parser makes of a call of `run`; `None` if it does not take it.
+#[cfg(test)]
+pub(crate) fn read_run(words: &[&str]) -> Option<RunArgs> {
+    let words: Vec<_> = words.iter().map(OsString::from).collect();
+    match parse_quick(&words) {
+        Some(Ok(Verb::Run(args))) => Some(args),
+        _ => None,
+    }
+}
+
 /// Reads a call whose verb stands elsewhere: in the document that it gives.
 pub(crate) fn parse_as(verb: &str, words: &[OsString]) -> Result<Verb, Failure> {
     let mut words = words.to_vec();

@@ -11,18 +11,21 @@ mod run;
 mod surroundings;
 mod verbs;
 
+pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
 pub(crate) use place::{Location, Place};
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
 pub(crate) use surroundings::{CONFIG, Surroundings, Variables};
+#[cfg(target_os = "linux")]
+pub(crate) use verbs::EndOrphan;
 #[cfg(unix)]
 pub(crate) use verbs::Push;
 pub(crate) use verbs::{
-    Audit, Cancel, Check, Clean, EndOrphan, Fence, ForceRelease, Heartbeat, List, Release, Shown,
-    Wait, Whom, Work, no_token,
+    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Release, Shown, Wait, Whom,
+    Work, no_token,
 };
 
-use crate::args::value::{self, Ticket, Typed};
+use crate::args::value::{self, Typed};
 use crate::args::{Claiming, Common, Patience};
 use crate::exit::Exit;
 use crate::face::{self, Face};
@@ -203,7 +206,7 @@ fn ttl_ms(
     let Some(ttl) = typed.or(defaults.ttl) else {
         return Ok(None);
     };
-    let ttl_ms = value::millis(ttl).max(1);
+    let ttl_ms = millis(ttl).max(1);
     face.check_ttl(ttl_ms)?;
     Ok(Some(ttl_ms))
 }

@@ -8,13 +8,12 @@
 use super::attend::NoLocks;
 use super::result::RunResult;
 use super::{Ended, Session, collect_signals, covers, ticket};
-use crate::args::value::Owner;
 use crate::exit::Exit;
 use crate::face;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
 use crate::render::lock::age;
-use crate::request::{Acquire, Acquiring};
+use crate::request::{Acquire, Acquiring, Owner};
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::engine::Limits;

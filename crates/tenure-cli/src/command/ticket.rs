@@ -1,7 +1,7 @@
 //! `--ticket`: by what a caller's place in line is found again, and for whom it is kept.
 
-use crate::args::value;
 use crate::failure::{Failure, human};
+use crate::request;
 use std::time::Duration;
 use tenure::engine::Keep;
 use tenure::process::choose_owner;
@@ -29,11 +29,11 @@ pub(crate) fn how_to_come_back(ticket: u64) -> String {
 }
 
 /// Finds out whose place it is.
-pub(crate) fn of(asked: Option<value::Ticket>) -> Result<Ticket, Failure> {
+pub(crate) fn of(asked: Option<request::Ticket>) -> Result<Ticket, Failure> {
     let grace = GRACE;
     match asked {
         None => Ok(Ticket::default()),
-        Some(value::Ticket::Auto) => {
+        Some(request::Ticket::Auto) => {
             let owner = choose_owner(None)?.process;
             Ok(Ticket {
                 kept: Some(Kept::Owner(owner)),
@@ -43,7 +43,7 @@ pub(crate) fn of(asked: Option<value::Ticket>) -> Result<Ticket, Failure> {
                 }),
             })
         }
-        Some(value::Ticket::Numbered(ticket)) => {
+        Some(request::Ticket::Numbered(ticket)) => {
             // A place without anybody to follow lasts as long as its grace.
             let owner = choose_owner(None).ok().map(|owner| owner.process);
             Ok(Ticket {

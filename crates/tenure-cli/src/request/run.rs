@@ -517,3 +517,140 @@ fn refuse_what_is_not_here(typed: &RunArgs) -> Result<(), Failure> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::read_both;
+    use std::fmt::Debug;
+
+    /// What may stand between `run` and the command. Most of it is plain, and some makes no sense.
+    const WORDS: [&str; 28] = [
+        "a",
+        "b",
+        "a/b",
+        "",
+        "-n",
+        "-x",
+        "--exec",
+        "-q",
+        "-v",
+        "-w",
+        "--wait",
+        "5s",
+        "0",
+        "forever",
+        "soon",
+        "--wait=1",
+        "--ttl",
+        "1h30m",
+        "--request-id",
+        "req_1",
+        "--dir",
+        "/d",
+        "d",
+        "--output",
+        "json",
+        "xml",
+        "--grace=3s",
+        "--group=g",
+    ];
+
+    /// A sequence that is the same in every run.
+    struct Sequence(u64);
+
+    impl Sequence {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % bound as u64).expect("a small number")
+        }
+    }
+
+    fn shown(said: &impl Debug) -> String {
+        format!("{said:?}")
+    }
+
+    #[test]
+    fn the_quick_path_and_the_parser_mean_the_same() {
+        let around = Surroundings::bare("/here");
+        let mut sequence = Sequence(39);
+        let (mut plain_calls, mut good_calls) = (0, 0);
+        for _ in 0..60_000 {
+            let mut words = vec!["tenure", "run"];
+            for _ in 0..sequence.below(8) {
+                words.push(WORDS[sequence.below(WORDS.len())]);
+            }
+            words.extend(["--", "cmd", "-n", "--"]);
+            let Some((plain, parsed)) = read_both(&words) else {
+                continue;
+            };
+            plain_calls += 1;
+            let parsed = parsed.expect("what is plain is a good call");
+            let (plain, parsed) = (Run::of(&plain, &around), Run::of(&parsed, &around));
+            good_calls += usize::from(plain.is_ok());
+            assert_eq!(shown(&plain), shown(&parsed), "{words:?}");
+        }
+        assert!(plain_calls > 2_000, "{plain_calls} calls are plain");
+        assert!(good_calls > 1_000, "{good_calls} of them make sense");
+    }
+
+    fn read(line: &str, around: &Surroundings) -> Result<Run, Failure> {
+        let words: Vec<_> = line.split(' ').collect();
+        Run::of(&crate::args::read_run(&words).expect(line), around)
+    }
+
+    #[test]
+    fn a_run_takes_its_group_first_and_then_its_locks_by_name() {
+        let around = Surroundings::bare("/here");
+        let line = "tenure run --dir /d m -l z -l a --group G --ttl 5s --grace 2s -- cmd x";
+        let run = read(line, &around).expect("it makes sense");
+        let task = &run.task;
+        let locks: Vec<_> = task
+            .locks
+            .iter()
+            .map(|it| (it.at, it.name.as_str()))
+            .collect();
+        let expected = [
+            (At::Group, "g"),
+            (At::Place, "a"),
+            (At::Place, "m"),
+            (At::Place, "z"),
+        ];
+        assert_eq!(locks, expected);
+        assert!(task.locks.iter().all(|it| it.ttl_ms == Some(5_000)));
+        assert!(task.locks.iter().all(|it| it.terms.grace_ms == 2_000));
+        let queueing: Vec<_> = task.locks.iter().map(|it| it.terms.queueing).collect();
+        assert_eq!(queueing.first(), Some(&Queueing::Single), "the group's own");
+        assert!(queueing.iter().skip(1).all(|it| *it == Queueing::Fifo));
+        assert_eq!(task.main().map(LockName::as_str), Some("m"));
+        assert_eq!(task.wait, Wait::Forever, "as groups do");
+        assert_eq!(task.who.why.as_deref(), Some("cmd x"));
+        assert!(run.group_place.is_none(), "native locks are in one place");
+    }
+
+    #[test]
+    fn what_is_typed_counts_for_more_than_the_environment() {
+        let mut around = Surroundings::bare("/here");
+        around.variables.wait = Some("7s".to_owned());
+        around.variables.dir = Some("/of/the/environment".into());
+        let run = read("tenure run a -- cmd", &around).expect("it makes sense");
+        assert_eq!(run.task.wait, Wait::For(Duration::from_secs(7)));
+        assert_eq!(run.place.folder.to_str(), Some("/of/the/environment"));
+        let run = read("tenure run a -n --dir d -- cmd", &around).expect("it makes sense");
+        assert_eq!(run.task.wait, Wait::No);
+        assert_eq!(run.place.folder.to_str(), Some("/here/d"));
+        around.variables.wait = Some("soon".to_owned());
+        let refused = read("tenure run a -- cmd", &around).expect_err("no duration");
+        assert!(
+            refused.message.starts_with("TENURE_WAIT \"soon\""),
+            "{}",
+            refused.message
+        );
+        assert!(
+            read("tenure run a -w 1s -- cmd", &around).is_ok(),
+            "it is not looked at"
+        );
+    }
+}

@@ -82,6 +82,15 @@ impl Surroundings {
         }
     }
 
+    /// Of a call without any, in this folder.
+    #[cfg(test)]
+    pub(super) fn bare(folder: &str) -> Self {
+        let around = Self::default();
+        around.folder.get_or_init(|| folder.into());
+        around.nearest.get_or_init(|| None);
+        around
+    }
+
     /// The folder in which the call was made.
     pub(crate) fn folder(&self) -> Result<&Path, Failure> {
         if let Some(folder) = self.folder.get() {

@@ -245,7 +245,13 @@ pub(crate) enum Whom {
     /// Whoever holds it is asked, on behalf of somebody, and told why.
     Holder { actor: Option<String>, why: String },
     /// What is left of a run whose supervisor is dead is ended.
-    Orphan(EndOrphan),
+    Orphan(
+        #[cfg_attr(
+            not(target_os = "linux"),
+            allow(dead_code, reason = "it is refused there before this is read")
+        )]
+        EndOrphan,
+    ),
 }
 
 /// How what is left of a run is ended.

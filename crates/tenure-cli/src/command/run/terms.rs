@@ -2,11 +2,10 @@
 //!
 //! What they lead to is decided in `supervise`.
 
-use crate::args::value;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::clean;
-use crate::request::{Supervised, Task};
+use crate::request::{self, Supervised, Task};
 use crate::signals::Signals;
 use crate::supervise::{OnLost, Terms};
 use serde_json::json;
@@ -111,7 +110,7 @@ fn quoted(word: &str) -> String {
 #[inline(never)]
 pub(super) fn too_long(how: Option<&Supervised>) -> Failure {
     let limit = how.and_then(|how| how.max_runtime.as_ref());
-    let (limit_ms, text) = limit.map_or((0, ""), |(limit, text)| (value::millis(*limit), text));
+    let (limit_ms, text) = limit.map_or((0, ""), |(limit, text)| (request::millis(*limit), text));
     let mut failure = Failure::new(
         Exit::MaxRuntime,
         "MAX_RUNTIME",
