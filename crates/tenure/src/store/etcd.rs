@@ -30,7 +30,9 @@
 //! What it leaves to others: which etcd (`Address`), when to renew, and what to do about a loss.
 
 mod address;
+mod api;
 mod change;
+mod connect;
 mod driver;
 mod enter;
 mod ids;
@@ -43,7 +45,6 @@ mod session;
 mod turn;
 mod value;
 mod watch;
-mod wire;
 
 pub use address::{Address, AddressError, Credentials, CredentialsError};
 pub use seat::Seat;
@@ -54,9 +55,9 @@ use super::{
     Wake,
 };
 use crate::clock::{Clock, SystemClock, instant};
+use api::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use change::{Commit, Scope, read_range};
 use enter::Entrance;
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use ids::Ids;
 use keys::{Keys, end_of};
 use left::Leavings;

@@ -2,6 +2,7 @@
 //!
 //! What a step decides is up to the call; what a change is conditional on, to `list`.
 
+use super::api::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnResponse};
 use super::keys::{Keys, end_of};
 use super::link::{Endpoints, Fault, Pause, read_by, revision_of};
 use super::list::{self, Guard, Light, List, number};
@@ -10,7 +11,6 @@ use super::session::{self, Session};
 use super::{EtcdStore, OVERTAKEN_AT_ONCE};
 use crate::clock::Clock;
 use crate::store::StoreError;
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Claim, Entry, Event, Evidence, Force, Kind, LockName, Refusal};

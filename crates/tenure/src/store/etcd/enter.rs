@@ -14,6 +14,7 @@
 //! that gets an error, and the burial goes on behind its back until it is answered, or until the
 //! lease has run out without which the attempt is refused anyway.
 
+use super::api::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
 use super::change::{Commit, Scope, Undone, settle, settle_events};
 use super::keys::end_of;
 use super::left::Remains;
@@ -24,7 +25,6 @@ use super::session::Session;
 use super::{EtcdStore, NOBODY, OVERTAKEN_AT_ONCE, value};
 use crate::clock::instant;
 use crate::store::{Entered, NewPlace, Store, StoreError};
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnResponse};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -2,12 +2,12 @@
 //!
 //! What is done with it is the business of `change`, `turn` and the store itself.
 
+use super::api::{Txn, TxnOp};
 use super::change::Scope;
 use super::keys::Keys;
 use super::list::List;
 use super::{EtcdStore, Shared};
 use crate::clock::{Clock, instant};
-use etcd_client::{Txn, TxnOp};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};

@@ -1,5 +1,6 @@
 //! Looks whether a waiting claim holds now, and grants it in the same transaction.
 
+use super::api::{Compare, CompareOp, Txn, TxnOp, TxnResponse};
 use super::change::{Scope, settle_events};
 use super::keys::end_of;
 use super::link::{read_by, revision_of};
@@ -7,7 +8,6 @@ use super::list::{Guard, List, number};
 use super::seat::Seat;
 use super::{EtcdStore, value};
 use crate::store::{Advanced, StoreError};
-use etcd_client::{Compare, CompareOp, Txn, TxnOp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -149,7 +149,7 @@ impl EtcdStore {
             // Whatever else became of it, whoever looks finds out.
             Ok(answer.await.ok())
         })?;
-        let Some(answer) = answer.filter(etcd_client::TxnResponse::succeeded) else {
+        let Some(answer) = answer.filter(TxnResponse::succeeded) else {
             return Ok(None);
         };
         let revision = revision_of(answer.header());
