@@ -21,6 +21,9 @@
 //! run out, add something else, and let it go on. It is refused then, with exit code 3, and the set is
 //! as the other one left it.
 //!
+//! The set is read and written with `etcdctl txn`, as a shell would do it, so that this program needs no
+//! client of etcd; the conditions are the same in each.
+//!
 //! What it leaves to others: to try again. The set and the fence are below the prefix of the locks
 //! here; they could as well be anywhere in the same etcd, but not in another one, for the condition and
 //! the write belong together.
@@ -31,8 +34,8 @@
     reason = "a program for the command line answers there"
 )]
 
-use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
-use std::process::ExitCode;
+use std::io::Write;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use tenure::guard::{Guard, LockManager, Options};
 use tenure::store::etcd::{Address, Credentials};
@@ -54,9 +57,9 @@ enum Failure {
     Fenced { token: u64 },
 }
 
-impl From<etcd_client::Error> for Failure {
-    fn from(error: etcd_client::Error) -> Self {
-        Self::NotNow(error.to_string())
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::NotNow(format!("etcdctl: {error}"))
     }
 }
 
@@ -90,18 +93,14 @@ fn run(words: &[String]) -> Result<String, Failure> {
     if address.is_encrypted() {
         return Err(usage("this example talks in the clear only"));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::NotNow(error.to_string()))?;
     match (verb.as_str(), rest) {
-        ("show", []) => runtime.block_on(async {
-            let mut resource = Resource::connect(&address).await?;
-            resource.show().await
-        }),
+        ("show", []) => Resource::of(&address).show(),
         ("add", [element, options @ ..]) => {
-            if element.is_empty() || element.contains(char::is_whitespace) {
-                return Err(usage("an element has no spaces in it"));
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if element.is_empty() || !element.chars().all(is_plain) {
+                return Err(usage(
+                    "an element is made of letters, digits, `-`, `_` and `.`",
+                ));
             }
             let (mut ttl, mut pause) = (Duration::from_secs(30), Duration::ZERO);
             for pair in options.chunks(2) {
@@ -118,7 +117,7 @@ fn run(words: &[String]) -> Result<String, Failure> {
             let locks = locks.map_err(|error| not_now(&error))?;
             let guard = locks.acquire_with(LOCK, &Options::new().ttl(ttl));
             let guard = guard.map_err(|error| not_now(&error))?;
-            runtime.block_on(add(&address, &guard, element, pause))?;
+            add(&address, &guard, element, pause)?;
             Ok(format!("added {element} under token {}", guard.token()))
             // The lock ends with the guard.
         }
@@ -127,21 +126,16 @@ fn run(words: &[String]) -> Result<String, Failure> {
 }
 
 /// Adds an element under a lock that is held.
-async fn add(
-    address: &Address,
-    guard: &Guard,
-    element: &str,
-    pause: Duration,
-) -> Result<(), Failure> {
-    let mut resource = Resource::connect(address).await?;
+fn add(address: &Address, guard: &Guard, element: &str, pause: Duration) -> Result<(), Failure> {
+    let resource = Resource::of(address);
     let token = guard.token();
-    let mut set = resource.read(token).await?;
+    let mut set = resource.read(token)?;
     if set.split_whitespace().any(|known| known == element) {
         return Ok(());
     }
     if !pause.is_zero() {
         eprintln!("etcd-fence: has read the set");
-        tokio::time::sleep(pause).await;
+        std::thread::sleep(pause);
     }
     // That the guard says so saves a request; that it does not would prove nothing.
     if guard.is_lost() {
@@ -151,12 +145,12 @@ async fn add(
         set.push(' ');
     }
     set.push_str(element);
-    resource.write(token, set).await
+    resource.write(token, &set)
 }
 
 /// The set and its fence.
 struct Resource {
-    client: Client,
+    endpoints: String,
     set: String,
     fence: String,
 }
@@ -168,64 +162,72 @@ fn shown(token: u64) -> String {
 }
 
 impl Resource {
-    async fn connect(address: &Address) -> Result<Self, Failure> {
+    fn of(address: &Address) -> Self {
         // An address shows itself as etcd://HOST:PORT[,HOST:PORT]/PREFIX.
         let url = address.to_string();
         let hosts = url.trim_start_matches("etcd://").split('/').next();
-        let hosts = hosts.unwrap_or_default().split(',');
-        let hosts: Vec<String> = hosts.map(|host| format!("http://{host}")).collect();
         let prefix = address.prefix();
-        Ok(Self {
-            client: Client::connect(hosts, None).await?,
+        Self {
+            endpoints: hosts.unwrap_or_default().to_owned(),
             set: format!("{prefix}/example/set"),
             fence: format!("{prefix}/example/fence"),
-        })
+        }
     }
 
-    async fn show(&mut self) -> Result<String, Failure> {
-        let found = self.client.get(self.set.clone(), None).await?;
-        let text = found.kvs().first().map(|pair| pair.value_str());
-        Ok(text.transpose()?.unwrap_or_default().to_owned())
+    /// What etcdctl says to this.
+    fn etcdctl(&self, arguments: &[&str], stdin: &str) -> Result<String, Failure> {
+        let mut etcdctl = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &self.endpoints])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut said) = etcdctl.stdin.take() {
+            said.write_all(stdin.as_bytes())?;
+        }
+        let output = etcdctl.wait_with_output()?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::NotNow(format!("etcdctl: {}", why.trim())));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Takes steps on a condition. Answers with what they say; `None` where the condition is not met.
+    fn txn(&self, condition: &str, steps: &[&str]) -> Result<Option<String>, Failure> {
+        let words = format!("{condition}\n\n{}\n\n\n", steps.join("\n"));
+        let said = self.etcdctl(&["txn"], &words)?;
+        Ok(said.strip_prefix("SUCCESS").map(str::to_owned))
+    }
+
+    fn show(&self) -> Result<String, Failure> {
+        let said = self.etcdctl(&["get", "--print-value-only", &self.set], "")?;
+        Ok(said.trim_end().to_owned())
     }
 
     /// Reads the set, and shows the fence the token; in one step.
-    async fn read(&mut self, token: u64) -> Result<String, Failure> {
+    fn read(&self, token: u64) -> Result<String, Failure> {
+        let fence = &self.fence;
         // etcd compares no value of a key that is not there, so the fence is there from the first use.
-        let absent = Compare::version(self.fence.clone(), CompareOp::Equal, 0);
-        let lowest = TxnOp::put(self.fence.clone(), shown(0), None);
-        self.client
-            .txn(Txn::new().when([absent]).and_then([lowest]))
-            .await?;
-        let not_newer = Compare::value(self.fence.clone(), CompareOp::Less, shown(token + 1));
-        let read = Txn::new().when([not_newer]).and_then([
-            TxnOp::put(self.fence.clone(), shown(token), None),
-            TxnOp::get(self.set.clone(), None),
-        ]);
-        let answer = self.client.txn(read).await?;
-        if !answer.succeeded() {
-            return Err(Failure::Fenced { token });
-        }
-        for response in answer.op_responses() {
-            if let TxnOpResponse::Get(found) = response
-                && let Some(pair) = found.kvs().first()
-            {
-                return Ok(pair.value_str()?.to_owned());
-            }
-        }
-        Ok(String::new())
+        let absent = format!("version(\"{fence}\") = \"0\"");
+        self.txn(&absent, &[&format!("put {fence} {}", shown(0))])?;
+        let not_newer = format!("value(\"{fence}\") < \"{}\"", shown(token + 1));
+        let raise = format!("put {fence} {}", shown(token));
+        let read = format!("get {}", self.set);
+        let said = self.txn(&not_newer, &[&raise, &read])?;
+        let said = said.ok_or(Failure::Fenced { token })?;
+        // What stands there comes after its key.
+        let mut lines = said.lines().skip_while(|line| *line != self.set);
+        Ok(lines.nth(1).unwrap_or_default().to_owned())
     }
 
     /// Writes the set, if nobody newer has read it since.
-    async fn write(&mut self, token: u64, set: String) -> Result<(), Failure> {
-        let is_mine = Compare::value(self.fence.clone(), CompareOp::Equal, shown(token));
-        let write = TxnOp::put(self.set.clone(), set, None);
-        let answer = self
-            .client
-            .txn(Txn::new().when([is_mine]).and_then([write]));
-        if answer.await?.succeeded() {
-            Ok(())
-        } else {
-            Err(Failure::Fenced { token })
-        }
+    fn write(&self, token: u64, set: &str) -> Result<(), Failure> {
+        let is_mine = format!("value(\"{}\") = \"{}\"", self.fence, shown(token));
+        let write = format!("put {} \"{set}\"", self.set);
+        let said = self.txn(&is_mine, &[&write])?;
+        said.map(drop).ok_or(Failure::Fenced { token })
     }
 }

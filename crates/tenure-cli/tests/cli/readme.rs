@@ -241,6 +241,8 @@ fn set_up(page: &str, line: &str) -> bool {
             target,
             "-p",
             package,
+            "--features",
+            features,
         ] => {
             assert!(
                 read("Cargo.toml").contains(&format!("[profile.{profile}]")),
@@ -255,6 +257,7 @@ fn set_up(page: &str, line: &str) -> bool {
                 manifest.contains(&format!("name = \"{package}\"")),
                 "{line}"
             );
+            assert!(manifest.contains(&format!("\n{features} = [")), "{line}");
         }
         _ => return false,
     }

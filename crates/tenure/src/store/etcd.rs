@@ -29,7 +29,9 @@
 //! What it leaves to others: which etcd (`Address`), when to renew, and what to do about a loss.
 
 mod address;
+mod api;
 mod attempt;
+mod connect;
 mod driver;
 mod expect;
 mod handle;
@@ -43,7 +45,6 @@ mod session;
 mod transact;
 mod value;
 mod watch;
-mod wire;
 
 pub use address::{Address, AddressError, Credentials, CredentialsError};
 
@@ -53,7 +54,7 @@ use super::contract::{
 use super::file::Sleeper;
 use super::{Content, Reading, StoreError, Wake};
 use crate::clock::{SystemClock, instant};
-use etcd_client::GetOptions;
+use api::GetOptions;
 use handle::EtcdHandle;
 use ids::Ids;
 use keys::{Keys, end_of};

@@ -8,10 +8,10 @@
 //!
 //! `TENURE_ETCD=long` makes it last ten minutes.
 
+use super::api::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 use super::net::{Machine, Net};
 use super::proxy::Dice;
 use super::{is_long, until};
-use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,6 +24,7 @@ use tenure::engine::Wait;
 use tenure::guard::{Guard, LockManager, Options};
 use tenure::process::Identity;
 use tenure::store::etcd::{Address, Credentials};
+use tonic::transport::Endpoint;
 
 const TTL: Duration = Duration::from_secs(3);
 const LOCK: &str = "set";
@@ -143,10 +144,11 @@ impl Journal {
 
 /// Reads the set and writes it with one element more, both with the token as a condition: who reads
 /// shows its token too, so that nobody who is older writes after that.
-async fn add(host: &str, token: u64, element: &str) -> Result<bool, etcd_client::Error> {
+async fn add(host: &str, token: u64, element: &str) -> Result<bool, Box<dyn std::error::Error>> {
     // Of a fixed length, so that etcd's order of bytes is that of the numbers.
     let (own, next) = (format!("{token:020}"), format!("{:020}", token + 1));
-    let mut client = Client::connect([host], None).await?;
+    let channel = Endpoint::from_shared(host.to_owned())?;
+    let client = Client::new(channel.connect().await?, None).await?;
     let not_older = Compare::value("/work/fence", CompareOp::Less, next);
     let raise = Txn::new().when([not_older]).and_then([
         TxnOp::put("/work/fence", own.clone(), None),
@@ -161,7 +163,7 @@ async fn add(host: &str, token: u64, element: &str) -> Result<bool, etcd_client:
         if let TxnOpResponse::Get(found) = response
             && let Some(pair) = found.kvs().first()
         {
-            pair.value_str()?.clone_into(&mut set);
+            str::from_utf8(pair.value())?.clone_into(&mut set);
         }
     }
     let _ = write!(set, "{element} ");

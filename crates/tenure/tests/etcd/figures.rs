@@ -2,9 +2,9 @@
 //! beside `etcdctl lock`, and what a hundred waiters ask of the server. `scripts/bench-etcd` runs it
 //! and prints Markdown; ratios of one run count, absolute times are the machine's and its day's.
 
+use super::api::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use super::server::Server;
-use super::{caller, claims, line_up, name, now, request, take, until, wait};
-use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use super::{caller, claims, client, line_up, name, now, request, take, until, wait};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::{Barrier, Mutex};
@@ -93,8 +93,7 @@ fn uncontended(server: &Server, on: &str) -> f64 {
         .enable_all()
         .build();
     let runtime = runtime.expect("a runtime");
-    let connected = Client::connect([format!("http://{}", server.endpoint())], None);
-    let mut client = runtime.block_on(connected).expect("a connection");
+    let client = runtime.block_on(client(format!("http://{}", server.endpoint())));
     let store = caller(&server.address("figures"));
     let locks = LockManager::with_store(caller(&server.address("figures")));
     let (name, value) = (name("uncontended"), vec![b'x'; 400]);
@@ -104,12 +103,12 @@ fn uncontended(server: &Server, on: &str) -> f64 {
     let mut puts = Vec::new();
     let mut gets = Vec::new();
     let (mut bare_locks, mut bares) = (vec![], vec![]);
-    let granted = runtime.block_on(client.lease_grant(600, None));
-    let lease = granted.expect("a lease").id();
+    let lease = runtime.block_on(client.grant_lease(600));
+    let lease = lease.expect("a lease");
     let (mut locked, mut unlocked, mut both, mut guards) = (vec![], vec![], vec![], vec![]);
     for round in 0..ROUNDS + 50 {
         let began = instant();
-        let put = client.put("/figures/put", value.clone(), None);
+        let put = client.put("/figures/put", value.clone());
         runtime.block_on(put).expect("a put");
         let put = since(began);
         let began = instant();
@@ -118,9 +117,9 @@ fn uncontended(server: &Server, on: &str) -> f64 {
             .expect("a get");
         let get = since(began);
         let began = instant();
-        runtime.block_on(bare_lock(&mut client, lease, &value));
+        runtime.block_on(bare_lock(&client, lease, &value));
         let bare_lock = since(began);
-        runtime.block_on(bare_unlock(&mut client));
+        runtime.block_on(bare_unlock(&client));
         let bare = since(began);
         let began = instant();
         let entered = store.enter(&name, wish.clone(), &clock.now());
@@ -160,7 +159,7 @@ fn uncontended(server: &Server, on: &str) -> f64 {
 }
 
 /// What a lock writes, and on what condition, without the rest of it.
-async fn bare_lock(client: &mut Client, lease: i64, value: &[u8]) {
+async fn bare_lock(client: &Client, lease: i64, value: &[u8]) {
     let alone = Compare::create_revision("/figures/bare/claims/", CompareOp::Equal, 0);
     let leased = PutOptions::new().with_lease(lease);
     let txn = Txn::new()
@@ -174,7 +173,7 @@ async fn bare_lock(client: &mut Client, lease: i64, value: &[u8]) {
 }
 
 /// The same of an unlock.
-async fn bare_unlock(client: &mut Client) {
+async fn bare_unlock(client: &Client) {
     let txn = Txn::new().and_then([
         TxnOp::delete("/figures/bare/claims/1", None),
         TxnOp::delete("/figures/bare/lives/1", None),

@@ -8,6 +8,9 @@
 )]
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
+#[path = "../../src/store/etcd/api.rs"]
+#[allow(dead_code, reason = "the store uses the rest of it")]
+mod api;
 mod cluster;
 mod faults;
 mod fence;
@@ -34,6 +37,7 @@ use tenure_core::{
     Advance, Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience,
     Predecessor, Process, Request, RequestId, Terms,
 };
+use tonic::transport::Endpoint;
 
 /// A claim's place.
 pub(crate) type Seat = Box<dyn Handle>;
@@ -68,6 +72,19 @@ impl Callers {
 /// Whether more is wanted than what every build runs.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TENURE_ETCD").is_some_and(|wish| wish == "long")
+}
+
+/// A client of the tests' own.
+pub(crate) async fn client(url: String) -> api::Client {
+    let endpoint = Endpoint::from_shared(url).expect("a URL");
+    let channel = endpoint.connect().await.expect("a connection");
+    let client = api::Client::new(channel, None).await;
+    client.expect("it asks for nothing")
+}
+
+/// The end of the range of all keys that begin with this, which ends with a `/`.
+pub(crate) fn end_of(prefix: &str) -> String {
+    format!("{}0", prefix.trim_end_matches('/'))
 }
 
 pub(crate) fn now() -> Now {

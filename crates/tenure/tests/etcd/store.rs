@@ -1,12 +1,13 @@
 //! What only this store promises: leases count and wall clocks do not, a lost lease is found out,
 //! a server may go and come back, and nothing but the prefix is touched.
 
+use super::api::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
 use super::proxy::{Proxy, Weather};
 use super::server::{self, Server, Tls};
 use super::{
-    Seat, caller, caller_as, claims, hold_twice, line_up, name, now, request, take, until, wait,
+    Seat, caller, caller_as, claims, client, end_of, hold_twice, line_up, name, now, request, take,
+    until, wait,
 };
-use etcd_client::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
@@ -114,8 +115,8 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
 
 /// The lease that a claim's life hangs on, as etcdctl writes it; found by the request's id.
 fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
-    on(server, async |mut client| {
-        let everything = GetOptions::new().with_prefix();
+    on(server, async |client| {
+        let everything = GetOptions::new().with_range(end_of("/"));
         let found = client.get("/", Some(everything)).await.expect("keys");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let claim = found.kvs().iter().find(|pair| {
@@ -145,10 +146,9 @@ fn on<T>(server: &Server, work: impl AsyncFnOnce(Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime.expect("a runtime").block_on(async {
-        let client = Client::connect([format!("http://{}", server.endpoint())], None).await;
-        work(client.expect("a connection")).await
-    })
+    runtime
+        .expect("a runtime")
+        .block_on(async { work(client(format!("http://{}", server.endpoint())).await).await })
 }
 
 /// While a holder was away its lease ran out and somebody else came: it is told so.
@@ -262,7 +262,7 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
         for _ in 0..3 {
             server.etcdctl(&["put", "/elsewhere", "x"]);
         }
-        let revision = on(&server, async |mut client| {
+        let revision = on(&server, async |client| {
             let header = client.get("/elsewhere", None).await.expect("a key");
             header.header().expect("a header").revision()
         });
@@ -634,8 +634,8 @@ fn junk_among_the_claims_refuses_until_force_replaces_it() {
         (name("newer"), newer, false),
     ] {
         let key = format!("/junk/locks/{name}/claims/0-0");
-        on(&server, async |mut client| {
-            client.put(key.clone(), text, None).await.expect("a put");
+        on(&server, async |client| {
+            client.put(key.clone(), text).await.expect("a put");
         });
         let reading = store.read(&name, None).expect("an etcd that answers");
         assert!(
@@ -720,10 +720,13 @@ fn much_junk_among_the_claims_is_replaced_as_one() {
 
 /// Claims that were written as copies of a real one, all on one lease.
 fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &str) -> i64 {
-    on(server, async |mut client| {
+    on(server, async |client| {
         let claims = format!("/{prefix}/locks/{name}/claims/");
         let found = client
-            .get(claims.clone(), Some(GetOptions::new().with_prefix()))
+            .get(
+                claims.clone(),
+                Some(GetOptions::new().with_range(end_of(&claims))),
+            )
             .await
             .expect("a claim");
         let models = found.kvs();
@@ -734,7 +737,7 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
             value.contains(&id),
             "its life has the name of the claim: {value}"
         );
-        let lease = client.lease_grant(600, None).await.expect("a lease").id();
+        let lease = client.grant_lease(600).await.expect("a lease");
         // One after the other: what is written together has one revision, and so one ticket.
         for number in 0..count {
             let own = format!("{label}-{number}");
@@ -1173,11 +1176,14 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     assert_eq!(claims(&store, &name).len(), 2);
     drop((held, waiting));
 
-    let made = on(&server, async |mut client| {
-        let options = WatchOptions::new().with_prefix().with_start_revision(1);
+    let made = on(&server, async |client| {
+        let claims = "/again/locks/again/claims/";
+        let options = WatchOptions::new()
+            .with_range(end_of(claims))
+            .with_start_revision(1);
         let filtered = options.with_filters([WatchFilterType::NoDelete]);
-        let watched = client.watch("/again/locks/again/claims/", Some(filtered));
-        let mut stream = watched.await.expect("a watch");
+        let watched = client.watch([(claims.into(), filtered)]).await;
+        let mut stream = watched.expect("a watch");
         let mut made = Vec::new();
         while made.len() < HOLDS + 2 {
             let answer = stream.message().await.expect("news").expect("more news");
@@ -1348,14 +1354,15 @@ fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
     let name = name("late");
     hold_twice(&store, &name);
     let (seat, _) = take(&store, &name, "one", LONG);
-    let life = on(&server, async |mut client| {
-        let options = Some(GetOptions::new().with_prefix().with_keys_only());
-        let found = client.get("/late/locks/late/lives/", options).await;
+    let life = on(&server, async |client| {
+        let lives = "/late/locks/late/lives/";
+        let options = GetOptions::new().with_range(end_of(lives)).with_keys_only();
+        let found = client.get(lives, Some(options)).await;
         found.expect("an answer").kvs()[0].key().to_vec()
     });
     store.release(&*seat, &now()).expect("an answer");
-    on(&server, async |mut client| {
-        client.put(life, "buried", None).await.expect("an answer")
+    on(&server, async |client| {
+        client.put(life, "buried").await.expect("an answer");
     });
     let mut request = request("two", LONG);
     request.patience = Patience::AtOnce;

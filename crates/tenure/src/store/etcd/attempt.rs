@@ -8,13 +8,13 @@
 //! lease has run out without which the attempt is refused anyway.
 
 use super::EtcdStore;
+use super::api::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use super::link::Fault;
 use super::list::List;
 use super::read::Scope;
 use super::session::Session;
 use crate::clock::instant;
 use crate::store::StoreError;
-use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::LockName;

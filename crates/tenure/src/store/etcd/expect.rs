@@ -12,6 +12,7 @@
 //! Most newcomers want the lock, and wait behind whoever is there. Of those the same transaction puts the
 //! claim at the end if there is somebody, and reads the list. For anybody else it only reads it.
 
+use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
 use super::link::{read_by, revision_of};
@@ -21,7 +22,6 @@ use super::transact::{Answer, Did, Transaction, committed};
 use super::value::Written;
 use crate::store::StoreError;
 use crate::store::contract::{About, Outcome, RestsOn, Run};
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
 use tenure_core::{Claim, Entry, History, Kind, Mode};
 
 /// How many keys are read together with an attempt. A longer list is read by itself: an answer that

@@ -2,13 +2,13 @@
 //!
 //! What is done with it is the business of `transact`.
 
+use super::api::{Txn, TxnOp};
 use super::keys::Keys;
 use super::list::List;
 use super::read::Scope;
 use super::{EtcdStore, Shared};
 use crate::clock::{Clock, instant};
 use crate::store::contract::Handle;
-use etcd_client::{Txn, TxnOp};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};

@@ -1,6 +1,6 @@
 //! The connection: requests to etcd whose time is bounded.
 //!
-//! A store's callers are blocking; what etcd's client library needs is a runtime. Who turns it, and on
+//! A store's callers are blocking; what the gRPC library needs is a runtime. Who turns it, and on
 //! which thread, is `driver`'s affair; it is started with the first store and ends with its last
 //! clone. Beside requests, leases are kept alive on it (`session`), keys are watched for whoever
 //! sleeps (`watch`), and what a request left behind whose answer never came is cleared away.
@@ -13,18 +13,17 @@
 //! dropping a seat there does nothing.
 
 use super::address::{Address, Credentials};
+use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
+use super::connect::Connections;
 use super::driver::{Driver, Sleeping};
-use super::wire::{Wire, Wires};
 use crate::clock::instant;
+use crate::printed::whole;
 use crate::store::StoreError;
-use etcd_client::{
-    Channel, Client, ConnectOptions, Error, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse,
-};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::pause_ms;
-use tower::util::BoxCloneSyncService;
+use tonic::{Code, Status};
 
 /// How long one request may take before its answer counts as lost: a put on a loaded disk takes
 /// some 100 ms, an election one to two seconds.
@@ -52,8 +51,8 @@ pub(super) enum Fault {
 /// The endpoints and the clients for them.
 pub(super) struct Endpoints {
     urls: Vec<String>,
-    wires: Wires,
-    options: ConnectOptions,
+    connections: Connections,
+    user: Option<(String, String)>,
     state: Mutex<Current>,
 }
 
@@ -63,9 +62,7 @@ struct Current {
     index: usize,
     /// Counts the changes, so that one failure that several requests see changes it once.
     turns: u64,
-    /// Each request takes out of the client what it needs: a clone of the whole makes seventeen
-    /// channels.
-    client: Option<(Arc<Client>, Wire)>,
+    client: Option<Client>,
     /// Held by whoever connects to it: the others have that connection too. Many would else make one
     /// each when the last one breaks, and each watch would keep its own.
     connecting: Arc<tokio::sync::Mutex<()>>,
@@ -81,30 +78,31 @@ pub(super) struct Link {
 }
 
 /// Says what failed without the request's own words around it.
-pub(super) fn classify(error: &Error) -> Fault {
-    let said = match error {
-        Error::GRpcStatus(status) => status.message().to_owned(),
-        other => other.to_string(),
-    };
-    let Error::GRpcStatus(status) = error else {
-        return match error {
-            Error::InvalidArgs(_) | Error::InvalidUri(_) => Fault::Refused(said),
-            _ => Fault::Unsure(said),
-        };
-    };
-    // The numbers of gRPC's own list.
-    match status.code() as i32 {
-        7 | 16 => Fault::Denied(said),
+pub(super) fn classify(status: &Status) -> Fault {
+    let said = status.message().to_owned();
+    if let Some(why) = std::error::Error::source(status) {
+        // The connection's words, and none of the server's: it may have got the request all the same.
+        return Fault::Unsure(whole(why));
+    }
+    match status.code() {
+        Code::PermissionDenied | Code::Unauthenticated => Fault::Denied(said),
         // etcd says of a wrong password, and of no user at all, that an argument is invalid.
-        3 if said.contains("authentication failed") || said.contains("user name is empty") => {
+        Code::InvalidArgument
+            if said.contains("authentication failed") || said.contains("user name is empty") =>
+        {
             Fault::Denied(said)
         }
         // Refused because of too much to do, which passes; the other reason of this code, a full
         // disk, does not.
-        8 if said.contains("too many") => Fault::Unsure(said),
-        5 if said.contains("lease") => Fault::LeaseGone,
-        // Of a revision that was compacted away (11), nothing can be read however often one asks.
-        3 | 5 | 8 | 9 | 11 | 12 => Fault::Refused(said),
+        Code::ResourceExhausted if said.contains("too many") => Fault::Unsure(said),
+        Code::NotFound if said.contains("lease") => Fault::LeaseGone,
+        // Of a revision that was compacted away (out of range), nothing can be read however often one asks.
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented => Fault::Refused(said),
         _ => Fault::Unsure(said),
     }
 }
@@ -118,9 +116,9 @@ pub(super) fn revision_of(header: Option<&ResponseHeader>) -> i64 {
 pub(super) fn read_by(answer: &TxnResponse) -> (Vec<KeyValue>, bool) {
     let (mut found, mut is_whole) = (Vec::new(), true);
     for response in answer.op_responses() {
-        if let TxnOpResponse::Get(mut get) = response {
+        if let TxnOpResponse::Get(get) = response {
             is_whole &= !get.more();
-            found.extend(get.take_kvs());
+            found.extend_from_slice(get.kvs());
         }
     }
     (found, is_whole)
@@ -131,16 +129,6 @@ pub(super) fn is_full(error: &StoreError) -> bool {
     matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
 }
 
-impl Current {
-    /// The client, if its connection is there.
-    fn client(&mut self) -> Option<Arc<Client>> {
-        // A server that has closed it while nobody asked has failed at nothing.
-        self.client.take_if(|(_, wire)| wire.is_over());
-        let (client, _) = self.client.as_ref()?;
-        Some(Arc::clone(client))
-    }
-}
-
 impl Endpoints {
     fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
         // Every change is a few assignments that cannot fail.
@@ -148,12 +136,12 @@ impl Endpoints {
     }
 
     /// The client for the endpoint that is asked now.
-    async fn client(&self) -> Result<Arc<Client>, Fault> {
+    async fn client(&self) -> Result<Client, Fault> {
         loop {
             let (index, turn, connecting) = {
-                let mut current = self.lock();
-                if let Some(client) = current.client() {
-                    return Ok(client);
+                let current = self.lock();
+                if let Some(client) = &current.client {
+                    return Ok(client.clone());
                 }
                 (
                     current.index,
@@ -164,20 +152,19 @@ impl Endpoints {
             let _alone = connecting.lock().await;
             {
                 // Somebody was quicker, or has given this endpoint up.
-                let mut current = self.lock();
-                if current.turns != turn || current.client().is_some() {
+                let current = self.lock();
+                if current.turns != turn || current.client.is_some() {
                     continue;
                 }
             }
             let url = self.urls.get(index).map(String::as_str);
-            let wire = self.wires.connect(url.unwrap_or_default()).await;
-            let wire = wire.map_err(Fault::Unsure)?;
-            let channel = Channel::Custom(BoxCloneSyncService::new(wire.clone()));
-            let client = Client::from_channel(channel, Some(self.options.clone())).await;
-            let client = Arc::new(client.map_err(|error| classify(&error))?);
+            let channel = self.connections.connect(url.unwrap_or_default()).await;
+            let channel = channel.map_err(Fault::Unsure)?;
+            let client = Client::new(channel, self.user.clone()).await;
+            let client = client.map_err(|error| classify(&error))?;
             let mut current = self.lock();
             if current.turns == turn {
-                current.client = Some((Arc::clone(&client), wire));
+                current.client = Some(client.clone());
             }
             return Ok(client);
         }
@@ -204,8 +191,8 @@ impl Endpoints {
     /// One request to one endpoint.
     pub(super) async fn once<T, F, A>(&self, ask: F) -> Result<T, Fault>
     where
-        F: FnOnce(Arc<Client>) -> A,
-        A: Future<Output = Result<T, Error>>,
+        F: FnOnce(Client) -> A,
+        A: Future<Output = Result<T, Status>>,
     {
         self.once_within(REQUEST_MAX, ask).await
     }
@@ -213,8 +200,8 @@ impl Endpoints {
     /// The same for less time than a request may take.
     pub(super) async fn once_within<T, F, A>(&self, limit: Duration, ask: F) -> Result<T, Fault>
     where
-        F: FnOnce(Arc<Client>) -> A,
-        A: Future<Output = Result<T, Error>>,
+        F: FnOnce(Client) -> A,
+        A: Future<Output = Result<T, Status>>,
     {
         let limit = limit.clamp(REQUEST_MIN, REQUEST_MAX);
         let turn = self.lock().turns;
@@ -247,8 +234,8 @@ impl Endpoints {
     /// The same again and again, for a request that may be carried out any number of times.
     pub(super) async fn until<T, F, A>(&self, end: Instant, ask: F) -> Result<T, Fault>
     where
-        F: Fn(Arc<Client>) -> A,
-        A: Future<Output = Result<T, Error>>,
+        F: Fn(Client) -> A,
+        A: Future<Output = Result<T, Status>>,
     {
         let mut pause = Pause::default();
         loop {
@@ -304,18 +291,12 @@ impl Link {
             doing: "connecting",
             why,
         };
-        let wires = Wires::new(address.is_encrypted(), credentials);
-        let wires = wires.map_err(refused)?;
-        let mut options = ConnectOptions::new()
-            .with_require_leader(true)
-            .with_auto_token_refresh(credentials.user.is_some());
-        if let Some((name, password)) = &credentials.user {
-            options = options.with_user(name.clone(), password.clone());
-        }
+        let connections = Connections::new(address.is_encrypted(), credentials);
+        let connections = connections.map_err(refused)?;
         let endpoints = Arc::new(Endpoints {
             urls: address.urls(),
-            wires,
-            options,
+            connections,
+            user: credentials.user.clone(),
             state: Mutex::default(),
         });
         Ok(Self {
@@ -400,7 +381,9 @@ fn printable(said: &str) -> String {
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
+    use super::super::api::Txn;
     use super::*;
+    use prost::bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::net::TcpListener;
 
@@ -416,24 +399,40 @@ mod tests {
                 connected.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(async move {
                     let mut server = h2::server::handshake(socket).await.expect("HTTP/2");
-                    while server.accept().await.is_some() {}
+                    // It answers one request, and then ends the connection.
+                    while let Some(asked) = server.accept().await {
+                        answer(asked.expect("a request").1);
+                        server.graceful_shutdown();
+                    }
                 });
             }
         });
         (count, url)
     }
 
+    /// Says that a transaction is done.
+    fn answer(mut respond: h2::server::SendResponse<Bytes>) {
+        let mut stream = respond
+            .send_response(http::Response::new(()), false)
+            .expect("a stream");
+        let nothing = Bytes::from_static(&[0; 5]);
+        stream.send_data(nothing, false).expect("data");
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+        stream.send_trailers(trailers).expect("trailers");
+    }
+
     fn endpoints(urls: Vec<String>) -> Arc<Endpoints> {
-        let wires = Wires::new(false, &Credentials::default());
+        let connections = Connections::new(false, &Credentials::default());
         Arc::new(Endpoints {
             urls,
-            wires: wires.expect("no certificates"),
-            options: ConnectOptions::new(),
+            connections: connections.expect("no certificates"),
+            user: None,
             state: Mutex::default(),
         })
     }
 
-    async fn clients(endpoints: &Arc<Endpoints>, callers: usize) -> Vec<Arc<Client>> {
+    async fn clients(endpoints: &Arc<Endpoints>, callers: usize) -> Vec<Client> {
         let callers: Vec<_> = (0..callers)
             .map(|_| {
                 let endpoints = Arc::clone(endpoints);
@@ -451,13 +450,22 @@ mod tests {
     async fn many_that_come_at_once_have_one_connection() {
         let (connected, url) = server().await;
         let endpoints = endpoints(vec![url]);
-        let clients = clients(&endpoints, 20).await;
-        assert!(
-            clients
-                .iter()
-                .all(|client| Arc::ptr_eq(client, &clients[0]))
-        );
+        assert_eq!(clients(&endpoints, 20).await.len(), 20);
         assert_eq!(connected.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ended_the_connection_while_nobody_asked_has_failed_at_nothing() {
+        let (connected, url) = server().await;
+        let endpoints = endpoints(vec![url, "http://127.0.0.1:1".to_owned()]);
+        for asked in 1..=3 {
+            let answer = endpoints.once(|client| async move { client.txn(Txn::new()).await });
+            answer.await.expect("an answer");
+            assert_eq!(connected.load(Ordering::SeqCst), asked, "connections");
+            // It takes a moment until the end is heard here.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(endpoints.lock().turns, 0, "nobody else was asked");
     }
 
     #[tokio::test]

@@ -11,10 +11,10 @@
 //! removals need no condition. A life that comes back does (a claim was judged dead, and its holder
 //! was only late): whoever relights a life writes its claim again, which is such a change.
 
+use super::api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
 use crate::process::liveness;
-use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{Beacon, Claim, Entry, Evidence, Host, Kind, Liveness, LockName, Now};
 

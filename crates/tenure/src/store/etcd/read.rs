@@ -1,12 +1,12 @@
 //! Reads a lock: all of it, the claims up to one, or one claim.
 
 use super::EtcdStore;
+use super::api::{GetOptions, KeyValue, Txn, TxnOp};
 use super::keys::{Keys, end_of};
 use super::link::{Endpoints, Fault, read_by, revision_of};
 use super::list::List;
 use crate::clock::Clock;
 use crate::store::StoreError;
-use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::LockName;

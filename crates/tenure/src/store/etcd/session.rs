@@ -10,7 +10,6 @@
 
 use super::link::{Endpoints, Fault, Link, Pause};
 use crate::clock::{Clock, SystemClock, instant};
-use etcd_client::Error;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -154,9 +153,8 @@ impl Sessions {
         let endpoints = Arc::clone(link.endpoints());
         let _ = link.block("giving the lease back", async move {
             for lease in leases {
-                let revoked = endpoints.once(|client| async move {
-                    client.lease_client().revoke(lease).await.map(|_| ())
-                });
+                let revoked =
+                    endpoints.once(|client| async move { client.revoke_lease(lease).await });
                 let _ = tokio::time::timeout(Duration::from_millis(200), revoked).await;
             }
             Ok(())
@@ -167,25 +165,15 @@ impl Sessions {
 /// A new lease. One whose answer was lost runs out unused.
 pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> Result<i64, Fault> {
     let ttl = i64::try_from(seconds(ttl_ms)).unwrap_or(i64::MAX);
-    let granted = endpoints
-        .until(end, |client| async move {
-            client.lease_client().grant(ttl, None).await
-        })
-        .await?;
-    Ok(granted.id())
+    endpoints
+        .until(end, |client| async move { client.grant_lease(ttl).await })
+        .await
 }
 
 /// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
 pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
     let answer = endpoints
-        .until(end, |client| async move {
-            match client.lease_client().keep_alive(lease).await {
-                Ok(_) => Ok(true),
-                // What the client says of an answer with a ttl of nothing.
-                Err(Error::LeaseKeepAliveError(said)) if said == "lease not found" => Ok(false),
-                Err(error) => Err(error),
-            }
-        })
+        .until(end, |client| async move { client.renew_lease(lease).await })
         .await?;
     if answer {
         Ok(())

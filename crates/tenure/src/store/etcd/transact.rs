@@ -16,6 +16,7 @@
 //! rests on the claims alone that it writes. The claims that a part has removed are shown to the next run
 //! once more, as they were judged: so the run that counts tells of all of them.
 
+use super::api::{Txn, TxnResponse};
 use super::attempt::Attempt;
 use super::handle::EtcdHandle;
 use super::link::{Fault, Pause, is_full, revision_of};
@@ -28,7 +29,6 @@ use crate::store::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, RestsOn, Run, Step,
     Write,
 };
-use etcd_client::{Txn, TxnResponse};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Beacon, Claim, Entry, Event, Evidence, Host};

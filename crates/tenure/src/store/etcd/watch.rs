@@ -4,10 +4,10 @@
 //! missed in between, and it begins there again after each broken stream. A revision that was
 //! compacted away meanwhile counts as news: the caller looks again.
 
+use super::api::{KeyValue, WatchFilterType, WatchOptions};
 use super::driver::Sleeping;
 use super::link::{Endpoints, Link, Pause, revision_of};
 use crate::store::StoreError;
-use etcd_client::{Error, WatchClient, WatchFilterType, WatchOptions, WatchStream};
 use rustix::pipe::PipeFlags;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -151,7 +151,11 @@ fn ring(writes: &OwnedFd) {
 async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
     let mut pause = Pause::default();
     loop {
-        let opened = endpoints.once(|client| open(client.watch_client(), keys.to_vec()));
+        let opened = endpoints.once(|client| async move {
+            let all = keys.iter();
+            let all = all.map(|key| (key.key.clone().into_bytes(), key.options(false)));
+            client.watch(all).await
+        });
         if let Ok(mut stream) = opened.await {
             let mut is_doubled = false;
             while let Ok(Some(answer)) = stream.message().await {
@@ -170,14 +174,14 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                 if answer.created() && is_past && !is_doubled {
                     is_doubled = true;
                     for key in keys {
-                        let options = key.options(true);
-                        if stream.watch(key.key.clone(), Some(options)).await.is_err() {
+                        let again = stream.watch(key.key.clone().into_bytes(), key.options(true));
+                        if !again.await {
                             break;
                         }
                     }
                 }
                 let last = answer.events().iter().filter_map(|event| event.kv());
-                if let Some(last) = last.map(etcd_client::KeyValue::mod_revision).max() {
+                if let Some(last) = last.map(KeyValue::mod_revision).max() {
                     return last + 1;
                 }
                 pause = Pause::default();
@@ -185,21 +189,4 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
         }
         tokio::time::sleep(pause.next()).await;
     }
-}
-
-/// One stream for all keys.
-async fn open(mut client: WatchClient, keys: Vec<Watched>) -> Result<WatchStream, Error> {
-    let mut keys = keys.into_iter();
-    let Some(first) = keys.next() else {
-        return Err(Error::WatchError("nothing to watch".to_owned()));
-    };
-    let mut stream = client
-        .watch(first.key.clone(), Some(first.options(false)))
-        .await?;
-    for key in keys {
-        stream
-            .watch(key.key.clone(), Some(key.options(false)))
-            .await?;
-    }
-    Ok(stream)
 }
