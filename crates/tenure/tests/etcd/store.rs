@@ -766,7 +766,7 @@ fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
     let (waiter, _) = line_up(&two, &name, "two", LONG);
     let (_theirs, their_token) = take(&two, &other, "theirs", LONG);
     server.fill();
-    for asked in [one.renew(&seat, &now()), one.verify(&seat, &now())] {
+    for asked in [one.renew(&*seat, &now()), one.verify(&*seat, &now())] {
         let asked = asked.expect("the lease is renewed");
         assert!(matches!(asked, Renewal::Renewed { token: same, .. } if same == token));
     }
@@ -781,9 +781,9 @@ fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
     let noted = two.note_waiting(&other, their_token, Some(&waiting), &now());
     assert!(noted.is_err(), "nothing is written: {noted:?}");
     assert_eq!(claims(&two, &name).len(), 2, "no other claim was made");
-    let left = two.leave(&waiter, &now()).expect("an answer");
+    let left = two.release(&*waiter, &now()).expect("an answer");
     assert_eq!(left, Left::Withdrawn);
-    let left = one.leave(&seat, &now()).expect("an answer");
+    let left = one.release(&*seat, &now()).expect("an answer");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     assert_eq!(claims(&two, &name), Vec::new());
     let owns = |_: &tenure_core::Claim| Ownership::Shown;
