@@ -73,13 +73,14 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
             }
         }
         Verb::Acquire(args) => Call::of("acquire", &args.common)
-            .spoken(&args.common, |face, around| face.acquire(&args, around)),
+            .spoken(&args.common, |face, call| face.acquire(&args, call)),
         Verb::Release(args) => Call::of("release", &args.common)
-            .spoken(&args.common, |face, around| face.release(&args, around)),
+            .spoken(&args.common, |face, call| face.release(&args, call)),
         Verb::Check(args) => Call::of("check", &args.common)
-            .spoken(&args.common, |face, around| face.check(&args, around)),
-        Verb::Document(args) => Call::of("", &args.common)
-            .spoken(&args.common, |face, around| face.document(&args, around)),
+            .spoken(&args.common, |face, call| face.check(&args, call)),
+        Verb::Document(args) => {
+            Call::of("", &args.common).spoken(&args.common, |face, call| face.document(&args, call))
+        }
         Verb::Cancel(args) => Call::of("cancel", &args.common)
             .answer(|around| Cancel::of(&args, around), cancel::cancel),
         Verb::ForceRelease(args) => Call::of("force-release", &args.common)
@@ -142,13 +143,13 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
 }
 
 /// A call of one verb, and where its answer goes.
-struct Call {
-    around: Surroundings,
-    surface: Surface,
+pub(crate) struct Call {
+    pub(crate) around: Surroundings,
+    pub(crate) surface: Surface,
 }
 
 impl Call {
-    fn of(verb: &'static str, common: &Common) -> Self {
+    pub(crate) fn of(verb: &'static str, common: &Common) -> Self {
         let around = Surroundings::of(common);
         Self {
             surface: request::surface(common, &around, verb),
@@ -163,7 +164,7 @@ impl Call {
     }
 
     /// It exits with this code where the lock is held.
-    fn held_exit(mut self, code: Option<u8>) -> Self {
+    pub(crate) fn held_exit(mut self, code: Option<u8>) -> Self {
         self.surface = self.surface.held_exit(code);
         self
     }
@@ -178,13 +179,9 @@ impl Call {
     /// Has its profile answer it.
     #[cold]
     #[inline(never)]
-    fn spoken(
-        self,
-        common: &Common,
-        answer: impl FnOnce(&'static dyn Face, &Surroundings) -> Exit,
-    ) -> Exit {
+    fn spoken(self, common: &Common, answer: impl FnOnce(&'static dyn Face, Self) -> Exit) -> Exit {
         match face::of(common, &self.around) {
-            Ok(face) => answer(face, &self.around),
+            Ok(face) => answer(face, self),
             // No profile speaks here: it could not be found.
             Err(failure) => self.surface.plain(false).fail(&failure),
         }
@@ -193,7 +190,7 @@ impl Call {
     /// Settles what it means, does that and shows whichever way it ended.
     #[cold]
     #[inline(never)]
-    fn answer<M>(
+    pub(crate) fn answer<M>(
         self,
         meant: impl FnOnce(&Surroundings) -> Result<M, Failure>,
         carry_out: impl FnOnce(M, &mut Surface) -> Result<(String, serde_json::Value), Failure>,
@@ -204,34 +201,38 @@ impl Call {
 }
 
 /// Answers `acquire`, unless a profile has its own way.
-pub(crate) fn answer_acquire(args: &AcquireArgs, around: &Surroundings) -> Exit {
-    let surface = request::surface(&args.common, around, "acquire")
+pub(crate) fn answer_acquire(args: &AcquireArgs, call: Call) -> Exit {
+    call.about(args.name.as_ref())
         .held_exit(args.claiming.patience.conflict_exit_code)
-        .about(args.name.as_ref().map(|name| &*name.text));
-    finish(surface, |surface| {
-        refuse_input(args.input.as_deref())?;
-        acquire::acquire(Acquiring::of(args, around)?, surface)
-    })
+        .answer(
+            |around| {
+                refuse_input(args.input.as_deref())?;
+                Acquiring::of(args, around)
+            },
+            acquire::acquire,
+        )
 }
 
 /// The same for `release`.
-pub(crate) fn answer_release(args: &ReleaseArgs, around: &Surroundings) -> Exit {
-    let surface = request::surface(&args.common, around, "release");
-    let surface = surface.about(args.name.as_ref().map(|name| &*name.text));
-    finish(surface, |surface| {
-        refuse_input(args.input.as_deref())?;
-        release::release(Release::of(args, around)?, surface)
-    })
+pub(crate) fn answer_release(args: &ReleaseArgs, call: Call) -> Exit {
+    call.about(args.name.as_ref()).answer(
+        |around| {
+            refuse_input(args.input.as_deref())?;
+            Release::of(args, around)
+        },
+        release::release,
+    )
 }
 
 /// The same for `check`.
-pub(crate) fn answer_check(args: &CheckArgs, around: &Surroundings) -> Exit {
-    let surface = request::surface(&args.common, around, "check");
-    let surface = surface.about(args.name.as_ref().map(|name| &*name.text));
-    finish(surface, |surface| {
-        refuse_input(args.input.as_deref())?;
-        check::check(Check::of(args, around)?, surface)
-    })
+pub(crate) fn answer_check(args: &CheckArgs, call: Call) -> Exit {
+    call.about(args.name.as_ref()).answer(
+        |around| {
+            refuse_input(args.input.as_deref())?;
+            Check::of(args, around)
+        },
+        check::check,
+    )
 }
 
 /// Answers a call that could not be read, in the way of its profile as far as that is known.

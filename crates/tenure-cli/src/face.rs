@@ -11,7 +11,7 @@ mod sprint;
 pub(crate) use fleet::unlocked;
 
 use crate::args::{AcquireArgs, CheckArgs, Common, DocumentArgs, ReleaseArgs};
-use crate::command::{self, Session};
+use crate::command::{self, Call, Session};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::LockView;
@@ -52,24 +52,24 @@ pub(crate) trait Face: Sync {
     }
 
     /// Answers a call whose verb stands in a document.
-    fn document(&self, args: &DocumentArgs, around: &Surroundings) -> Exit {
-        let surface = request::surface(&args.common, around, "");
-        command::finish(surface, |_| Err(command::no_input()))
+    fn document(&self, args: &DocumentArgs, call: Call) -> Exit {
+        let _ = args;
+        call.surface.fail(&command::no_input())
     }
 
     /// Answers `acquire`.
-    fn acquire(&self, args: &AcquireArgs, around: &Surroundings) -> Exit {
-        command::answer_acquire(args, around)
+    fn acquire(&self, args: &AcquireArgs, call: Call) -> Exit {
+        command::answer_acquire(args, call)
     }
 
     /// Answers `release`.
-    fn release(&self, args: &ReleaseArgs, around: &Surroundings) -> Exit {
-        command::answer_release(args, around)
+    fn release(&self, args: &ReleaseArgs, call: Call) -> Exit {
+        command::answer_release(args, call)
     }
 
     /// Answers `check`.
-    fn check(&self, args: &CheckArgs, around: &Surroundings) -> Exit {
-        command::answer_check(args, around)
+    fn check(&self, args: &CheckArgs, call: Call) -> Exit {
+        command::answer_check(args, call)
     }
 
     /// What a call means that makes a claim, as far as the profile has a say in it.

@@ -13,10 +13,9 @@ mod input;
 mod prompt;
 
 use super::{Face, TakenOver};
-use crate::args::{self, AcquireArgs, CheckArgs, Common, DocumentArgs, ReleaseArgs, Verb};
-use crate::command::Ended;
-use crate::command::Session;
+use crate::args::{self, AcquireArgs, CheckArgs, DocumentArgs, ReleaseArgs, Verb};
 use crate::command::result::RunResult;
+use crate::command::{Call, Ended, Session};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::lock::LockView;
@@ -155,10 +154,8 @@ impl Given<'_> {
     }
 }
 
-/// Where a sprint's answers go.
-fn surface(common: &Common, around: &Surroundings, verb: &'static str) -> Surface {
-    let mut surface = request::surface(common, around, verb);
-    // The object itself is YAML; only JSON has an envelope.
+/// The object itself is YAML; only JSON has an envelope.
+fn with_own_yaml(mut surface: Surface) -> Surface {
     if surface.output == Output::Yaml {
         surface.output = Output::Text;
     }
@@ -168,10 +165,11 @@ fn surface(common: &Common, around: &Surroundings, verb: &'static str) -> Surfac
 /// Reads what is asked, carries it out and shows the object.
 fn carry_out(
     verb: &'static str,
-    mut surface: Surface,
+    surface: Surface,
     given: Given<'_>,
     body: impl FnOnce(&str, fields::Fields, &mut Surface) -> Result<Answer, Failure>,
 ) -> Exit {
+    let mut surface = with_own_yaml(surface);
     let fields = match given.fields() {
         Ok(fields) => fields,
         Err(failure) => return show_failure(surface, verb, failure),
@@ -184,37 +182,35 @@ fn carry_out(
     }
 }
 
-fn carry_out_acquire(args: &AcquireArgs, around: &Surroundings, given: Given<'_>) -> Exit {
-    let conflict = args.claiming.patience.conflict_exit_code;
-    let surface = surface(&args.common, around, "acquire").held_exit(conflict);
+fn carry_out_acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit {
+    let Call { around, surface } = call.held_exit(args.claiming.patience.conflict_exit_code);
     carry_out("acquire", surface, given, |mode, fields, surface| {
         let args = input::acquire(args, fields)?;
-        let acquire = input::acquiring(&args, around)?;
-        let again = || request::Place::of(&args.common, around);
+        let acquire = input::acquiring(&args, &around)?;
+        let again = || request::Place::of(&args.common, &around);
         acquire::acquire(acquire, &again, mode, surface)
     })
 }
 
-fn carry_out_release(args: &ReleaseArgs, around: &Surroundings, given: Given<'_>) -> Exit {
-    let surface = surface(&args.common, around, "release");
+fn carry_out_release(args: &ReleaseArgs, call: Call, given: Given<'_>) -> Exit {
+    let Call { around, surface } = call;
     carry_out("release", surface, given, |mode, fields, surface| {
-        release(input::release(args, fields, around)?, mode, surface)
+        release(input::release(args, fields, &around)?, mode, surface)
     })
 }
 
-fn carry_out_check(args: &CheckArgs, around: &Surroundings, given: Given<'_>) -> Exit {
-    let surface = surface(&args.common, around, "check");
+fn carry_out_check(args: &CheckArgs, call: Call, given: Given<'_>) -> Exit {
+    let Call { around, surface } = call;
     carry_out("check", surface, given, |mode, fields, surface| {
-        let (check, health) = input::check(args, fields, around)?;
+        let (check, health) = input::check(args, fields, &around)?;
         self::check(check, health, mode, surface)
     })
 }
 
 /// Reads the document of a call without a verb, and the flags as those of the verb that it names.
-fn carry_out_document(args: &DocumentArgs, around: &Surroundings) -> Exit {
-    let refuse = |mode: &str, failure: Failure| {
-        show_failure(surface(&args.common, around, ""), mode, failure)
-    };
+fn carry_out_document(args: &DocumentArgs, call: Call) -> Exit {
+    let refuse =
+        |mode: &str, failure: Failure| show_failure(with_own_yaml(call.surface), mode, failure);
     let fields = match input::fields(Some(&args.input.to_string_lossy())) {
         Ok(fields) => fields,
         Err(failure) => return refuse("", failure),
@@ -227,9 +223,13 @@ fn carry_out_document(args: &DocumentArgs, around: &Surroundings) -> Exit {
     }
     let given = Given::Fields(fields);
     match args::parse_as(&mode, &args.words) {
-        Ok(Verb::Acquire(args)) => carry_out_acquire(&args, around, given),
-        Ok(Verb::Release(args)) => carry_out_release(&args, around, given),
-        Ok(Verb::Check(args)) => carry_out_check(&args, around, given),
+        Ok(Verb::Acquire(args)) => {
+            carry_out_acquire(&args, Call::of("acquire", &args.common), given)
+        }
+        Ok(Verb::Release(args)) => {
+            carry_out_release(&args, Call::of("release", &args.common), given)
+        }
+        Ok(Verb::Check(args)) => carry_out_check(&args, Call::of("check", &args.common), given),
         Ok(_) => refuse(&mode, input::invalid_mode(&mode)),
         Err(failure) => refuse(&mode, failure),
     }
@@ -258,20 +258,20 @@ impl Face for Sprint {
         ignored::tell(surface, session, name);
     }
 
-    fn document(&self, args: &DocumentArgs, around: &Surroundings) -> Exit {
-        carry_out_document(args, around)
+    fn document(&self, args: &DocumentArgs, call: Call) -> Exit {
+        carry_out_document(args, call)
     }
 
-    fn acquire(&self, args: &AcquireArgs, around: &Surroundings) -> Exit {
-        carry_out_acquire(args, around, Given::Input(args.input.as_deref()))
+    fn acquire(&self, args: &AcquireArgs, call: Call) -> Exit {
+        carry_out_acquire(args, call, Given::Input(args.input.as_deref()))
     }
 
-    fn release(&self, args: &ReleaseArgs, around: &Surroundings) -> Exit {
-        carry_out_release(args, around, Given::Input(args.input.as_deref()))
+    fn release(&self, args: &ReleaseArgs, call: Call) -> Exit {
+        carry_out_release(args, call, Given::Input(args.input.as_deref()))
     }
 
-    fn check(&self, args: &CheckArgs, around: &Surroundings) -> Exit {
-        carry_out_check(args, around, Given::Input(args.input.as_deref()))
+    fn check(&self, args: &CheckArgs, call: Call) -> Exit {
+        carry_out_check(args, call, Given::Input(args.input.as_deref()))
     }
 
     fn intends(&self, asked: &Asked<'_>, _: &Surroundings) -> Result<Intends, Failure> {

@@ -576,8 +576,10 @@ mod tests {
     fn the_quick_path_and_the_parser_mean_the_same() {
         let around = Surroundings::bare("/here");
         let mut sequence = Sequence(39);
-        let (mut plain_calls, mut good_calls) = (0, 0);
-        for _ in 0..60_000 {
+        let (mut plain_calls, mut good_calls, mut lines) = (0, 0, 0);
+        // What is plain costs a parser each time.
+        while plain_calls < 2_500 {
+            lines += 1;
             let mut words = vec!["tenure", "run"];
             for _ in 0..sequence.below(8) {
                 words.push(WORDS[sequence.below(WORDS.len())]);
@@ -592,7 +594,10 @@ mod tests {
             good_calls += usize::from(plain.is_ok());
             assert_eq!(shown(&plain), shown(&parsed), "{words:?}");
         }
-        assert!(plain_calls > 2_000, "{plain_calls} calls are plain");
+        assert!(
+            lines > 10_000,
+            "of {lines} lines, most are left to the parser"
+        );
         assert!(good_calls > 1_000, "{good_calls} of them make sense");
     }
 

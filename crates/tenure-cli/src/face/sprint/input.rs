@@ -136,8 +136,8 @@ pub(super) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acq
             root(&acquire.place, access)?;
             Ok(acquire)
         }
-        // There are no intents here.
-        Acquiring::Nothing { .. } => Err(no_mode()),
+        // Only an intent says so, and those were refused.
+        Acquiring::Nothing { .. } => Err(Failure::bad_arguments("a sprint takes its lock")),
     }
 }
 
