@@ -335,6 +335,10 @@ struct Place {
 }
 
 impl Place {
+    #[expect(
+        clippy::borrowed_box,
+        reason = "the memory store's claims are boxes to the contract that this wrapper implements"
+    )]
     fn seat(&self) -> &Box<dyn Handle> {
         self.seat.as_ref().expect("a seat until it is dropped")
     }

@@ -505,10 +505,10 @@ impl Within for NoPart {}
 ///
 /// # Errors
 /// - [`StoreError::Misused`] if another store made it.
-pub fn own<'a, H: Handle>(
-    handle: &'a dyn Handle,
+pub fn own<H: Handle>(
+    handle: &dyn Handle,
     place: impl FnOnce() -> String,
-) -> Result<&'a H, StoreError> {
+) -> Result<&H, StoreError> {
     let any: &dyn Any = handle;
     any.downcast_ref().ok_or_else(|| StoreError::Misused {
         place: place(),

@@ -565,13 +565,11 @@ fn whole<A>(
     draft: &mut Draft<'_>,
     change: impl Fn(&mut Draft<'_>) -> (A, Step),
 ) -> (Result<A, StoreError>, Step) {
-    match &draft.corrupt {
-        Some(corrupt) => (Err(unreadable_at(corrupt)), Step::Keep),
-        None => {
-            let (answer, step) = change(draft);
-            (Ok(answer), step)
-        }
+    if let Some(corrupt) = &draft.corrupt {
+        return (Err(unreadable_at(corrupt)), Step::Keep);
     }
+    let (answer, step) = change(draft);
+    (Ok(answer), step)
 }
 
 /// A change to a claim of this process alone.
