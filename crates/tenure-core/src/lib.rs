@@ -30,6 +30,7 @@ mod policy;
 mod queue;
 mod release;
 mod renewal;
+mod rests_on;
 mod retry_hint;
 mod schedule;
 mod standing;
@@ -56,6 +57,7 @@ pub use policy::{
 pub use queue::{Away, Kept, STOPPED_GRACE_MS, Standstill, WaitingFor};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
+pub use rests_on::RestsOn;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
 pub use schedule::{Due, Failed, LeaseTerms, Moment, Schedule, interval_ms};
 pub use standing::{

@@ -1,4 +1,5 @@
-//! The file store's protocol with up to three contenders, explored in every order of its steps.
+//! The file store's protocol with up to three contenders, explored in every order of its steps; and the
+//! same contenders in a store that compares instead of keeping a guard (`servers`).
 //!
 //! A crash may strike before each step. What must hold is checked in every state, and in every
 //! state from which nothing goes on. The second half of the file breaks the protocol on purpose
@@ -18,6 +19,8 @@
 mod explore;
 #[path = "model/scenario.rs"]
 mod scenario;
+#[path = "model/servers.rs"]
+mod servers;
 #[path = "model/world.rs"]
 mod world;
 

@@ -74,6 +74,14 @@ pub(crate) fn explore(scenario: &Scenario) -> Report {
                 queue.push_back((to, next));
             }
         }
+        if let Some(invariant) = world.violation_of_scopes(scenario) {
+            violation = Some(Violation {
+                invariant,
+                history: history(&origin, from),
+                world: Box::new(world),
+            });
+            break;
+        }
         if !goes_on {
             ends += 1;
             if let Some(invariant) = world.violation_at_the_end(scenario) {

@@ -259,6 +259,14 @@ impl Writer {
             self.number(*ticket);
         }
         self.entry(&plan.entry);
+        if let Some(conditions) = &plan.conditions {
+            let flags = [conditions.rests_on as u8, u8::from(conditions.removes)];
+            self.out.extend(flags);
+            self.number(conditions.own);
+            for ticket in &conditions.takes_out {
+                self.number(*ticket);
+            }
+        }
     }
 
     fn entry(&mut self, entry: &Entry) {

@@ -163,6 +163,29 @@ pub(crate) enum Defect {
     TakesTheSlowForStopped,
     /// A waiter that was passed is passed again when its process goes on.
     ForgetsWhoGoesOn,
+    /// A waiting claim that is granted rests on nothing.
+    LooksRestOnNothing,
+    /// The same, on those before it alone, for one that was passed while it was stopped.
+    LooksOfThePassedRestOnBefore,
+    /// The same for one that holds beside others.
+    LooksBesideOthersRestOnBefore,
+    /// A claim that holds as it enters rests on nothing.
+    GrantsAtOnceRestOnNothing,
+    /// A claim that queues rests on nothing, also if it takes the places of others.
+    QueuesRestOnNothing,
+    /// A claim that comes back to its place rests on those before it alone.
+    ReturnsRestOnBefore,
+    /// A lock is removed whoever came to it meanwhile.
+    RemovesRestOnNothing,
+}
+
+/// How a change comes into the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Commits {
+    /// Under the guard of the file store.
+    Guarded,
+    /// By comparison, as in a store on servers.
+    Compared,
 }
 
 /// One configuration to explore.
@@ -179,6 +202,9 @@ pub(crate) struct Scenario {
     /// The command is recorded before it may begin: it waits, forked, until its supervisor has
     /// named it, and ends without beginning if the supervisor dies first.
     pub(crate) gated: bool,
+    pub(crate) commits: Commits,
+    /// Every state is asked as well whether what a change leaves out changes its answer.
+    pub(crate) looks_ahead: bool,
     pub(crate) defect: Option<Defect>,
     /// Contenders keep their names when states are compared.
     pub(crate) named: bool,
@@ -193,6 +219,8 @@ impl Scenario {
             crashes: 0,
             clock: &[(0, 0)],
             gated: false,
+            commits: Commits::Guarded,
+            looks_ahead: false,
             defect: None,
             named: false,
         }
@@ -222,6 +250,24 @@ impl Scenario {
 
     pub(crate) fn clock(self, clock: &'static [(u64, u64)]) -> Self {
         Self { clock, ..self }
+    }
+
+    pub(crate) fn compared(self) -> Self {
+        Self {
+            commits: Commits::Compared,
+            ..self
+        }
+    }
+
+    pub(crate) fn looks_ahead(self) -> Self {
+        Self {
+            looks_ahead: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_compared(&self) -> bool {
+        self.commits == Commits::Compared
     }
 
     pub(crate) fn has(&self, defect: Defect) -> bool {

@@ -154,7 +154,7 @@ impl Successors<'_> {
             // Whoever slept on the byte of a kept place has it for an instant; the store tries again.
             At::Light(_) if person.returned && self.world.is_taken_by_others(who) => {}
             At::Light(plan) => self.step(who, "lights its beacon", true, |world| {
-                world.light(who, plan);
+                world.light(scenario, who, plan);
                 world.people[who].at = if scenario.has(Defect::LightsAfterCommit) {
                     At::Unlock(plan.clone())
                 } else if scenario.has(Defect::LightsAfterUnlock) {
@@ -167,7 +167,11 @@ impl Successors<'_> {
                 };
             }),
             At::Commit(plan) => self.step(who, "commits", true, |world| {
-                world.commit(scenario, who, plan);
+                if scenario.is_compared() {
+                    world.compare_and_commit(scenario, who, plan);
+                } else {
+                    world.commit(scenario, who, plan);
+                }
             }),
             At::Unlock(plan) => self.step(who, "unlocks the guard", true, |world| {
                 if world.guard == u8::try_from(who).ok() {
@@ -228,15 +232,15 @@ impl Successors<'_> {
         }
     }
 
-    /// A waiter may be stopped wherever it stands, but for the middle of a change: nobody else
-    /// changes anything then.
+    /// A waiter may be stopped wherever it stands, but for the middle of a change that it makes under the
+    /// guard: nobody else changes anything then.
     fn stop(&mut self, who: usize) {
         let (world, scenario) = (self.world, self.scenario);
         let (person, script) = (&world.people[who], &scenario.scripts[who]);
         let is_waiting = matches!(
             person.at,
             At::FallAsleep(_) | At::Sleep(_) | At::LetGo | At::Guard(Purpose::Look)
-        );
+        ) || is_between(&person.at, scenario);
         if script.stops != Stops::Never && !person.was_stopped && is_waiting {
             self.step(who, "is stopped", false, |world| {
                 world.people[who].stopped = true;
@@ -268,6 +272,13 @@ impl Successors<'_> {
     }
 
     fn guard(&mut self, who: usize, purpose: Purpose) {
+        let scenario = self.scenario;
+        if scenario.is_compared() {
+            self.step(who, decide_label(purpose), true, |world| {
+                world.decide(scenario, who, purpose);
+            });
+            return;
+        }
         let without = match purpose {
             Purpose::Look => self.scenario.has(Defect::LooksWithoutTheGuard),
             _ => false,
@@ -286,7 +297,7 @@ impl Successors<'_> {
         let (world, scenario) = (self.world, self.scenario);
         let person = &world.people[who];
         if world.wakes(scenario, &world.disk, behind) {
-            if let Predecessor::Beacon { ticket } = behind {
+            if let (Predecessor::Beacon { ticket }, false) = (behind, scenario.is_compared()) {
                 self.step(who, "is handed the byte before it", true, |world| {
                     let bit = 1u8 << who;
                     world.keep(*ticket, |byte| {
@@ -399,6 +410,12 @@ impl Successors<'_> {
             });
         }
     }
+}
+
+/// Whether a waiter has read the list and not written it yet, and others may write meanwhile.
+fn is_between(at: &At, scenario: &Scenario) -> bool {
+    let looks = matches!(at, At::Commit(plan) if plan.purpose == Purpose::Look);
+    looks && scenario.is_compared()
 }
 
 fn decide_label(purpose: Purpose) -> &'static str {

@@ -1,6 +1,7 @@
 //! What the larger steps do. All that is decided on the way is decided by the core itself
 //! (`Entry`, `Attempt`).
 
+use super::comparing::Decided;
 use super::{
     Answer, At, COMMAND, Command, OWNER, Person, Plan, Purpose, SUPERVISOR, World, claimant,
     process, request_id, stands_aside,
@@ -23,7 +24,7 @@ pub(super) fn admits(plan: &Plan) -> bool {
     )
 }
 
-fn granted(answer: &Answer) -> Option<u64> {
+pub(super) fn granted(answer: &Answer) -> Option<u64> {
     match answer {
         Answer::Entering(Entering::Granted { token, .. })
         | Answer::Advance(Advance::Granted { token }) => Some(*token),
@@ -32,7 +33,7 @@ fn granted(answer: &Answer) -> Option<u64> {
 }
 
 impl World {
-    fn request(&self, scenario: &Scenario, who: usize) -> Request {
+    pub(super) fn request(&self, scenario: &Scenario, who: usize) -> Request {
         let script = scenario.scripts[who];
         let round = self.people[who].round;
         let role = match script.job {
@@ -82,8 +83,9 @@ impl World {
         };
         let mut entry = match &self.people[who].seen {
             Some(seen) if goes_on_with_what_it_saw => seen.clone(),
-            _ => self.disk.clone(),
+            _ => self.shown(scenario, who, purpose),
         };
+        let shown = scenario.is_compared().then(|| entry.clone());
         let mut events = Vec::new();
         let own = self.own_ticket(who);
         let hidden = Self::hide(scenario, purpose, own, &mut entry);
@@ -115,6 +117,23 @@ impl World {
         {
             Self::normalise_behind(scenario, behind);
         }
+        if let Some(shown) = &shown {
+            let decided = Decided {
+                shown,
+                entry,
+                answer,
+                exempt: exempted(&events),
+                events: &events,
+            };
+            let plan = self.plan_to_compare(scenario, who, purpose, decided);
+            if plan.changed {
+                self.people[who].at = At::Commit(Box::new(plan));
+            } else {
+                self.people[who].returning &= purpose != Purpose::Enter;
+                self.after(scenario, who, plan);
+            }
+            return;
+        }
         if purpose == Purpose::Enter {
             self.people[who].returning = false;
         }
@@ -128,6 +147,7 @@ impl World {
             entry,
             answer,
             exempt: exempted(&events),
+            conditions: None,
         });
         self.people[who].at = if admits(&plan)
             && !scenario.has(Defect::LightsAfterCommit)
@@ -203,7 +223,7 @@ impl World {
     }
 
     /// Asks the core, and nobody else unless a defect says so.
-    fn ask(
+    pub(super) fn ask(
         &self,
         scenario: &Scenario,
         who: usize,
@@ -405,11 +425,11 @@ impl World {
         self.let_go_everywhere(|byte| byte.turns &= !bit);
     }
 
-    pub(super) fn light(&mut self, who: usize, plan: &Plan) {
+    pub(super) fn light(&mut self, scenario: &Scenario, who: usize, plan: &Plan) {
         let person = &self.people[who];
         let ticket = person.ticket.expect("a claimant has a ticket");
         let waits = matches!(plan.answer, Answer::Entering(Entering::Queued { .. }));
-        let has_turn = waits && person.mode != Mode::Exclusive;
+        let has_turn = waits && person.mode != Mode::Exclusive && !scenario.is_compared();
         self.keep(ticket, |byte| {
             byte.keepers |= 1u8 << who;
             byte.turns |= u8::from(has_turn) << who;
@@ -681,7 +701,7 @@ impl World {
     }
 }
 
-fn entered(answer: &Answer) -> Option<u64> {
+pub(super) fn entered(answer: &Answer) -> Option<u64> {
     match answer {
         Answer::Entering(Entering::Granted { ticket, .. } | Entering::Queued { ticket, .. }) => {
             Some(*ticket)

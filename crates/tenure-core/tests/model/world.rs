@@ -3,6 +3,8 @@
 //!
 //! Which steps are possible is `steps`' business, what they do is `transitions`'.
 
+#[path = "comparing.rs"]
+mod comparing;
 #[path = "key.rs"]
 mod key;
 #[path = "steps.rs"]
@@ -53,6 +55,8 @@ struct Plan {
     answer: Answer,
     /// The holds that the contract itself allows to break, if this is committed.
     exempt: Vec<u64>,
+    /// Set where contenders commit by comparison.
+    conditions: Option<comparing::Conditions>,
 }
 
 /// Where a contender stands; named after what it does next.
@@ -425,6 +429,11 @@ impl World {
         match behind {
             Predecessor::Beacon { ticket } => !self.is_lit(*ticket),
             Predecessor::Record(claim) => self.has_changed(scenario, entry, claim),
+            // Servers tell of a change of the claim itself.
+            Predecessor::Turn { ticket } if scenario.is_compared() => {
+                let waits = |claim: &Claim| claim.token.is_none() && self.is_lit(*ticket);
+                !entry.claim(*ticket).is_some_and(waits)
+            }
             Predecessor::Turn { ticket } => !self.keeps_turn(*ticket),
             Predecessor::Stopped { behind, .. } => {
                 self.grace_is_over(scenario) || self.wakes(scenario, entry, behind)

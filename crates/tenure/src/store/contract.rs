@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_core::{
     AgeLimit, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Mode, Now, Policy,
-    Predecessor,
+    Predecessor, RestsOn,
 };
 
 /// By which rules a store judges claims, and what silence does to a hold there.
@@ -274,21 +274,6 @@ impl NewClaim {
     }
 }
 
-/// What a change rests on, beyond the claims that it alters. If any of that differs when the store
-/// commits, the change runs again.
-///
-/// A scope that is too narrow gives two holders. What each verb leaves out, and why its answer does not
-/// depend on it, stands at the verb; a test over the model's reachable lists holds it to that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestsOn {
-    /// Nothing else.
-    Nothing,
-    /// The claims up to the own one.
-    Before,
-    /// The whole list.
-    All,
-}
-
 /// What is to become of a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -306,7 +291,8 @@ pub enum Step {
 pub struct Write {
     /// The claim that is made by it.
     pub makes: Option<NewClaim>,
-    /// What the change rests on.
+    /// What the change rests on. A scope that is too narrow gives two holders: what each verb leaves
+    /// out, and why its answer does not depend on it, stands with the rule.
     pub rests_on: RestsOn,
     /// What could not be understood is replaced, or removed where no claim is left.
     pub discards: bool,

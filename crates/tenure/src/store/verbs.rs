@@ -7,15 +7,15 @@
 //! What it leaves to others: what is right (the core), and how a change is committed (the store).
 
 use super::contract::{
-    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, RestsOn, Rules, Run,
-    Step, Store, Waiting, Write,
+    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Rules, Run, Step,
+    Store, Waiting, Write,
 };
 use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness,
-    LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process, Queueing,
-    ReleaseByOther, Released, Renewal, Request, StaleUnforced, Standing, StopRequest, Takeover,
+    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Left, Liveness,
+    LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther,
+    Released, Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover,
     UnreadableRule, WaitingFor, unreadable,
 };
 
@@ -64,7 +64,7 @@ pub trait Verbs: Store {
                     .to_owned(),
             });
         }
-        let is_plain = is_plain(&request);
+        let is_plain = request.is_plain();
         let about = About::Newcomer {
             ends: is_plain && request.terms.mode == Mode::Exclusive,
             // A list that nobody looked at may hold a stale claim: where that refuses a caller, it has
@@ -118,9 +118,8 @@ pub trait Verbs: Store {
 
     /// Looks whether a waiting claim holds now, and grants it in the same step.
     ///
-    /// Rests on the claims before it. Claims behind it wait for it, but for those that were granted while
-    /// its caller was away: such a grant rested on this claim, so it fails once the caller is back. What
-    /// was granted before that, the change is shown.
+    /// The change is shown the claims before it and those that hold: some of them may have been granted
+    /// behind it while its caller was away. What it rests on is the core's to say ([`RestsOn::looking`]).
     ///
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
@@ -431,20 +430,15 @@ pub trait Verbs: Store {
             let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
             let swept = draft.entry.sweep(policy, now, evidence);
             let removes = draft.entry.claims.is_empty();
-            if !removes && swept.is_empty() {
-                return (Ok((swept, false)), Step::Keep);
-            }
-            let write = Write {
-                // A claim that is made meanwhile must not lose its lock.
-                rests_on: if removes {
-                    RestsOn::All
-                } else {
-                    RestsOn::Nothing
-                },
-                removes,
-                ..Write::PLAIN
+            let step = match RestsOn::sweeping(&swept, removes) {
+                None => Step::Keep,
+                Some(rests_on) => Step::Write(Write {
+                    rests_on,
+                    removes,
+                    ..Write::PLAIN
+                }),
             };
-            (Ok((swept, removes)), Step::Write(write))
+            (Ok((swept, removes)), step)
         })?;
         let (swept, removed) = cleaned?;
         let record = done.map_or_else(Vec::new, |done| done.record);
@@ -665,10 +659,6 @@ const UNSEEN: Evidence = Evidence {
 };
 
 /// The change of [`Verbs::enter`].
-///
-/// A plain claim that only queues rests on nothing: its ticket is given by the order of writing, and a
-/// claim before it that ended meanwhile ends its first sleep at once. Every other one rests on the whole
-/// list: a grant on each claim that would be in its way, a refusal on each that it blames.
 fn entering(
     rules: &Rules,
     request: &Request,
@@ -704,28 +694,19 @@ fn entering(
         draft.stopped,
         &mut draft.events,
     );
-    if draft.unread > 0 && !queues_behind(&entering, last) {
+    if draft.unread > 0 && !entering.queues_behind(last) {
         return (Ok(entering), Step::ShowAll);
     }
     let makes = NewClaim::of(&entering, request.kind, request.terms.mode);
-    let is_new = makes.is_some_and(|made| last.is_none_or(|last| made.ticket > last));
-    let only_queues = matches!(entering, Entering::Queued { .. })
-        && draft.events.is_empty()
-        && is_new
-        && is_plain(request);
-    let step = if makes.is_none() && draft.events.is_empty() && !discards {
-        Step::Keep
-    } else {
-        Step::Write(Write {
+    // What could not be understood and is replaced is an event as well, so it is written.
+    let step = match RestsOn::entering(request, &entering, &draft.events, last) {
+        None => Step::Keep,
+        Some(rests_on) => Step::Write(Write {
             makes,
-            rests_on: if only_queues {
-                RestsOn::Nothing
-            } else {
-                RestsOn::All
-            },
+            rests_on,
             discards,
             removes: false,
-        })
+        }),
     };
     (Ok(entering), step)
 }
@@ -772,7 +753,9 @@ fn forced_at(corrupt: &Corrupt, force: Force) -> Force {
 /// The change of [`Verbs::try_grant`].
 fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (Advance, Step) {
     let claims = draft.entry.claims.len();
-    let was_passed = draft.entry.claim(ticket).is_some_and(Claim::was_passed);
+    let own = draft.entry.claim(ticket);
+    let (mode, was_passed) =
+        own.map_or((Mode::Exclusive, false), |own| (own.mode, own.was_passed()));
     let advance = draft.entry.advance_seeing(
         &rules.policy,
         ticket,
@@ -781,18 +764,18 @@ fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (A
         draft.stopped,
         &mut draft.events,
     );
-    let granted = matches!(advance, Advance::Granted { .. });
     // Each look reads the waiters that died, and across a network that is what costs: the first one that
     // passes them removes them.
     let sweeps = rules.network && draft.entry.claims.len() < claims;
-    if !granted && !was_passed && !sweeps && draft.events.is_empty() {
-        return (advance, Step::Keep);
-    }
-    let write = Write {
-        rests_on: RestsOn::Before,
-        ..Write::PLAIN
+    let rests_on = RestsOn::looking(mode, was_passed, &advance, &draft.events);
+    let step = match rests_on.or(sweeps.then_some(RestsOn::Before)) {
+        None => Step::Keep,
+        Some(rests_on) => Step::Write(Write {
+            rests_on,
+            ..Write::PLAIN
+        }),
     };
-    (advance, Step::Write(write))
+    (advance, step)
 }
 
 /// Whether a request depends on how those in its way live, and not only on whether they do: what force
@@ -801,32 +784,6 @@ fn looks_closer(request: &Request) -> bool {
     request.force != Force::No
         || request.terms.cancel_in_progress
         || request.patience != Patience::Queue
-}
-
-/// Whether a request does nothing but take its place at the end of the list.
-fn is_plain(request: &Request) -> bool {
-    let terms = &request.terms;
-    request.kind == Kind::Kernel
-        && request.force == Force::No
-        && terms.queueing == Queueing::Fifo
-        && !terms.cancel_in_progress
-        && terms.kept.is_none()
-}
-
-/// Whether a plain claim came to wait directly behind this one. It has nothing to do with the claims
-/// before that: the core looks from the end of the list, and passed over none.
-fn queues_behind(entering: &Entering, last: Option<u64>) -> bool {
-    match entering {
-        Entering::Queued {
-            behind: Predecessor::Beacon { ticket },
-            ..
-        } => Some(*ticket) == last,
-        Entering::Queued { .. }
-        | Entering::Granted { .. }
-        | Entering::Yours { .. }
-        | Entering::Refused(_)
-        | Entering::NotKept => false,
-    }
 }
 
 /// Behind a claim that no list has: a sleep behind it ends at once.
