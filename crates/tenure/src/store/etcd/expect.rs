@@ -21,8 +21,8 @@ use super::read::Scope;
 use super::transact::{Answer, Did, Transaction, committed};
 use super::value::Written;
 use crate::store::StoreError;
-use crate::store::contract::{About, Outcome, RestsOn, Run};
-use tenure_core::{Claim, Entry, History, Kind, Mode};
+use crate::store::contract::{About, Outcome, Run};
+use tenure_core::{Claim, Entry, History, Kind, Mode, RestsOn};
 
 /// How many keys are read together with an attempt. A longer list is read by itself: an answer that
 /// is too long for the client would be as good as lost.
@@ -195,7 +195,11 @@ impl Transaction<'_> {
         let mut tried = self.run(&list, None);
         self.count_from_the_last_sign(&list, &mut tried);
         let granted = tried.entry.claim(handle.ticket);
-        if tried.write().is_none() || granted.is_none_or(|claim| claim.token.is_none()) {
+        let is_granted = granted.is_some_and(|claim| claim.token.is_some());
+        // That there is no claim before it is all that is compared here: too little for a grant that rests
+        // on the whole list.
+        let rests_on = tried.write().map(|write| write.rests_on);
+        if !is_granted || rests_on.is_none_or(|rests_on| rests_on == RestsOn::All) {
             return Ok(Did::Again(None));
         }
         let (store, keys) = (self.store, &self.store.shared.keys);

@@ -26,12 +26,11 @@ use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
 use crate::clock::instant;
 use crate::store::StoreError;
 use crate::store::contract::{
-    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, RestsOn, Run, Step,
-    Write,
+    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Run, Step, Write,
 };
 use std::sync::Arc;
 use std::time::Instant;
-use tenure_core::{Beacon, Claim, Entry, Event, Evidence, Host};
+use tenure_core::{Beacon, Claim, Entry, Event, Evidence, Host, RestsOn};
 
 /// One call.
 pub(super) struct Transaction<'a> {
