@@ -1396,3 +1396,62 @@ fn a_guard_in_async_code_is_got_and_dropped() {
     });
     assert!(claims(&caller(&address), &name("async")).is_empty());
 }
+
+/// A claim that overrides a hold stands behind those who wait, and holds before them. Whoever waits must
+/// not take the end of the hold before it for its turn.
+#[test]
+fn a_claim_that_overrides_a_hold_holds_before_those_who_wait() {
+    let server = Server::start();
+    let address = server.address("ahead");
+    let (one, two, three) = (caller(&address), caller(&address), caller(&address));
+    for (label, is_alone) in [("alone", true), ("beside", false)] {
+        let name = name(label);
+        let mut detached = request("detached", LONG);
+        detached.kind = Kind::Detached;
+        let entered = one.enter(&name, detached, &now()).expect("an answer");
+        assert!(matches!(entered.entering, Entering::Granted { .. }));
+        let mut waits = request("waits", LONG);
+        if !is_alone {
+            waits.terms.mode = Mode::Shared;
+        }
+        let waiter = two.enter(&name, waits, &now()).expect("an answer");
+        let Entering::Queued { behind, .. } = waiter.entering else {
+            panic!("expected a place in the queue, saw {:?}", waiter.entering);
+        };
+        let waiter = waiter.handle.expect("a handle");
+        let mut forced = request("forced", LONG);
+        (forced.force, forced.patience) = (Force::Confirmed, Patience::AtOnce);
+        let forced = three.enter(&name, forced, &now()).expect("an answer");
+        assert!(matches!(forced.entering, Entering::Granted { .. }));
+        let forced = forced.handle.expect("a handle");
+        let end = Some(instant() + Duration::from_secs(10));
+        let woken = two.sleep(&*waiter, &behind, &now(), end);
+        assert_eq!(woken.expect("a sleep"), Wake::Ready, "the hold has ended");
+        for look in ["when it is woken", "when it looks by itself"] {
+            let looked = two.try_grant(&*waiter, &now()).expect("an answer").advance;
+            assert!(
+                matches!(looked, Advance::Behind(_)),
+                "{label}, {look}: {looked:?}"
+            );
+        }
+        assert_eq!(
+            claims(&two, &name)
+                .iter()
+                .filter(|c| c.token.is_some())
+                .count(),
+            1
+        );
+        let left = three.release(&*forced, &now()).expect("an answer");
+        assert!(matches!(left, Left::Released { .. }), "{left:?}");
+        let looked = two.try_grant(&*waiter, &now()).expect("an answer").advance;
+        assert!(
+            matches!(looked, Advance::Granted { .. }),
+            "{label}: {looked:?}"
+        );
+        two.release(&*waiter, &now()).expect("an answer");
+        let cleaned = one.clean(&name, &now(), false).expect("an answer");
+        assert!(cleaned.removed, "{label}: {cleaned:?}");
+    }
+    let keys = server.etcdctl(&["get", "--prefix", "--keys-only", "/ahead/"]);
+    assert_eq!(keys.trim(), "", "nothing is left of either lock");
+}

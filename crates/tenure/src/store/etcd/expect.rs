@@ -219,6 +219,7 @@ impl Transaction<'_> {
             ),
             Compare::lease(life, CompareOp::Equal, session.lease),
             first.with_range(end_of(&claims)),
+            List::none_ahead(keys, &handle.name),
         ];
         change
             .operations

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PREFIX/locks/NAME/header         past holds
+//! PREFIX/locks/NAME/ahead          there while a claim holds that went before waiting ones
 //! PREFIX/locks/NAME/claims/ID      one claim; its creation revision is the ticket
 //! PREFIX/locks/NAME/lives/ID       there for as long as the lease of that claim's seat runs
 //! ```
@@ -34,6 +35,11 @@ impl Keys {
 
     pub(super) fn header(&self, name: &LockName) -> String {
         format!("{}header", self.lock(name))
+    }
+
+    /// There from the grant of a claim before which others wait, until a change finds none such.
+    pub(super) fn ahead(&self, name: &LockName) -> String {
+        format!("{}ahead", self.lock(name))
     }
 
     /// What the claims of a lock begin with.
@@ -86,6 +92,7 @@ mod tests {
             for other in &names {
                 for key in [
                     keys.header(other),
+                    keys.ahead(other),
                     keys.claim(other, "1-1"),
                     keys.life(other, "1-1"),
                 ] {

@@ -72,6 +72,8 @@ pub(super) struct List {
     pub(super) entry: Entry,
     /// When the header was written last; 0 if there is none.
     pub(super) header_modified: i64,
+    /// When it was noted last that a claim went before waiting ones; 0 if that is not noted.
+    pub(super) ahead_modified: i64,
     /// What cannot be understood.
     pub(super) unreadable: Vec<Unreadable>,
 }
@@ -154,7 +156,7 @@ impl List {
     /// Adds what was read of it besides.
     pub(super) fn add(&mut self, keys: &Keys, name: &LockName, found: &[KeyValue]) {
         let (claims, lives) = (keys.claims(name), keys.lives(name));
-        let header = keys.header(name);
+        let (header, ahead) = (keys.header(name), keys.ahead(name));
         let mut alive = BTreeMap::new();
         for pair in found {
             let key = String::from_utf8_lossy(pair.key());
@@ -166,6 +168,8 @@ impl List {
                 self.header_modified = pair.mod_revision();
                 // It is statistics; what cannot be read is begun anew.
                 self.entry.history = value::decode_header(pair.value()).unwrap_or_default();
+            } else if key == ahead {
+                self.ahead_modified = pair.mod_revision();
             }
         }
         self.rows.sort_by_key(|row| row.written.claim.ticket);
@@ -258,7 +262,10 @@ impl List {
 
     /// Whether anything is kept of the lock.
     pub(super) fn exists(&self) -> bool {
-        self.header_modified != 0 || !self.rows.is_empty() || !self.unreadable.is_empty()
+        self.header_modified != 0
+            || self.ahead_modified != 0
+            || !self.rows.is_empty()
+            || !self.unreadable.is_empty()
     }
 
     /// As much of `after` as one transaction takes: some of the claims that it is without, or else some
@@ -344,12 +351,14 @@ impl List {
         if change.operations.is_empty() && change.header.is_none() {
             return Ok(None);
         }
+        self.note_ahead(&mut change, keys, name, after, writing);
         match writing.guard {
             Guard::None => {}
             Guard::Upto(ticket) if self.before(ticket) > SWEPT_AT_ONCE => {
                 change.compares.push(self.unchanged(keys, name));
             }
             Guard::Upto(ticket) => {
+                change.compares.push(Self::none_ahead(keys, name));
                 for row in &self.rows {
                     if row.written.claim.ticket <= ticket && compared.insert(row.id.clone()) {
                         change.compares.push(Self::stands(keys, name, row));
@@ -359,6 +368,44 @@ impl List {
             Guard::All => change.compares.push(self.unchanged(keys, name)),
         }
         Ok(Some(change))
+    }
+
+    /// Notes that a claim holds before which others wait: it overrode a hold, or came while they were
+    /// away. They look at those before them alone, as long as nothing is noted.
+    ///
+    /// The note is written with such a grant, so a look at the claims before one either finds it or is
+    /// overtaken by it ([`List::none_ahead`]). It is taken back by a change that knows the whole list; one
+    /// that stays makes a look dearer and nothing else.
+    fn note_ahead(
+        &self,
+        change: &mut Change,
+        keys: &Keys,
+        name: &LockName,
+        after: &Entry,
+        writing: &Writing<'_>,
+    ) {
+        let key = keys.ahead(name);
+        let seen = |claim: &Claim| self.entry.claim(claim.ticket).and_then(|seen| seen.token);
+        let goes_before = |holder: &Claim| {
+            let mut claims = after.claims.iter();
+            claims.any(|claim| claim.token.is_none() && claim.ticket < holder.ticket)
+        };
+        let mut new = after.granted().filter(|claim| seen(claim).is_none());
+        if new.any(goes_before) {
+            change.put(key, Vec::new(), None);
+            return;
+        }
+        let knows_all = matches!(writing.guard, Guard::All) || writing.removes;
+        if self.ahead_modified != 0 && knows_all && !after.granted().any(goes_before) {
+            let same = Compare::mod_revision(key.clone(), CompareOp::Equal, self.ahead_modified);
+            change.compares.push(same);
+            change.operations.push(TxnOp::delete(key, None));
+        }
+    }
+
+    /// No claim holds that went before waiting ones.
+    pub(super) fn none_ahead(keys: &Keys, name: &LockName) -> Compare {
+        Compare::create_revision(keys.ahead(name), CompareOp::Equal, 0)
     }
 
     #[allow(

@@ -20,7 +20,7 @@ const PAGE: i64 = 2_000;
 pub(super) enum Scope {
     /// Everything.
     All,
-    /// The claims up to this one, and the header.
+    /// The claims up to this one, the header, and whether a claim went before waiting ones.
     Upto(u64),
     /// This claim, and the header.
     One {
@@ -166,7 +166,7 @@ pub(super) async fn read_upto(
         list.add(keys, name, &found);
         wanted.clear();
     }
-    wanted.push(keys.header(name));
+    wanted.extend([keys.header(name), keys.ahead(name)]);
     let (_, found) = read_keys(endpoints, &wanted, end).await?;
     list.add(keys, name, &found);
     Ok(list)

@@ -187,9 +187,9 @@ impl<'a> Transaction<'a> {
             .map_or(end, |within| end.min(instant() + within.max(RENEWAL_MIN)));
         let scope = match (ask.about, handle) {
             (About::Own(_) | About::Renewal(_), Some(handle)) => handle.own(),
-            // Of a claim that was never away, only those before it matter: whoever is granted behind it
-            // has counted it, with what it tolerates, and is overtaken if it has changed since. Behind
-            // a claim that came back, somebody may hold who has not.
+            // Of a claim that was never away, only those before it matter, as long as no claim went before
+            // waiting ones: any other that is granted behind it has counted it, and is overtaken if it has
+            // changed since. Behind a claim that came back, one may hold that has not.
             (About::Turn(_), Some(handle)) if handle.only_those_before_matter() => {
                 Scope::Upto(handle.ticket)
             }
@@ -333,6 +333,11 @@ impl<'a> Transaction<'a> {
 
     /// One try on a list that was read.
     fn looked(&mut self, list: &List) -> Result<Did, StoreError> {
+        if list.ahead_modified != 0 && matches!(self.scope, Scope::Upto(_)) {
+            // One that holds stands behind the claim.
+            self.scope = Scope::All;
+            return Ok(Did::Again(None));
+        }
         if let Some(known) = self.carried_out(list) {
             return Ok(Did::Known(Outcome::Done(known)));
         }
