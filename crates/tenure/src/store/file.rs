@@ -724,7 +724,8 @@ impl FileStore {
     /// Whether a record was read that says too little, and that another program may be writing.
     fn is_half_written(loaded: &Loaded, now: &Now, began: Instant) -> bool {
         loaded.published.as_ref().is_some_and(|published| {
-            is_half_said(&loaded.entry) && Self::is_settling(published, now, began.elapsed())
+            is_half_said(&loaded.entry)
+                && Self::is_settling(published, now, crate::clock::since(began))
         })
     }
 
@@ -815,7 +816,7 @@ impl FileStore {
             Ok(loaded) => Ok(Settled::Loaded(Box::new(loaded), opened)),
             Err(LoadError::Store(error)) => Err(error),
             Err(LoadError::Record(found))
-                if Self::is_settling(&found.published, now, began.elapsed()) =>
+                if Self::is_settling(&found.published, now, crate::clock::since(began)) =>
             {
                 drop(opened);
                 self.settle()?;
@@ -853,7 +854,11 @@ impl FileStore {
                     release(&seat.opened);
                     match error {
                         LoadError::Record(found)
-                            if Self::is_settling(&found.published, now, began.elapsed()) =>
+                            if Self::is_settling(
+                                &found.published,
+                                now,
+                                crate::clock::since(began),
+                            ) =>
                         {
                             self.settle()?;
                             continue;
@@ -971,11 +976,11 @@ impl FileStore {
             let look = self.look(names, &now)?;
             let settling = look.published.as_ref().is_some_and(|published| {
                 look.joined.as_ref().map_or(true, is_half_said)
-                    && Self::is_settling(published, &now, began.elapsed())
+                    && Self::is_settling(published, &now, crate::clock::since(began))
             });
             // Under the guard this is damage; without it, a caller may be about to write its claim.
             let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(somebody_is_lit);
-            if is_emptied && began.elapsed() >= SETTLE {
+            if is_emptied && crate::clock::since(began) >= SETTLE {
                 return Ok(Look {
                     joined: Err(guarded::EMPTY_BUT_LIT.to_owned()),
                     ..look
@@ -1325,7 +1330,7 @@ impl Store for FileStore {
             let beacon = match &place_made {
                 Some(made) => match take_bytes(guarded.folder, &names.list, &opened, made)? {
                     Some(taken) => taken.beacon,
-                    None if terms.kept.is_some() && began.elapsed() < GUARD_PATIENCE => {
+                    None if terms.kept.is_some() && crate::clock::since(began) < GUARD_PATIENCE => {
                         drop(opened);
                         self.pause(KEPT_LOOK)?;
                         continue;
@@ -2422,7 +2427,7 @@ mod tests {
             let began = instant();
             let until = length.map(|length| began + length);
             let wake = store.sleep(&waiter, &behind, &store.now(), until);
-            (wake.expect("a sleep"), began.elapsed())
+            (wake.expect("a sleep"), crate::clock::since(began))
         };
         for length in [None, Some(GUARD_PATIENCE)] {
             let (wake, took) = sleep(length);
