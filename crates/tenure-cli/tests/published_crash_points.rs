@@ -496,7 +496,7 @@ impl Transition {
             strikes.len(),
             seen.len(),
             faults.len(),
-            began.elapsed().as_secs_f64()
+            tenure::clock::since(began).as_secs_f64()
         );
         faults.truncate(8);
         assert!(faults.is_empty(), "{}:\n{}", self.name, faults.join("\n"));

@@ -268,14 +268,15 @@ fn slots_are_granted_in_the_order_of_the_queue() {
                 .release(&*holder, &place.now())
                 .expect("a release");
         }
-        while grants.lock().expect("no panic").len() < WAITERS && began.elapsed() < LONG {
+        while grants.lock().expect("no panic").len() < WAITERS && tenure::clock::since(began) < LONG
+        {
             thread::sleep(Duration::from_millis(1));
         }
         // Twelve turns of 5 ms, three at a time, and no sleep that anybody had to end by itself.
         assert!(
-            began.elapsed() < Duration::from_secs(5),
+            tenure::clock::since(began) < Duration::from_secs(5),
             "{:?}",
-            began.elapsed()
+            tenure::clock::since(began)
         );
     });
     let mut grants = grants.into_inner().expect("no panic");
@@ -483,7 +484,7 @@ fn a_summons_in_the_first_sleep_and_before_it_is_heard() {
             let _newer = place.enter("newer", single());
             let began = instant();
             assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
-            began.elapsed()
+            tenure::clock::since(began)
         } else {
             displaced_in_its_sleep(&place, &older, &behind, single())
         };
@@ -504,7 +505,11 @@ fn a_summons_between_two_sleeps_is_heard() {
     let _newer = place.enter("newer", single());
     let began = instant();
     assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert!(
+        tenure::clock::since(began) < AT_ONCE,
+        "{:?}",
+        tenure::clock::since(began)
+    );
 }
 
 #[test]
@@ -522,7 +527,7 @@ fn a_summons_ends_a_sleep_on_several_holders_at_once_and_is_not_missed_before_it
             let _newer = place.enter("newer", terms);
             let began = instant();
             assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
-            began.elapsed()
+            tenure::clock::since(began)
         } else {
             displaced_in_its_sleep(&place, &older, &behind, terms)
         };
@@ -565,7 +570,7 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
             assert!(!back.is_finished(), "somebody has its byte");
             let began = instant();
             let (other, _) = place.queued("other", slots(2));
-            assert!(began.elapsed() < AT_ONCE, "the guard is free");
+            assert!(tenure::clock::since(began) < AT_ONCE, "the guard is free");
             drop(other);
             lock.give_back(borrow(&file)).expect("an answer");
             let entered = back.join().expect("an answer");

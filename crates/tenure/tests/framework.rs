@@ -228,7 +228,7 @@ impl Working {
 fn eventually(is_so: impl Fn() -> bool) {
     let began = instant();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waited too long");
+        assert!(tenure::clock::since(began) < PATIENCE, "waited too long");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -240,7 +240,7 @@ fn a_waiter_exits_4_with_lock_held_after_its_time() {
     let held = scene.hold("deploy-prod");
     let began = instant();
     let answer = scene.run(&["deploy", "--env", "prod", "--wait", "300ms"]);
-    let took = began.elapsed();
+    let took = tenure::clock::since(began);
     let error = answer.error(4, "LOCK_HELD");
     assert!(
         took >= Duration::from_millis(300),
@@ -550,7 +550,7 @@ fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
     assert!(!scene.is_free("deploy-prod"), "not released under its work");
     let error = working.end().error(143, "CANCELLED");
     assert!(
-        began.elapsed() >= Duration::from_secs(1),
+        tenure::clock::since(began) >= Duration::from_secs(1),
         "it has its grace"
     );
     assert_eq!(error["partial"], true);
@@ -626,7 +626,7 @@ fn terminated(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().expect("a child") {
             return status;
         }
-        if began.elapsed() > PATIENCE {
+        if tenure::clock::since(began) > PATIENCE {
             child.kill().expect("it is ours");
             unreachable!("SIGTERM was not heard");
         }
@@ -647,7 +647,7 @@ fn a_waiter_whose_stderr_nobody_reads_leaves_the_line_at_once() {
     let began = instant();
     assert_eq!(terminated(&mut child).code(), Some(143));
     assert!(
-        began.elapsed() < Duration::from_secs(6),
+        tenure::clock::since(began) < Duration::from_secs(6),
         "long before a grace is over"
     );
     assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");

@@ -71,7 +71,10 @@ impl Job {
     fn wait_until_done(&self, items: usize) {
         let began = instant();
         while self.done().len() < items {
-            assert!(began.elapsed() < PATIENCE, "waited too long for {items}");
+            assert!(
+                tenure::clock::since(began) < PATIENCE,
+                "waited too long for {items}"
+            );
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -491,7 +491,7 @@ pub(crate) fn throughout(span: Duration, what: &str, mut condition: impl FnMut()
 pub(crate) fn timed<T>(action: impl FnOnce() -> T) -> (T, Duration) {
     let began: Instant = instant();
     let result = action();
-    (result, began.elapsed())
+    (result, tenure::clock::since(began))
 }
 
 fn pid(number: u32) -> Pid {

@@ -109,7 +109,7 @@ fn make(world: &World, number: u64, call: &Call) {
     let Ok(status) = child.wait() else {
         return world.violation(format!("{} was collected by somebody else", call.id));
     };
-    let took = began.elapsed();
+    let took = tenure::clock::since(began);
     drop(kept);
     world
         .journal

@@ -55,7 +55,11 @@ impl Connections {
 
     /// Connects to a server: `http://` or `https://`, a host, a port.
     pub(super) async fn connect(&self, url: &str) -> Result<Channel, String> {
-        let failed = |why: &dyn std::error::Error| format!("{url}: {}", whole(why));
+        let server = url.split_once("://").map_or(url, |(_, server)| server);
+        // The outermost sentence is that there is no connection.
+        let failed = |error: &dyn std::error::Error| {
+            format!("{server}: {}", whole(error.source().unwrap_or(error)))
+        };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| failed(&error))?;
         let endpoint = settings(endpoint).map_err(|error| failed(&error))?;
         let sockets = self.sockets.clone();

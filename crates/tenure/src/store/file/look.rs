@@ -11,7 +11,7 @@ use super::handle::FileHandle;
 use super::publication::{self, Published};
 use super::record::{self, ReadError};
 use super::{BorrowedDescriptor, FileStore, fd, joined, list};
-use crate::clock::instant;
+use crate::clock::{instant, since};
 use crate::process::{self, liveness};
 use crate::profile::document::UNJUDGED;
 use crate::store::contract::Depth;
@@ -149,11 +149,11 @@ impl FileStore {
             let look = self.look(names, &now)?;
             let settling = look.published.as_ref().is_some_and(|published| {
                 look.joined.as_ref().map_or(true, is_half_said)
-                    && is_settling(published, &now, began.elapsed())
+                    && is_settling(published, &now, since(began))
             });
             // Under the guard this is damage; without it, a caller may be about to write its claim.
             let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(somebody_is_lit);
-            if is_emptied && began.elapsed() >= SETTLE {
+            if is_emptied && since(began) >= SETTLE {
                 return Ok(Look {
                     joined: Err(EMPTY_BUT_LIT.to_owned()),
                     ..look
@@ -248,7 +248,7 @@ impl FileStore {
             Err(LoadError::Record(found)) => Some(&found.published),
             Ok(_) | Err(LoadError::List { .. } | LoadError::Store(_)) => None,
         };
-        published.is_some_and(|published| is_settling(published, now, began.elapsed()))
+        published.is_some_and(|published| is_settling(published, now, since(began)))
     }
 
     /// Waits a little for another program to be done with its write. Not under the guard.

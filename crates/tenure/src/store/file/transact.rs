@@ -51,7 +51,7 @@ use super::look::somebody_is_lit;
 use super::publication::Change;
 use super::record::Snapshot;
 use super::{FileStore, fd, floor};
-use crate::clock::instant;
+use crate::clock::{instant, since};
 use crate::os;
 use crate::store::StoreError;
 use crate::store::contract::{
@@ -233,7 +233,7 @@ impl<'f> Frame<'f> {
             Some(made) => match take_bytes(&guarded, made)? {
                 Some(taken) => Some((*made, taken)),
                 // The bytes of a kept place, that its claimant comes back to.
-                None if made.ticket <= last && self.began.elapsed() < GUARD_PATIENCE => {
+                None if made.ticket <= last && since(self.began) < GUARD_PATIENCE => {
                     drop(guarded);
                     store.pause(KEPT_LOOK)?;
                     return Ok(Round::Again);

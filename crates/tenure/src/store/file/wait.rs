@@ -12,7 +12,7 @@ use super::guarded::Names;
 use super::handle::{FileHandle, Summons};
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
-use crate::clock::instant;
+use crate::clock::{instant, since};
 use crate::os::{self, News, Watch};
 use crate::process;
 use crate::profile::document::UNDATED;
@@ -342,7 +342,7 @@ mod tests {
             let began = instant();
             let until = length.map(|length| began + length);
             let wake = store.sleep(&*waiter, &behind, &store.now(), until);
-            (wake.expect("a sleep"), began.elapsed())
+            (wake.expect("a sleep"), since(began))
         };
         for length in [None, Some(LONG)] {
             let (wake, took) = sleep(length);
