@@ -97,6 +97,7 @@ fn fill_typed<T: Clone>(
 mod tests {
     use super::super::{Verb, parse_quick};
     use super::plain;
+    use crate::request::{Run, Surroundings};
     use std::ffi::OsString;
 
     /// Every sequence of up to four of these words between `run` and the command.
@@ -107,6 +108,7 @@ mod tests {
 
     #[test]
     fn what_is_plain_means_the_same_to_the_parser() {
+        let around = Surroundings::bare("/here");
         let mut plain_calls = 0;
         for number in 0..WORDS.len().pow(4) {
             let mut words: Vec<OsString> = vec!["tenure".into(), "run".into()];
@@ -119,11 +121,12 @@ mod tests {
             let Some(read) = plain(&words) else { continue };
             plain_calls += 1;
             let parsed = parse_quick(&words).and_then(Result::ok);
-            assert_eq!(
-                parsed.map(|verb| format!("{verb:?}")),
-                Some(format!("{:?}", Verb::Run(read))),
-                "{words:?}"
-            );
+            let Some(Verb::Run(parsed)) = parsed else {
+                panic!("{words:?}: what is plain is a good call")
+            };
+            assert_eq!(format!("{parsed:?}"), format!("{read:?}"), "{words:?}");
+            let (parsed, read) = (Run::of(&parsed, &around), Run::of(&read, &around));
+            assert_eq!(format!("{parsed:?}"), format!("{read:?}"), "{words:?}");
         }
         assert!(plain_calls > 500, "the words make plain calls");
     }

@@ -1,5 +1,5 @@
 //! Values as people write them: in a flag, in the environment, in a configuration. Each form is read by one
-//! function, and each text once.
+//! function.
 //!
 //! A value keeps its text, for messages that repeat it. What is wrong with it is told by `request`, which
 //! settles what the call means: by then it is known in which profile's words a mistake is answered, and about

@@ -186,6 +186,9 @@ fn carry_out_acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit {
     let Call { around, surface } = call.held_exit(args.claiming.patience.conflict_exit_code);
     carry_out("acquire", surface, given, |mode, fields, surface| {
         let args = input::acquire(args, fields)?;
+        if let Some(id) = &args.claiming.request_id {
+            surface.set_request_id(&id.text);
+        }
         let acquire = input::acquiring(&args, &around)?;
         let again = || request::Place::of(&args.common, &around);
         acquire::acquire(acquire, &again, mode, surface)

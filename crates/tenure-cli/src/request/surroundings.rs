@@ -84,7 +84,7 @@ impl Surroundings {
 
     /// Of a call without any, in this folder.
     #[cfg(test)]
-    pub(super) fn bare(folder: &str) -> Self {
+    pub(crate) fn bare(folder: &str) -> Self {
         let around = Self::default();
         around.folder.get_or_init(|| folder.into());
         around.nearest.get_or_init(|| None);
