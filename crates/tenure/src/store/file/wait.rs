@@ -12,7 +12,7 @@ use super::guarded::Names;
 use super::handle::{FileHandle, Summons};
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
-use crate::clock::{instant, since};
+use crate::clock::instant;
 use crate::os::{self, News, Watch};
 use crate::process;
 use crate::profile::document::UNDATED;
