@@ -2,7 +2,6 @@
 //! store does it, the caller is told how it ended.
 
 use crate::clock::Clock;
-use crate::store::contract::Waiting as Asleep;
 use crate::store::{Handle, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
@@ -297,14 +296,7 @@ impl Run<'_> {
                             };
                             let look = began.checked_add(LOOK_AGAIN);
                             let until = [next, look, end].into_iter().flatten().min();
-                            let asleep = Asleep {
-                                name: self.name,
-                                by: Some(&**handle),
-                                behind: &behind,
-                                since: Some(self.entry.last),
-                                now: &now,
-                            };
-                            let wake = self.store.wait(&asleep, until)?;
+                            let wake = self.store.sleep(&**handle, &behind, &now, until)?;
                             if pause.is_some() {
                                 let slept = self.clock.instant().saturating_duration_since(began);
                                 self.paused = self.paused.saturating_add(slept);

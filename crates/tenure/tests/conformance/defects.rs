@@ -278,6 +278,19 @@ impl Defective {
     }
 }
 
+/// Shows a change an empty list.
+fn run_on_nothing(change: &mut dyn FnMut(&mut Draft<'_>) -> Step) {
+    let _ = change(&mut Draft {
+        entry: Entry::default(),
+        events: Vec::new(),
+        unread: 0,
+        corrupt: None,
+        evidence: &|_: &Claim, _: Depth| ALIVE,
+        stopped: &|_: &Claim| false,
+        entered: &|| false,
+    });
+}
+
 impl Store for Defective {
     fn rules(&self) -> &Rules {
         &self.rules
@@ -330,16 +343,7 @@ impl Store for Defective {
         let ask = Ask { about, ..*ask };
         if self.has(Defect::AnswersWithTheFirstRun) && is_new {
             // As a store does that is overtaken, but for the number that it answers with.
-            let mut nothing = Draft {
-                entry: Entry::default(),
-                events: Vec::new(),
-                unread: 0,
-                corrupt: None,
-                evidence: &|_: &Claim, _: Depth| ALIVE,
-                stopped: &|_: &Claim| false,
-                entered: &|| false,
-            };
-            let _ = change(&mut nothing);
+            run_on_nothing(change);
         }
         let (mut is_kept, mut removes) = (false, false);
         let outcome = self.inner().transact(&ask, &mut |draft| {

@@ -279,6 +279,7 @@ impl FileStore {
 mod tests {
     use super::super::ThreadSleeper;
     use super::*;
+    use crate::clock::since;
     use crate::process::Identity;
     use crate::store::verbs::Verbs;
     use std::any::Any;
