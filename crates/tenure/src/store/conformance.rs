@@ -759,7 +759,7 @@ pub fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
 }
 
 /// A handle renews its hold while that stands. A lost or released one is told so, and nothing
-/// comes into being by asking. Looking ([`Store::verify`]) says the same and writes nothing.
+/// comes into being by asking. Looking ([`Verbs::verify`]) says the same and writes nothing.
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.

@@ -4,7 +4,7 @@
 //! PREFIX/locks/NAME/header         past holds
 //! PREFIX/locks/NAME/ahead          there while a claim holds that went before waiting ones
 //! PREFIX/locks/NAME/claims/ID      one claim; its creation revision is the ticket
-//! PREFIX/locks/NAME/lives/ID       there for as long as the lease of that claim's seat runs
+//! PREFIX/locks/NAME/lives/ID       there for as long as the lease of that claim runs
 //! ```
 //!
 //! A lock's name has no `/`, so no key of one lock begins like the keys of another.

@@ -10,7 +10,7 @@
 //! again by a balancer.
 //!
 //! In a forked child there is no thread that turns it. Whatever is asked there fails at once, and
-//! dropping a seat there does nothing.
+//! dropping a claim there does nothing.
 
 use super::address::{Address, Credentials};
 use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};

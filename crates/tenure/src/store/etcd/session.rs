@@ -3,7 +3,7 @@
 //! All claims of a process whose ttl is the same live by one lease. It is renewed three times within
 //! its ttl on the connection's thread, whatever the callers do. When a renewal is answered with *no
 //! such lease*, the session is over: whoever still has a claim under it has to show its life again
-//! under a new one (`Store::renew`, `Store::advance`), which succeeds only if nobody has taken the
+//! under a new one (a renewal, a look), which succeeds only if nobody has taken the
 //! claim out of the list meanwhile.
 //!
 //! A detached hold has a lease of its own, which nobody renews but its owner's heartbeat.
