@@ -1,4 +1,4 @@
-//! Where claims are kept: the [contract](contract) of a store, its [verbs](verbs), and the stores.
+//! Where claims are kept: the [`contract`] of a store, its [`verbs`], and the stores.
 //!
 //! What a store of your own implements is [`Store`], six methods. What callers do with it is in
 //! [`Verbs`], which every store has.
