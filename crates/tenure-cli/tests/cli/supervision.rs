@@ -880,6 +880,12 @@ fn a_run_that_slept_through_its_lease_does_no_harm() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let run = Started::new(&mut command);
         let worker = read_number(&pid);
+        // Stopped in the middle of that change, it would keep the others from theirs.
+        eventually("its claim to name the command", || {
+            let words = ["check", name, "--profile", profile, "--output", "json"];
+            let answer = scene.run(words).expect(4, "it is held").json();
+            answer["error"]["context"]["holder"]["command_pid"].is_u64()
+        });
         stop(run.pid(), worker);
         let before = fs::read_to_string(&steps).unwrap();
 

@@ -11,7 +11,7 @@
 //! use tenure::store::{Store, memory::MemoryStore};
 //!
 //! let store = MemoryStore::new(Policy::NATIVE);
-//! let reading = store.read(&LockName::new("deploy")?)?;
+//! let reading = store.read(&LockName::new("deploy")?, None)?;
 //! assert!(reading.entry().is_some_and(|entry| entry.claims.is_empty()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
