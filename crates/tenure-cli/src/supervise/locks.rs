@@ -71,6 +71,7 @@ pub(crate) struct Course {
     /// Which of the locks of the run around it was found gone first.
     around_lost: Option<usize>,
     /// When the first command was started.
+    #[cfg_attr(windows, allow(dead_code, reason = "nothing goes on from there"))]
     pub(super) began: Option<Instant>,
     /// What was asked of the command; `None` until it has ended.
     pub(super) asked: Option<Before>,
@@ -324,6 +325,7 @@ impl Course {
     }
 
     /// There is no more time to wait for the answer to a renewal.
+    #[cfg_attr(windows, allow(dead_code, reason = "every answer is waited for there"))]
     pub(super) fn on_no_answer(
         &mut self,
         driver: &Driver<'_>,
