@@ -115,7 +115,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         ),
         #[cfg(unix)]
         Verb::Push(args) => Call::of("push", &args.common)
-            // The lines between attempts are known to whoever comes from the original.
+            // Users of the original know the lines between attempts.
             .plainly()
             .held_exit(args.patience.conflict_exit_code)
             .answer(|around| request::Push::of(&args, around), push::push),
@@ -275,7 +275,7 @@ impl Session {
         Self::at(place, Box::new(SignalSleeper(signals)))
     }
 
-    /// For whoever sleeps in this way.
+    /// For a caller that sleeps in this way.
     fn at(
         mut place: Place,
         sleeper: Box<dyn tenure::store::file::Sleeper>,
@@ -298,7 +298,7 @@ impl Session {
         })
     }
 
-    /// On whose behalf somebody acts.
+    /// On whose behalf the caller acts.
     pub(crate) fn actor(&self, given: Option<String>) -> String {
         let usual = || self.place.actor.as_ref().unwrap_or(&self.identity.actor);
         given.unwrap_or_else(|| usual().clone())
@@ -784,7 +784,7 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     failure
 }
 
-/// Whether whoever holds in one mode has what another one would give.
+/// Whether a holder in one mode has what another mode would give.
 pub(crate) fn covers(held: Mode, wanted: Mode) -> bool {
     held == Mode::Exclusive || held == wanted
 }

@@ -14,9 +14,7 @@ pub mod verbs;
 pub use contract::{Handle, Store};
 pub use verbs::Verbs;
 
-use crate::clock::instant;
 use crate::profile::ends_without_release;
-use std::time::Instant;
 use tenure_core::{
     Claim, Entry, Evidence, Forced, Now, Policy, StaleUnforced, Standing, Standstill, judge,
 };
@@ -320,12 +318,4 @@ pub struct ForcedRelease {
     pub released: Forced,
     /// What an audit would record of the bytes that other programs saw.
     pub record: Vec<u8>,
-}
-
-/// How a sleep ended that was to last until `until` and was cut shorter, for a look.
-pub(crate) fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
-    match wake {
-        Wake::Expired if until.is_none_or(|until| until > instant()) => Wake::Ready,
-        other => other,
-    }
 }

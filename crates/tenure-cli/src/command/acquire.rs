@@ -67,8 +67,8 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
     let policy = *session.store.policy();
     let ticket = ticket::of(ticket)?;
     let owner = match owner(whose) {
-        // A profile that never asks for the process needs none that lasts: whoever called is
-        // named, for people.
+        // A profile that never asks for the process needs none that lasts: the caller
+        // is named, for people.
         Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => {
             choose_owner(tenure::process::parent()).ok()
         }

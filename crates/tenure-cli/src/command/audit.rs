@@ -33,7 +33,7 @@ pub(super) fn audit(audit: Audit, surface: &mut Surface) -> Result<(String, Valu
         ));
     }
     let (folder, is_named) = place.audit_folder(place.profile())?;
-    // Everything is recorded where somebody said where, and of records of other formats.
+    // Everything is recorded where the caller named the folder, and of records of other formats.
     let may_miss = !is_named && place.profile().record().is_none() && place.is_folder();
     let missing = {
         let (folder, filter) = (folder.clone(), filter.clone());

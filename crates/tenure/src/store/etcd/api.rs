@@ -609,11 +609,6 @@ impl Client {
         Ok(client)
     }
 
-    /// The calls that read and write keys.
-    pub(super) fn kv_client(&self) -> &Self {
-        self
-    }
-
     /// What the user is known by; a new token if it is still the one that was refused.
     async fn known_unless(
         &self,

@@ -66,7 +66,7 @@ impl EtcdStore {
                     let leased = PutOptions::new().with_lease(lease);
                     let put = TxnOp::put(life.clone(), "buried", Some(leased));
                     let txn = Txn::new().when([absent]).and_then([put]);
-                    async move { client.kv_client().txn(txn).await }
+                    async move { client.txn(txn).await }
                 })
                 .await;
             match txn {
@@ -97,7 +97,7 @@ impl EtcdStore {
                 let put = TxnOp::put(life.clone(), "buried", Some(leased));
                 let remove = [TxnOp::delete(claim.clone(), None), put.clone()];
                 let txn = Txn::new().when([made]).and_then(remove).or_else([put]);
-                async move { client.kv_client().txn(txn).await }
+                async move { client.txn(txn).await }
             });
             let _ = buried.await;
         });

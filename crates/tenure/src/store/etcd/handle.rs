@@ -230,7 +230,7 @@ impl Drop for EtcdHandle {
             let ended = endpoints.until(end, |client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
                 let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
-                async move { client.kv_client().txn(txn).await }
+                async move { client.txn(txn).await }
             });
             let _ = ended.await;
             drop(sender);

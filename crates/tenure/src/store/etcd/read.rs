@@ -96,7 +96,7 @@ pub(super) async fn read_range(
         }
         let answer = endpoints.until(end, |client| {
             let (begin, page) = (begin.clone(), page.clone());
-            async move { client.kv_client().get(begin, Some(page)).await }
+            async move { client.get(begin, Some(page)).await }
         });
         let mut answer = match answer.await {
             Err(Fault::Refused(why)) if why.contains("compacted") && revision != 0 => {
@@ -131,7 +131,7 @@ pub(super) async fn read_keys(
     let answer = endpoints
         .until(end, |client| {
             let txn = Txn::new().and_then(gets.clone());
-            async move { client.kv_client().txn(txn).await }
+            async move { client.txn(txn).await }
         })
         .await?;
     Ok((revision_of(answer.header()), read_by(&answer).0))

@@ -654,7 +654,7 @@ impl EtcdStore {
     pub(super) fn ask(&self, txn: Txn) -> Result<Answer, StoreError> {
         let endpoints = Arc::clone(self.shared.link.endpoints());
         self.shared.link.block("writing the lock", async move {
-            let answer = endpoints.once(|client| async move { client.kv_client().txn(txn).await });
+            let answer = endpoints.once(|client| async move { client.txn(txn).await });
             match answer.await {
                 Ok(answer) if answer.succeeded() => Ok(Answer::Done(answer)),
                 Ok(answer) => Ok(Answer::Overtaken(answer)),

@@ -17,7 +17,7 @@ use crate::os::{self, News, Watch};
 use crate::process;
 use crate::profile::document::UNDATED;
 use crate::store::contract::{About, Ask, Depth, Notices, Step, Store, Waiting};
-use crate::store::{StoreError, Wake, woken_early};
+use crate::store::{StoreError, Wake};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -272,6 +272,14 @@ impl FileStore {
         self.sleeper
             .poll(&fds, nap, until)
             .map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))
+    }
+}
+
+/// How a sleep ended that was to last until `until` and was cut shorter, for a look.
+fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
+    match wake {
+        Wake::Expired if until.is_none_or(|until| until > instant()) => Wake::Ready,
+        other => other,
     }
 }
 
