@@ -163,7 +163,7 @@ fn drawn(draw: &mut Draw<'_>) -> Claim {
         queueing: Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
-        away: None,
+        reservation: None,
         waiting_for: None,
         aside: None,
     }

@@ -17,7 +17,7 @@ const STANDINGS: [(&str, Standing); 8] = [
     ("held, supervised", Standing::Held(Life::Supervised)),
     ("held, orphaned", Standing::Held(Life::Orphaned)),
     ("held, detached", Standing::Held(Life::Detached)),
-    ("stale", Standing::Stale(StaleReason::BeaconOut)),
+    ("stale", Standing::Stale(StaleReason::LivenessLockReleased)),
     (
         "stale as unreadable",
         Standing::Stale(StaleReason::Unreadable),
@@ -205,7 +205,7 @@ fn the_table_is_the_one_that_was_reviewed() {
 /// The table shows one reason for staleness; the others are answered alike.
 #[test]
 fn every_reason_for_staleness_is_answered_like_the_one_that_is_shown() {
-    let shown = Standing::Stale(StaleReason::BeaconOut);
+    let shown = Standing::Stale(StaleReason::LivenessLockReleased);
     let reasons = [
         StaleReason::ProcessDead(Death::Gone),
         StaleReason::ProcessDead(Death::Zombie),

@@ -1,7 +1,7 @@
 //! Tells others on a thread of its own, so that one who takes its time (a subscriber of the log that
 //! writes to a full pipe, a waker that waits for a mutex) keeps nobody but those who are told after it.
 //!
-//! The thread is made for the first news, and ends with its herald once all was told. What there is to
+//! The thread is made for the first event, and ends with its herald once all was told. What there is to
 //! tell, and that the state was changed *before*, is the caller's business.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ type News = Box<dyn FnOnce() + Send>;
 /// Whoever tells.
 pub(crate) struct Herald {
     name: &'static str,
-    news: Mutex<Option<Sender<News>>>,
+    notices: Mutex<Option<Sender<News>>>,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -30,40 +30,40 @@ impl Herald {
     pub(crate) fn new(name: &'static str) -> Self {
         Self {
             name,
-            news: Mutex::new(None),
+            notices: Mutex::new(None),
             waiting: Arc::default(),
         }
     }
 
     /// Has it told, after all that was handed over before.
-    pub(crate) fn tell(&self, news: impl FnOnce() + Send + 'static) {
-        let mut sender = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn tell(&self, notices: impl FnOnce() + Send + 'static) {
+        let mut sender = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let mut news: News = Box::new(news);
+        let mut notices: News = Box::new(notices);
         if let Some(thread) = &*sender {
-            match thread.send(news) {
+            match thread.send(notices) {
                 Ok(()) => return,
                 // It was told something that panicked.
-                Err(unsent) => news = unsent.0,
+                Err(unsent) => notices = unsent.0,
             }
         }
         *sender = self.start();
         let unsent = match &*sender {
-            Some(thread) => thread.send(news).err().map(|unsent| unsent.0),
-            None => Some(news),
+            Some(thread) => thread.send(notices).err().map(|unsent| unsent.0),
+            None => Some(notices),
         };
         drop(sender);
         // The system gives no thread, so the caller has to do it.
-        if let Some(news) = unsent {
+        if let Some(notices) = unsent {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
-            news();
+            notices();
         }
     }
 
     /// The same for what can be left out where too much waits already.
-    pub(crate) fn tell_unless_busy(&self, news: impl FnOnce() + Send + 'static) {
+    pub(crate) fn tell_unless_busy(&self, notices: impl FnOnce() + Send + 'static) {
         if self.waiting.load(Ordering::Acquire) < WAITING_MAX {
-            self.tell(news);
+            self.tell(notices);
         }
     }
 
@@ -79,13 +79,13 @@ impl Herald {
     }
 
     fn start(&self) -> Option<Sender<News>> {
-        let (sender, news) = channel::<News>();
+        let (sender, notices) = channel::<News>();
         let waiting = Arc::clone(&self.waiting);
         waiting.store(1, Ordering::Release);
         let work = move || {
-            for news in news {
+            for notices in notices {
                 let _told = Told(&waiting);
-                news();
+                notices();
             }
         };
         let thread = std::thread::Builder::new().name(self.name.to_owned());

@@ -2,7 +2,7 @@
 //!
 //! # The model
 //! A lock is an ordered list of claims, kept by a [`store`]. The first live claim holds. Every
-//! claim carries evidence of life: a kernel lock that its process keeps (its *beacon*), or the
+//! claim carries evidence of life: a kernel lock that its process keeps (its *liveness lock*), or the
 //! identity of an owner's process, or a ttl. Whoever waits sleeps in the kernel until the claim
 //! before it ends. At the grant a claim draws a *fencing token* that only ever rises.
 //!

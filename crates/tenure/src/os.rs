@@ -29,7 +29,7 @@ pub(crate) use windows::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     Nothing,
-    News,
+    Changed,
     /// Nobody is there any more who could tell anything: it counts as readable from now on.
     Ended,
 }
@@ -62,7 +62,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Re
 
 /// What a file can be watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum WatchFor {
     /// Changes of its content, touches, and its removal.
     Changes,
     /// Touches and its removal.

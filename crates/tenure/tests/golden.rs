@@ -141,7 +141,7 @@ fn claim() -> Claim {
         queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
-        away: None,
+        reservation: None,
         waiting_for: None,
         aside: None,
     }

@@ -366,7 +366,7 @@ fn fleet_and_native_never_meet_in_one_folder() {
 #[test]
 fn session_ten_minutes_are_reached_and_not_passed() {
     use tenure_core::{
-        Beacon, Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, Now, Policy,
+        Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy,
         RequestId, Stamp, Standing, judge,
     };
     let at = Stamp {
@@ -398,7 +398,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
         queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
-        away: None,
+        reservation: None,
         waiting_for: None,
         aside: None,
     };
@@ -409,7 +409,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
     ] {
         for (age_ms, stale) in [(0, false), (599_999, false), (600_000, true)] {
             let evidence = Evidence {
-                beacon: Beacon::None,
+                liveness_lock: LivenessLock::None,
                 process,
                 command: process,
             };

@@ -738,7 +738,7 @@ fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
 #[test]
 fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     use tenure_core::{
-        Beacon, Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, Now, Policy,
+        Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy,
         RequestId, Stamp, Standing, judge,
     };
     let at = |wall_ms| Stamp {
@@ -770,12 +770,16 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
         queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
-        away: None,
+        reservation: None,
         waiting_for: None,
         aside: None,
     };
     // Only the age of the heartbeat decides, in both directions.
-    for beacon in [Beacon::Lit, Beacon::Out, Beacon::None] {
+    for liveness_lock in [
+        LivenessLock::Held,
+        LivenessLock::Released,
+        LivenessLock::None,
+    ] {
         for process in [
             Liveness::Alive,
             Liveness::Dead(tenure_core::Death::Gone),
@@ -783,7 +787,7 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             Liveness::Unknown,
         ] {
             let evidence = Evidence {
-                beacon,
+                liveness_lock,
                 process,
                 command: process,
             };

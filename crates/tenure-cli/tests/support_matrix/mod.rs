@@ -76,7 +76,7 @@ fn lock(rest: &str) -> Option<String> {
     let which = match byte {
         // Taken and let go together with the byte beside it, where that costs nothing.
         GUARD | WITHIN_ANY => "guard",
-        ..TURNS => "beacon",
+        ..TURNS => "liveness lock",
         _ => "turn",
     };
     Some(if rest.contains("F_UNLCK") {

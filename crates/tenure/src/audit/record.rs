@@ -479,7 +479,7 @@ mod tests {
             queueing: tenure_core::Queueing::Fifo,
             grace_ms: 0,
             cancel: None,
-            away: None,
+            reservation: None,
             waiting_for: None,
             aside: None,
         }

@@ -814,7 +814,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         ticket: claim.ticket,
         mode: mode(claim.mode),
         slots: slots(claim.mode),
-        away: claim.away.is_some(),
+        away: claim.reservation.is_some(),
         stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
         other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
@@ -852,7 +852,7 @@ const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or
 /// Why somebody does not count any more, in words.
 pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
-        StaleReason::BeaconOut => "it ended without releasing",
+        StaleReason::LivenessLockReleased => "it ended without releasing",
         StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
         StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",

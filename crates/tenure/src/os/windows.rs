@@ -19,7 +19,7 @@ pub(crate) mod raw;
 #[cfg(feature = "framework")]
 pub(crate) use raw::console;
 
-use super::{News, Open, Told};
+use super::{Open, Told, WatchFor};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
@@ -841,7 +841,7 @@ impl Watch {
         Err(Errno(ERROR_CALL_NOT_IMPLEMENTED))
     }
 
-    pub(crate) fn add(&self, _: &Path, _: News) -> Result<(), Errno> {
+    pub(crate) fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
         match self.0 {}
     }
 

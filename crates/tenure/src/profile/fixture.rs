@@ -65,7 +65,7 @@ pub(super) fn claim(facts: &[(&str, &str)]) -> Claim {
         queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
-        away: None,
+        reservation: None,
         waiting_for: None,
         aside: None,
     }

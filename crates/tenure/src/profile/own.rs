@@ -123,7 +123,7 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
         queueing: tenure_core::Queueing::Fifo,
         grace_ms: 0,
         cancel: None,
-        away: None,
+        reservation: None,
         waiting_for: None,
         aside: None,
     }

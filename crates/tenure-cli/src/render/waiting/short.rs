@@ -279,7 +279,7 @@ mod tests {
             queueing: Queueing::Fifo,
             grace_ms: 0,
             cancel: None,
-            away: None,
+            reservation: None,
             waiting_for: None,
             aside: None,
         };

@@ -212,7 +212,7 @@ pub(super) mod tests {
             queueing: Queueing::Fifo,
             grace_ms: 0,
             cancel: None,
-            away: None,
+            reservation: None,
             waiting_for: None,
             aside: None,
         }

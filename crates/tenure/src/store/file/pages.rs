@@ -1,18 +1,18 @@
-//! What stands in a coordination file: two slots, of which the newer whole one counts.
+//! What stands in a coordination file: two pages, of which the newer whole one counts.
 //!
-//! A slot is one line of frame (`tenure 1 SEQUENCE LENGTH CHECKSUM`) and a body of JSON lines;
-//! `cat` shows both slots, the one with the higher sequence is the present. A change is written
-//! into the slot that does **not** count.
+//! A page is one line of frame (`tenure 1 SEQUENCE LENGTH CHECKSUM`) and a body of JSON lines;
+//! `cat` shows both pages, the one with the higher sequence is the present. A change is written
+//! into the page that does **not** count.
 //!
 //! # Crash safety
-//! Killed before the write: the old slot counts. Killed in the middle of it, or the power fails
-//! there: the checksum of the torn slot is wrong and the old slot counts. Killed after it: the
-//! new slot counts. There is no instant at which neither does, because the slot that counts is
+//! Killed before the write: the old page counts. Killed in the middle of it, or the power fails
+//! there: the checksum of the torn page is wrong and the old page counts. Killed after it: the
+//! new page counts. There is no instant at which neither does, because the page that counts is
 //! never written to.
 //!
-//! A body that outgrows its slot goes to a larger pair further back in the file (each pair twice
+//! A body that outgrows its page goes to a larger pair further back in the file (each pair twice
 //! the size of the one before), so that growing is an ordinary write too. Once the list is short
-//! again and its slot in the first pair counts, the rest is cut off.
+//! again and its page in the first pair counts, the rest is cut off.
 //!
 //! The format of the body is the profile's affair.
 
@@ -23,10 +23,10 @@ use std::hash::Hasher;
 use std::path::Path;
 use twox_hash::XxHash64;
 
-/// The size of a slot in the first pair. Two of them are one page.
-const SLOT_BYTES: usize = 2048;
+/// The size of a page in the first pair. Two of them are one page of memory.
+const PAGE_BYTES: usize = 2048;
 
-/// How many pairs there may be: the last slot has 256 KiB and the file stays below 1 MiB.
+/// How many pairs there may be: the last page has 256 KiB and the file stays below 1 MiB.
 const PAIRS_MAX: u32 = 8;
 
 /// The largest file that is read.
@@ -35,21 +35,21 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// How often a reader without the guard looks again at a file that changes under it.
 const READS_MAX: usize = 64;
 
-/// One slot's place in the file.
+/// One page's place in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Slot {
+struct Page {
     pair: u32,
     second: bool,
 }
 
-impl Slot {
+impl Page {
     fn bytes(self) -> usize {
-        SLOT_BYTES << self.pair
+        PAGE_BYTES << self.pair
     }
 
     fn offset(self) -> usize {
-        // Pairs 0..pair take 2 × SLOT × (2^pair − 1) bytes.
-        let before = 2 * SLOT_BYTES * ((1 << self.pair) - 1);
+        // Pairs 0..pair take 2 × PAGE × (2^pair − 1) bytes.
+        let before = 2 * PAGE_BYTES * ((1 << self.pair) - 1);
         before + if self.second { self.bytes() } else { 0 }
     }
 }
@@ -59,10 +59,10 @@ impl Slot {
 pub(crate) struct Snapshot {
     /// Counts the writes; 0 = never written.
     pub(crate) sequence: u64,
-    slot: Option<Slot>,
+    page: Option<Page>,
     /// Whether the file reaches beyond the first pair.
     long: bool,
-    /// The body of the slot that counts.
+    /// The body of the page that counts.
     pub(crate) body: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Snapshot {
 pub(crate) enum ReadError {
     /// The system failed.
     Io(Errno),
-    /// There is something, and no slot of it is whole.
+    /// There is something, and no page of it is whole.
     Torn(String),
 }
 
@@ -92,17 +92,17 @@ impl ReadError {
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
-/// frames have to be read, and the body of the slot that counts.
+/// frames have to be read, and the body of the page that counts.
 ///
 /// `length` is the file's, asked under the guard as well and not written since: its end is then not
 /// looked for by a call of its own. With [`UNKNOWN`] it is.
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
     // One byte more than the first pair tells whether there is a second.
-    let most = 2 * SLOT_BYTES + 1;
+    let most = 2 * PAGE_BYTES + 1;
     let mut near = vec![0; usize::try_from(length).map_or(most, |length| length.min(most))];
     let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
     near.truncate(filled);
-    if filled > 2 * SLOT_BYTES {
+    if filled > 2 * PAGE_BYTES {
         if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
             return Ok(snapshot);
         }
@@ -111,32 +111,32 @@ pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot
     newest(&near).map_err(ReadError::Torn)
 }
 
-/// Finds the whole slot with the highest sequence by the frames. `None` if no slot is whole.
+/// Finds the whole page with the highest sequence by the frames. `None` if no page is whole.
 fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
-    let mut slots: Vec<(Frame, Slot)> = Vec::new();
+    let mut pages: Vec<(Frame, Page)> = Vec::new();
     'pairs: for pair in 0..PAIRS_MAX {
         for second in [false, true] {
-            let slot = Slot { pair, second };
+            let page = Page { pair, second };
             let mut start = [0; FRAME_BYTES_MAX];
-            let filled = read_at(file, &mut start, slot.offset())?;
+            let filled = read_at(file, &mut start, page.offset())?;
             if filled == 0 {
                 break 'pairs;
             }
             if let Ok(frame) = Frame::of(start.get(..filled).unwrap_or_default())
-                && frame.start + frame.length <= slot.bytes()
+                && frame.start + frame.length <= page.bytes()
             {
-                slots.push((frame, slot));
+                pages.push((frame, page));
             }
         }
     }
-    slots.sort_by_key(|(frame, _)| std::cmp::Reverse(frame.sequence));
-    for (frame, slot) in slots {
+    pages.sort_by_key(|(frame, _)| std::cmp::Reverse(frame.sequence));
+    for (frame, page) in pages {
         let mut body = vec![0; frame.length];
-        let filled = read_at(file, &mut body, slot.offset() + frame.start)?;
+        let filled = read_at(file, &mut body, page.offset() + frame.start)?;
         if filled == frame.length && checksum(frame.sequence, &body) == frame.sum {
             return Ok(Some(Snapshot {
                 sequence: frame.sequence,
-                slot: Some(slot),
+                page: Some(page),
                 long: true,
                 body,
             }));
@@ -166,8 +166,8 @@ pub(crate) fn read_unguarded(file: BorrowedDescriptor<'_>) -> Result<Snapshot, R
 }
 
 /// Looks until two looks in a row show the same bytes: then nothing was written in between, apart
-/// from at most one slot that does not count yet. Comparing the answers instead would not do, for
-/// while both slots of a pair are being written, a long forgotten slot of another pair is the
+/// from at most one page that does not count yet. Comparing the answers instead would not do, for
+/// while both pages of a pair are being written, a long forgotten page of another pair is the
 /// newest whole one, and may be so twice.
 ///
 /// A file that never rests answers with the newest state that was seen.
@@ -189,9 +189,9 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
     best.map_or_else(|| newest(&before).map_err(ReadError::Torn), Ok)
 }
 
-/// Writes the next state into a slot that does not count. Called with the guard held.
+/// Writes the next state into a page that does not count. Called with the guard held.
 ///
-/// False if the body is larger than the largest slot; then nothing was written.
+/// False if the body is larger than the largest page; then nothing was written.
 pub(crate) fn write(
     file: BorrowedDescriptor<'_>,
     current: &Snapshot,
@@ -200,34 +200,34 @@ pub(crate) fn write(
     let sequence = current.sequence + 1;
     let frame = frame(sequence, body);
     let length = frame.len() + body.len();
-    let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= SLOT_BYTES << pair) else {
+    let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= PAGE_BYTES << pair) else {
         return Ok(false);
     };
-    let slot = Slot {
+    let page = Page {
         pair,
-        // Within its own pair the other slot; in another pair nothing counts, so either.
+        // Within its own pair the other page; in another pair nothing counts, so either.
         second: current
-            .slot
-            .is_some_and(|slot| slot.pair == pair && !slot.second),
+            .page
+            .is_some_and(|page| page.pair == pair && !page.second),
     };
-    let mut bytes = Vec::with_capacity(length.max(SLOT_BYTES));
+    let mut bytes = Vec::with_capacity(length.max(PAGE_BYTES));
     bytes.extend_from_slice(frame.as_bytes());
     bytes.extend_from_slice(body);
     if pair == 0 {
         // Nothing of an older, longer body stays to confuse a reader of `cat`, and a terminal
         // shows nothing for a NUL.
-        bytes.resize(SLOT_BYTES, 0);
+        bytes.resize(PAGE_BYTES, 0);
     }
-    write_slot(file, &bytes, slot.offset(), length)?;
+    write_slot(file, &bytes, page.offset(), length)?;
     if pair == 0 && current.long {
         // Only what no longer counts is cut off; if that fails the file is merely longer.
-        let _ = os::cut(file, (2 * SLOT_BYTES) as u64);
+        let _ = os::cut(file, (2 * PAGE_BYTES) as u64);
     }
     Ok(true)
 }
 
 /// Writes all of `bytes`, of which the first `needed` count. Where the system takes these and no more (the disk
-/// is full, or a file may not be that long), the slot is whole and counts, so this is no failure: the answer
+/// is full, or a file may not be that long), the page is whole and counts, so this is no failure: the answer
 /// has to be what the next reader finds.
 fn write_slot(
     file: BorrowedDescriptor<'_>,
@@ -255,7 +255,7 @@ fn write_slot(
 
 fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
     // One byte more than the first pair tells whether there is a second.
-    let mut bytes = vec![0; 2 * SLOT_BYTES + 1];
+    let mut bytes = vec![0; 2 * PAGE_BYTES + 1];
     let mut filled = 0;
     loop {
         match os::read_at(
@@ -284,16 +284,16 @@ fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
-/// Finds the whole slot with the highest sequence.
+/// Finds the whole page with the highest sequence.
 fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
-    let long = bytes.len() > 2 * SLOT_BYTES;
+    let long = bytes.len() > 2 * PAGE_BYTES;
     let mut best: Option<Snapshot> = None;
     let mut torn = Vec::new();
     for pair in 0..PAIRS_MAX {
         for second in [false, true] {
-            let slot = Slot { pair, second };
-            let start = slot.offset().min(bytes.len());
-            let end = (slot.offset() + slot.bytes()).min(bytes.len());
+            let page = Page { pair, second };
+            let start = page.offset().min(bytes.len());
+            let end = (page.offset() + page.bytes()).min(bytes.len());
             let content = bytes.get(start..end).unwrap_or_default();
             if content.iter().all(|byte| *byte == 0) {
                 continue;
@@ -303,23 +303,23 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
                     if best.as_ref().is_none_or(|best| best.sequence < sequence) {
                         best = Some(Snapshot {
                             sequence,
-                            slot: Some(slot),
+                            page: Some(page),
                             long,
                             body: body.to_vec(),
                         });
                     }
                 }
-                Err(why) => torn.push((slot, looks_like_ours(content), why)),
+                Err(why) => torn.push((page, looks_like_ours(content), why)),
             }
         }
     }
     if let Some(best) = best {
         return Ok(best);
     }
-    // While no slot is whole, a write goes to the first slot of some pair: the very first one, and
+    // While no page is whole, a write goes to the first page of some pair: the very first one, and
     // each one after it for as long as they are all torn. Then nothing was ever promised to anybody,
     // and the file begins anew. Anything else was a state, or is not ours.
-    let strange = |(slot, is_ours, _): &(Slot, bool, String)| slot.second || !is_ours;
+    let strange = |(page, is_ours, _): &(Page, bool, String)| page.second || !is_ours;
     match torn.into_iter().find(strange) {
         None => Ok(Snapshot::fresh()),
         Some((_, _, why)) => Err(why),
@@ -331,7 +331,7 @@ impl Snapshot {
     pub(crate) fn fresh() -> Self {
         Self {
             sequence: 0,
-            slot: None,
+            page: None,
             long: false,
             body: Vec::new(),
         }
@@ -342,7 +342,7 @@ impl Snapshot {
         Self {
             // Whatever stands there has no valid sequence to compete with.
             sequence: 0,
-            slot: None,
+            page: None,
             long: true,
             body: Vec::new(),
         }
@@ -351,7 +351,7 @@ impl Snapshot {
 
 const MAGIC: &str = "tenure 1 ";
 
-/// Whether a slot begins as a write of ours does, as far as it got.
+/// Whether a page begins as a write of ours does, as far as it got.
 fn looks_like_ours(bytes: &[u8]) -> bool {
     let head = bytes.get(..bytes.len().min(MAGIC.len())).unwrap_or(bytes);
     // What stands further back in the file makes it longer, with nothing in between.
@@ -379,13 +379,13 @@ pub(super) fn frame(sequence: u64, body: &[u8]) -> String {
 /// The longest frame line that is looked for.
 const FRAME_BYTES_MAX: usize = 96;
 
-/// What a frame line says of its slot.
+/// What a frame line says of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Frame {
     sequence: u64,
     length: usize,
     sum: u64,
-    /// Where the body begins in the slot.
+    /// Where the body begins in the page.
     start: usize,
 }
 
@@ -470,16 +470,16 @@ mod tests {
         assert_eq!(put(&file, b"one").body, b"one");
         let two = put(&file, b"two");
         assert_eq!(two.body, b"two");
-        // Tear the slot that the next write goes to, at every length.
+        // Tear the page that the next write goes to, at every length.
         let three = {
             let mut bytes = frame(3, b"three").into_bytes();
             bytes.extend_from_slice(b"three");
             bytes
         };
         for cut in 0..three.len() {
-            write_all(borrow(&file), &vec![0xff; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), &vec![0xff; PAGE_BYTES], 0).expect("a write");
             write_all(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
-            let seen = read(borrow(&file)).expect("the slot before still counts");
+            let seen = read(borrow(&file)).expect("the page before still counts");
             assert_eq!(seen.body, b"two", "torn after {cut} bytes");
         }
     }
@@ -504,8 +504,8 @@ mod tests {
         let fresh = read(borrow(&file)).expect("nothing yet");
         assert!(write(borrow(&file), &fresh, &long).expect("a write"));
         let whole = read_all(borrow(&file)).expect("the file");
-        let slot = whole.len() - frame(1, &long).len() - long.len();
-        for cut in [slot + 1, slot + 5, slot + 40, whole.len() - 1] {
+        let page = whole.len() - frame(1, &long).len() - long.len();
+        for cut in [page + 1, page + 5, page + 40, whole.len() - 1] {
             os::cut(&file, cut as u64).expect("a torn file");
             let seen = read(borrow(&file)).expect("nothing was ever promised");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
@@ -514,10 +514,10 @@ mod tests {
         put(&file, &long);
         let bytes = read_all(borrow(&file)).expect("the file");
         let mut damaged = bytes.clone();
-        for slot in [slot, slot + 8192] {
-            *damaged.get_mut(slot + 100).expect("a byte") = b'y';
+        for page in [page, page + 8192] {
+            *damaged.get_mut(page + 100).expect("a byte") = b'y';
         }
-        assert!(newest(&damaged).is_err(), "two torn slots were a state");
+        assert!(newest(&damaged).is_err(), "two torn pages were a state");
     }
 
     #[test]
@@ -534,7 +534,7 @@ mod tests {
             (9, b"tenure 1 "),
             (12, b"tenure 1 1 5"),
         ] {
-            write_all(borrow(&file), &[0; SLOT_BYTES], 0).expect("a write");
+            write_all(borrow(&file), &[0; PAGE_BYTES], 0).expect("a write");
             write_all(borrow(&file), written, 0).expect("a write");
             let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
@@ -548,7 +548,7 @@ mod tests {
             let file = scratch();
             let mut bytes = frame(sequence, b"x").into_bytes();
             bytes.push(b'x');
-            bytes.resize(2 * SLOT_BYTES, b'\n');
+            bytes.resize(2 * PAGE_BYTES, b'\n');
             write_all(borrow(&file), &bytes, 0).expect("a write");
             assert!(
                 matches!(read(borrow(&file)), Err(ReadError::Torn(_))),
@@ -557,14 +557,14 @@ mod tests {
         }
     }
 
-    /// A file's bytes with one state in each of these slots; a body of `None` is torn.
-    fn image(slots: &[(Slot, u64, Option<&str>)]) -> Vec<u8> {
+    /// A file's bytes with one state in each of these pages; a body of `None` is torn.
+    fn image(pages: &[(Page, u64, Option<&str>)]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (slot, sequence, body) in slots {
+        for (page, sequence, body) in pages {
             let mut content = frame(*sequence, body.unwrap_or("whole").as_bytes()).into_bytes();
             content.extend_from_slice(body.unwrap_or("torn!").as_bytes());
-            bytes.resize(bytes.len().max(slot.offset() + slot.bytes()), 0);
-            let to = slot.offset()..slot.offset() + content.len();
+            bytes.resize(bytes.len().max(page.offset() + page.bytes()), 0);
+            let to = page.offset()..page.offset() + content.len();
             bytes.splice(to, content);
         }
         bytes
@@ -572,20 +572,20 @@ mod tests {
 
     #[test]
     fn a_reader_without_the_guard_is_not_led_back_to_a_forgotten_slot() {
-        let slot = |pair, second| Slot { pair, second };
-        let old = (slot(0, true), 5, Some("old"));
-        // Both slots of the larger pair were overtaken by a write while they were being read.
+        let page = |pair, second| Page { pair, second };
+        let old = (page(0, true), 5, Some("old"));
+        // Both pages of the larger pair were overtaken by a write while they were being read.
         let overtaken = |sequence| {
             image(&[
                 old,
-                (slot(1, false), sequence, None),
-                (slot(1, true), sequence + 1, None),
+                (page(1, false), sequence, None),
+                (page(1, true), sequence + 1, None),
             ])
         };
         let rest = image(&[
             old,
-            (slot(1, false), 106, Some("new")),
-            (slot(1, true), 105, Some("before")),
+            (page(1, false), 106, Some("new")),
+            (page(1, true), 105, Some("before")),
         ]);
         let mut looks = vec![
             overtaken(100),
@@ -598,11 +598,11 @@ mod tests {
         let seen = settle(|| Ok(looks.next().expect("no further look")));
         assert_eq!(seen.expect("a state").body, b"new");
 
-        let torn = image(&[(slot(0, false), 7, None), (slot(0, true), 8, None)]);
-        let other = image(&[(slot(0, false), 9, None), (slot(0, true), 10, None)]);
+        let torn = image(&[(page(0, false), 7, None), (page(0, true), 8, None)]);
+        let other = image(&[(page(0, false), 9, None), (page(0, true), 10, None)]);
         let rest = image(&[
-            (slot(0, false), 11, Some("new")),
-            (slot(0, true), 10, Some("before")),
+            (page(0, false), 11, Some("new")),
+            (page(0, true), 10, Some("before")),
         ]);
         let mut looks = vec![torn, other, rest.clone(), rest].into_iter();
         let seen = settle(|| Ok(looks.next().expect("no further look")));
@@ -618,13 +618,13 @@ mod tests {
         let mut sequence = 100;
         let seen = settle(|| {
             sequence += 1;
-            let slot = Slot {
+            let page = Page {
                 pair: 0,
                 second: false,
             };
-            // Every third look is overtaken and shows nothing but an older slot.
+            // Every third look is overtaken and shows nothing but an older page.
             let shown = if sequence % 3 == 0 { 5 } else { sequence };
-            Ok(image(&[(slot, shown, Some(&sequence.to_string()))]))
+            Ok(image(&[(page, shown, Some(&sequence.to_string()))]))
         });
         let seen = seen.expect("a state").sequence;
         assert!(seen >= 100 + READS_MAX as u64 - 1, "it was {seen}");
@@ -655,14 +655,14 @@ mod tests {
         let mut end = 0;
         for pair in 0..PAIRS_MAX {
             for second in [false, true] {
-                let slot = Slot { pair, second };
+                let page = Page { pair, second };
                 assert_eq!(
-                    slot.offset(),
+                    page.offset(),
                     end,
-                    "{slot:?} begins where the last one ends"
+                    "{page:?} begins where the last one ends"
                 );
-                assert_eq!(slot.bytes(), 2_048 << pair, "{slot:?}");
-                end += slot.bytes();
+                assert_eq!(page.bytes(), 2_048 << pair, "{page:?}");
+                end += page.bytes();
             }
         }
         assert_eq!(end, 1_044_480, "as its documentation says");
@@ -677,10 +677,10 @@ mod tests {
         for (round, size) in sizes.into_iter().enumerate() {
             let before = read(borrow(&file)).expect("a whole state");
             let counts = |bytes: &[u8]| {
-                let slot = before.slot?;
+                let page = before.page?;
                 bytes
-                    .get(slot.offset()..slot.offset() + slot.bytes())
-                    .or_else(|| bytes.get(slot.offset()..))
+                    .get(page.offset()..page.offset() + page.bytes())
+                    .or_else(|| bytes.get(page.offset()..))
                     .map(|found| found.get(..before.body.len()).map(<[u8]>::to_vec))
             };
             let was = counts(&read_all(borrow(&file)).expect("the file"));
@@ -694,7 +694,7 @@ mod tests {
     /// What somebody else wrote there is torn as well, whichever way it is read.
     #[test]
     fn a_body_ends_with_its_slot_and_of_two_equal_states_the_first_counts() {
-        let slot = |pair, second| Slot { pair, second };
+        let page = |pair, second| Page { pair, second };
         let file = scratch();
         let both_ways = |bytes: &[u8]| {
             file.set_len(0).expect("an empty file");
@@ -704,31 +704,31 @@ mod tests {
             seen
         };
         let beyond = "x".repeat(4_096);
-        let old = (slot(0, true), 3, Some("old"));
-        let next = (slot(1, true), 1, None);
-        let seen = both_ways(&image(&[old, next, (slot(1, false), 9, Some(&beyond))]));
-        assert_eq!(seen.body, b"old", "it reaches into the next slot");
+        let old = (page(0, true), 3, Some("old"));
+        let next = (page(1, true), 1, None);
+        let seen = both_ways(&image(&[old, next, (page(1, false), 9, Some(&beyond))]));
+        assert_eq!(seen.body, b"old", "it reaches into the next page");
         let twice = image(&[
-            (slot(1, false), 9, Some("first")),
-            (slot(1, true), 9, Some("second")),
+            (page(1, false), 9, Some("first")),
+            (page(1, true), 9, Some("second")),
         ]);
         assert_eq!(both_ways(&twice).body, b"first");
     }
 
-    /// Every way in which two states and an older one can stand in three slots, whole or torn, the
+    /// Every way in which two states and an older one can stand in three pages, whole or torn, the
     /// file cut anywhere: reading the frames finds what reading everything finds.
     #[test]
     fn reading_the_frames_finds_what_reading_everything_finds() {
         let file = scratch();
-        let slots: Vec<Slot> = (0..3)
-            .flat_map(|pair| [false, true].map(|second| Slot { pair, second }))
+        let pages: Vec<Page> = (0..3)
+            .flat_map(|pair| [false, true].map(|second| Page { pair, second }))
             .collect();
         let bodies = [Some("one"), Some("two, and longer"), None];
         let mut compared = 0;
-        for (first, second) in slots.iter().flat_map(|a| slots.iter().map(move |b| (a, b))) {
+        for (first, second) in pages.iter().flat_map(|a| pages.iter().map(move |b| (a, b))) {
             for (index, body) in bodies.iter().enumerate() {
                 for other in bodies {
-                    let old = slots.get(index).copied().expect("a slot");
+                    let old = pages.get(index).copied().expect("a page");
                     let bytes = image(&[
                         (old, 3, Some("old")),
                         (*first, 7, *body),
@@ -743,10 +743,10 @@ mod tests {
                         let seen = read(borrow(&file)).map_err(|_| ());
                         assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
                         compared += 1;
-                        // And the frames are enough, where any slot is whole.
+                        // And the frames are enough, where any page is whole.
                         if let Ok(whole) = all
                             && whole.long
-                            && whole.slot.is_some()
+                            && whole.page.is_some()
                         {
                             let by_frames = read_long(borrow(&file)).expect("a look");
                             assert_eq!(by_frames, Some(whole));

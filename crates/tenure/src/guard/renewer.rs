@@ -5,17 +5,17 @@
 //! renewed three times within its ttl, a few together, so that many holds do not beat at once. Where
 //! the store's files can be watched, the kernel says when somebody touched one; holds that cannot be
 //! watched are looked at from time to time, so seldom that all of them together cost next to nothing.
-//! A hold that ends within [`SETTLE`] costs this thread nothing but one look at a list of newcomers.
+//! A hold that ends within [`SETTLE`] costs this thread nothing but one look at a list of pending holds.
 //!
 //! Where a hold lapses although its holder lives (a lease in etcd), this thread only keeps the time:
-//! the store is asked by another one (`asker`), for its answers may take as long as a network does,
+//! the store is asked by another one (`worker`), for its answers may take as long as a network does,
 //! and a hold that gets none has to be told that it is lost while others may not have it yet.
 //!
 //! What a hold makes of what is found is its own affair (`hold`).
 
-use super::asker::{Answer, Asker};
 use super::hold::Hold;
-use super::newcomers::Ring;
+use super::pending::Ring;
+use super::worker::{Answer, Worker};
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
 use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Ringer, Told};
@@ -76,27 +76,27 @@ impl Ring for Ringer {
 pub(super) fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
     let (hears, wake) = os::bell()?;
     std::thread::Builder::new()
-        .name("tenure-keeper".to_owned())
+        .name("tenure-renewer".to_owned())
         .spawn(move || keep(&shared, &hears))?;
     Ok(wake)
 }
 
 fn keep(shared: &Weak<Shared>, hears: &Bell) {
-    let mut keeper = Keeper {
+    let mut renewer = Renewer {
         kept: BTreeMap::new(),
         due: BTreeSet::new(),
-        news: HashMap::new(),
+        notices: HashMap::new(),
         next_id: 0,
         files: None,
-        asker: None,
+        worker: None,
         place: None,
     };
     let mut nap = Duration::ZERO;
     loop {
         let mut fds: Vec<BorrowedDescriptor<'_>> = vec![hears.descriptor()];
-        fds.extend(keeper.files.as_ref().map(files::Files::descriptor));
-        fds.extend(keeper.asker.as_ref().map(Asker::bell));
-        fds.extend(keeper.news.values().map(os::borrow));
+        fds.extend(renewer.files.as_ref().map(files::Files::descriptor));
+        fds.extend(renewer.worker.as_ref().map(Worker::bell));
+        fds.extend(renewer.notices.values().map(os::borrow));
         if poll_readable(&fds, nap, None).is_err() {
             // Out of memory, say. Heartbeats go on.
             std::thread::sleep(LOOK);
@@ -107,7 +107,7 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        nap = keeper.turn(&shared);
+        nap = renewer.turn(&shared);
     }
 }
 
@@ -127,24 +127,24 @@ struct Kept {
 }
 
 /// The thread's side.
-struct Keeper {
+struct Renewer {
     kept: BTreeMap<u64, Kept>,
     due: BTreeSet<(u64, u64)>,
     /// Can be read once something has happened to a hold, where the store tells. Apart from the
     /// holds, for this is gone through whenever the thread is woken.
-    news: HashMap<u64, Descriptor>,
+    notices: HashMap<u64, Descriptor>,
     next_id: u64,
     files: Option<files::Files>,
-    asker: Option<Asker>,
+    worker: Option<Worker>,
     /// How often the place of the locks had moved when it was looked at last, and when that has to be
     /// done again; `None` before there was a hold.
     place: Option<(u64, Instant)>,
 }
 
-impl Keeper {
+impl Renewer {
     /// Does what is due; answers how long there is nothing to do.
     fn turn(&mut self, shared: &Shared) -> Duration {
-        let (settled, next) = shared.newcomers.settled(instant(), SETTLE);
+        let (settled, next) = shared.pending.settled(instant(), SETTLE);
         for hold in settled {
             self.take(shared, &hold);
         }
@@ -270,8 +270,8 @@ impl Keeper {
                 watch,
             },
         );
-        if let Some(news) = lapses.then(|| kept.news()).flatten() {
-            self.news.insert(id, news.descriptor);
+        if let Some(notices) = lapses.then(|| kept.notices()).flatten() {
+            self.notices.insert(id, notices.descriptor);
         }
         // At once: what happened before the watch was there is not told.
         self.look(shared, id, false);
@@ -288,12 +288,12 @@ impl Keeper {
         if renews {
             kept.schedule.begin(shared.clock.now().boot_ms);
         }
-        if kept.lapses && self.asker.is_none() {
-            self.asker = Asker::start();
+        if kept.lapses && self.worker.is_none() {
+            self.worker = Worker::start();
         }
-        if let (true, Some(asker)) = (kept.lapses, &self.asker) {
+        if let (true, Some(worker)) = (kept.lapses, &self.worker) {
             kept.checking |= !renews;
-            asker.ask(id, &kept.hold, renews);
+            worker.ask(id, &kept.hold, renews);
             self.plan(shared, id);
             return;
         }
@@ -306,19 +306,23 @@ impl Keeper {
 
     /// What the store was asked has been answered.
     fn hear(&mut self, shared: &Shared) {
-        let answers = self.asker.as_ref().map(Asker::answers);
+        let answers = self.worker.as_ref().map(Worker::answers);
         for answer in answers.into_iter().flatten() {
             if let Some(kept) = self.kept.get_mut(&answer.id) {
                 kept.checking &= answer.renews;
             }
             self.found(shared, answer);
         }
-        let news = self.news.iter().map(|(id, news)| (*id, os::read_all(news)));
-        let news: Vec<(u64, Told)> = news.filter(|(_, told)| *told != Told::Nothing).collect();
-        for (id, told) in news {
+        let notices = self
+            .notices
+            .iter()
+            .map(|(id, notices)| (*id, os::read_all(notices)));
+        let notices: Vec<(u64, Told)> =
+            notices.filter(|(_, told)| *told != Told::Nothing).collect();
+        for (id, told) in notices {
             if told == Told::Ended {
                 // The hold has gone, or its store. A descriptor that has ended would wake us for ever.
-                self.news.remove(&id);
+                self.notices.remove(&id);
             }
             self.look(shared, id, false);
         }
@@ -369,7 +373,7 @@ impl Keeper {
         let Some(kept) = self.kept.get(&id) else {
             return;
         };
-        let is_told = kept.watch.is_some() || self.news.contains_key(&id);
+        let is_told = kept.watch.is_some() || self.notices.contains_key(&id);
         let due_ms = match kept.schedule.next() {
             // The answer wakes us; what does not wait for it is the end of the lease.
             next if kept.schedule.is_asking() => next.map_or(u64::MAX, |next| next.at_ms),
@@ -408,7 +412,7 @@ impl Keeper {
             return;
         };
         self.due.remove(&(kept.due_ms, id));
-        self.news.remove(&id);
+        self.notices.remove(&id);
         if let (Some(files), Some(watch)) = (&mut self.files, kept.watch) {
             files.forget(watch, id);
         }

@@ -1,7 +1,7 @@
 //! The connection: requests to etcd whose time is bounded.
 //!
 //! A store's callers are blocking; what the gRPC library needs is a runtime. Who turns it, and on
-//! which thread, is `driver`'s affair; it is started with the first store and ends with its last
+//! which thread, is `runtime`'s affair; it is started with the first store and ends with its last
 //! clone. Beside requests, leases are kept alive on it (`session`), keys are watched for whoever
 //! sleeps (`watch`), and what a request left behind whose answer never came is cleared away.
 //!
@@ -15,7 +15,7 @@
 use super::address::{Address, Credentials};
 use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
 use super::connect::Connections;
-use super::driver::{Driver, Sleeping};
+use super::runtime::{SharedRuntime, Sleeping};
 use crate::clock::instant;
 use crate::printed::whole;
 use crate::store::StoreError;
@@ -71,8 +71,8 @@ struct Current {
 }
 
 /// The connection, as its callers see it.
-pub(super) struct Link {
-    driver: Driver,
+pub(super) struct Connection {
+    runtime: SharedRuntime,
     endpoints: Arc<Endpoints>,
     place: String,
 }
@@ -267,7 +267,7 @@ impl Pause {
     }
 }
 
-impl Drop for Link {
+impl Drop for Connection {
     fn drop(&mut self) {
         if !self.is_ours() {
             // The end of a connection takes a lock that somebody may have had at the fork, for ever.
@@ -282,7 +282,7 @@ fn random() -> u32 {
     (RandomState::new().hash_one(0) >> 32) as u32
 }
 
-impl Link {
+impl Connection {
     /// Prepares it. Nothing is asked of any server yet.
     pub(super) fn start(address: &Address, credentials: &Credentials) -> Result<Self, StoreError> {
         let place = address.to_string();
@@ -300,7 +300,7 @@ impl Link {
             state: Mutex::default(),
         });
         Ok(Self {
-            driver: Driver::start().map_err(|error| refused(error.to_string()))?,
+            runtime: SharedRuntime::start().map_err(|error| refused(error.to_string()))?,
             endpoints,
             place,
         })
@@ -317,7 +317,7 @@ impl Link {
 
     /// Whether it is this process's own.
     pub(super) fn is_ours(&self) -> bool {
-        self.driver.is_ours()
+        self.runtime.is_ours()
     }
 
     /// Has something done and waits for it. It has to end by itself.
@@ -335,7 +335,7 @@ impl Link {
                 ),
             ));
         }
-        let answer = self.driver.block(work).unwrap_or_else(|| {
+        let answer = self.runtime.block(work).unwrap_or_else(|| {
             Err(Fault::Unsure(
                 "the connection's thread has ended".to_owned(),
             ))
@@ -349,12 +349,12 @@ impl Link {
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Option<tokio::task::AbortHandle> {
         // A runtime that nobody drives keeps what it is given for ever.
-        self.is_ours().then(|| self.driver.spawn(work))
+        self.is_ours().then(|| self.runtime.spawn(work))
     }
 
-    /// Notes that somebody sleeps until something that was spawned has an answer, or news.
+    /// Notes that somebody sleeps until something that was spawned has an answer, or a notice.
     pub(super) fn sleeping(&self) -> Arc<Sleeping> {
-        self.driver.sleeping()
+        self.runtime.sleeping()
     }
 
     pub(super) fn fault(&self, doing: &'static str, fault: &Fault) -> StoreError {

@@ -232,9 +232,9 @@ mod tests {
         }
     }
 
-    fn lit(_: &Claim) -> tenure_core::Evidence {
+    fn lives(_: &Claim) -> tenure_core::Evidence {
         tenure_core::Evidence {
-            beacon: tenure_core::Beacon::Lit,
+            liveness_lock: tenure_core::LivenessLock::Held,
             process: tenure_core::Liveness::Alive,
             command: tenure_core::Liveness::NotRecorded,
         }
@@ -242,7 +242,13 @@ mod tests {
 
     fn enter(entry: &mut Entry, number: u32) -> Entering {
         let now = Now::default();
-        entry.enter(&Policy::NATIVE, request(number), &now, lit, &mut Vec::new())
+        entry.enter(
+            &Policy::NATIVE,
+            request(number),
+            &now,
+            lives,
+            &mut Vec::new(),
+        )
     }
 
     /// A list of so many claims, the first of which holds.
@@ -262,7 +268,7 @@ mod tests {
         entry.claims[index].ticket
     }
 
-    /// The same change to an excerpt and to the whole list has to answer the same and give the same
+    /// The same change to a part and to the whole list has to answer the same and give the same
     /// list. What was written, as text.
     fn same_either_way<A: PartialEq + std::fmt::Debug>(
         entry: &Entry,
@@ -307,8 +313,8 @@ mod tests {
         entry.leave(ticket(&entry, 0), &now);
         let own = ticket(&entry, 0);
         same_either_way(&entry, Want::UpTo(own), |entry| {
-            let granted = entry.advance(&Policy::NATIVE, own, &now, lit, &mut Vec::new());
-            assert!(matches!(granted, tenure_core::Advance::Granted { .. }));
+            let granted = entry.try_grant(&Policy::NATIVE, own, &now, lives, &mut Vec::new());
+            assert!(matches!(granted, tenure_core::TryGrant::Granted { .. }));
             granted
         });
     }
@@ -329,7 +335,7 @@ mod tests {
                 ..request(99)
             };
             let now = Now::default();
-            entry.enter(&Policy::NATIVE, at_once, &now, lit, &mut Vec::new())
+            entry.enter(&Policy::NATIVE, at_once, &now, lives, &mut Vec::new())
         });
     }
 
@@ -340,7 +346,7 @@ mod tests {
                 let mut comes = request(99);
                 comes.holder.host.name = name.into();
                 let now = Now::default();
-                entry.enter(&Policy::NATIVE, comes, &now, lit, &mut Vec::new())
+                entry.enter(&Policy::NATIVE, comes, &now, lives, &mut Vec::new())
             });
             let head = written.lines().next().expect("a header");
             assert_eq!(head.matches("\"name\":").count(), hosts, "{head}");
@@ -394,7 +400,7 @@ mod tests {
                 });
             },
             |claim| {
-                claim.away = Some(tenure_core::Away {
+                claim.reservation = Some(tenure_core::Reservation {
                     since: tenure_core::Stamp::default(),
                     grace_ms: 1,
                 });
@@ -417,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_no_excerpt() {
+    fn what_is_no_list_is_no_part() {
         let whole = body(&list_of(12));
         for end in 0..whole.len() {
             if let Some((part, rest)) = decode(&whole[..end], Want::Ends) {

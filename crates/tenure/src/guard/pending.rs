@@ -1,7 +1,7 @@
-//! The hand-over between those who acquire and the keeper: new holds wait here until they have
-//! lasted long enough to be looked after. Whoever adds the first one starts the keeper's thread.
+//! The hand-over between those who acquire and the renewer: new holds wait here until they have
+//! lasted long enough to be looked after. Whoever adds the first one starts the renewer's thread.
 //!
-//! What the thread does with them is `keeper`'s affair.
+//! What the thread does with them is `renewer`'s affair.
 
 use crate::sync::{Arc, Mutex, Weak, locked};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ pub(super) trait Ring {
 }
 
 /// New holds.
-pub(super) struct Newcomers<H, R> {
+pub(super) struct Pending<H, R> {
     state: Mutex<State<H, R>>,
 }
 
@@ -23,11 +23,11 @@ struct State<H, R> {
     holds: VecDeque<(Instant, Weak<H>)>,
     /// There once the thread was started.
     wake: Option<R>,
-    /// Whether the thread will look at the newcomers by itself.
+    /// Whether the thread will look at the pending holds by itself.
     awake: bool,
 }
 
-impl<H, R> Default for Newcomers<H, R> {
+impl<H, R> Default for Pending<H, R> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -39,7 +39,7 @@ impl<H, R> Default for Newcomers<H, R> {
     }
 }
 
-impl<H, R: Ring> Newcomers<H, R> {
+impl<H, R: Ring> Pending<H, R> {
     /// Has a hold looked after, and starts the thread if there is none.
     ///
     /// # Errors

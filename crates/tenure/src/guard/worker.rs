@@ -2,8 +2,8 @@
 //! does. One question after the other; each of them ends by itself, for the store bounds its
 //! requests.
 //!
-//! The thread ends with the keeper whose it is. When it is asked, and what the answers lead to, is
-//! `keeper`'s business.
+//! The thread ends with the renewer whose it is. When it is asked, and what the answers lead to, is
+//! `renewer`'s business.
 
 use super::GuardState;
 use super::hold::Hold;
@@ -21,15 +21,15 @@ pub(super) struct Answer {
     pub(super) found: Option<Result<GuardState, StoreError>>,
 }
 
-/// The thread, as the keeper sees it.
-pub(super) struct Asker {
+/// The thread, as the renewer sees it.
+pub(super) struct Worker {
     questions: Sender<(u64, Weak<Hold>, bool)>,
     answers: Receiver<Answer>,
     bell: Bell,
 }
 
-impl Asker {
-    /// `None` where the system gives no thread or no pipe; then the keeper asks for itself.
+impl Worker {
+    /// `None` where the system gives no thread or no pipe; then the renewer asks for itself.
     pub(super) fn start() -> Option<Self> {
         let (bell, rings) = os::bell().ok()?;
         let (questions, asked) = mpsc::channel::<(u64, Weak<Hold>, bool)>();
@@ -46,7 +46,7 @@ impl Asker {
                 rings.ring();
             }
         };
-        let thread = std::thread::Builder::new().name("tenure-asker".to_owned());
+        let thread = std::thread::Builder::new().name("tenure-worker".to_owned());
         thread.spawn(work).ok()?;
         Some(Self {
             questions,

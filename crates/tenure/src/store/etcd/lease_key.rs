@@ -1,8 +1,8 @@
-//! What keeps a claim alive: which lives a change lights, and on which leases they hang.
+//! What keeps a claim alive: which lease keys a change attaches, and to which leases.
 
+use super::connection::Fault;
 use super::handle::EtcdHandle;
-use super::link::Fault;
-use super::list::{Light, List};
+use super::list::{Attachment, List};
 use super::session::{self, Session};
 use super::transact::{Transaction, Tried};
 use super::{EtcdStore, RENEWAL_MIN};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tenure_core::{Entry, Kind};
 
 impl Transaction<'_> {
-    /// The lease first: a claim that is written while its lease runs out is no sign of life. Its life is
-    /// lit anew if it hangs on any other lease than the one that is renewed here.
+    /// The lease first: a claim that is written while its lease runs out is no sign of life. Its lease key is
+    /// attached anew if it hangs on any other lease than the one that is renewed here.
     pub(super) fn renew_lease(&mut self, handle: &EtcdHandle) -> Result<(), StoreError> {
         // Whoever renews has to know in time that it did not work.
         let third = Duration::from_millis(handle.ttl_ms / 3);
@@ -25,9 +25,9 @@ impl Transaction<'_> {
         }
         let (shared, end) = (&self.store.shared, self.end);
         let session = self.store.session(handle.ttl_ms, end)?;
-        let endpoints = Arc::clone(shared.link.endpoints());
+        let endpoints = Arc::clone(shared.connection.endpoints());
         let began_ms = shared.clock.now().boot_ms;
-        shared.link.block("renewing the lease", async move {
+        shared.connection.block("renewing the lease", async move {
             match session::renew(&endpoints, session.lease, end).await {
                 Ok(()) => {
                     session.renewed(began_ms);
@@ -42,7 +42,7 @@ impl Transaction<'_> {
         })
     }
 
-    /// Whether the life of the claim that is renewed hangs on the lease that was.
+    /// Whether the lease key of the claim that is renewed hangs on the lease that was.
     pub(super) fn is_renewed(&self, list: &List) -> bool {
         let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle) else {
             return false;
@@ -52,13 +52,13 @@ impl Transaction<'_> {
         row.is_some_and(|row| session.is_some_and(|session| session.lease == row.lease))
     }
 
-    /// The life of a claim that is made.
-    pub(super) fn light(
+    /// The lease key of a claim that is made.
+    pub(super) fn attach(
         &mut self,
         list: &List,
         after: &Entry,
         made: NewClaim,
-    ) -> Result<Light, StoreError> {
+    ) -> Result<Attachment, StoreError> {
         let ttl_ms = after
             .claim(made.ticket)
             .map_or(0, |claim| claim.lease.ttl_ms);
@@ -66,20 +66,20 @@ impl Transaction<'_> {
             Some(attempt) => attempt,
             None => self.store.attempt(ttl_ms, self.end)?,
         };
-        let light = Light {
+        let attachment = Attachment {
             ticket: made.ticket,
             id: list.row(made.ticket).is_none().then(|| attempt.id.clone()),
-            life: attempt.id.clone(),
+            lease_key: attempt.id.clone(),
             lease: attempt.session.lease,
             is_new: true,
         };
         self.attempt = Some(attempt);
-        Ok(light)
+        Ok(attachment)
     }
 
-    /// What an own change has to light: its life, if it has run out or hangs on another lease than the
+    /// What an own change has to attach: its lease key, if it has run out or hangs on another lease than the
     /// one that this process keeps alive now.
-    pub(super) fn own_light(&self, list: &List) -> Result<Option<Light>, StoreError> {
+    pub(super) fn own_attachment(&self, list: &List) -> Result<Option<Attachment>, StoreError> {
         let (About::Turn(_) | About::Renewal(_), Some(handle)) = (self.ask.about, self.handle)
         else {
             return Ok(None);
@@ -88,25 +88,25 @@ impl Transaction<'_> {
             return Ok(None);
         };
         let waits = row.written.claim.token.is_none();
-        if row.written.life != handle.life || !(waits || handle.kind == Kind::Kernel) {
+        if row.written.lease_key != handle.lease_key || !(waits || handle.kind == Kind::Kernel) {
             return Ok(None);
         }
         let session = self.store.session(handle.ttl_ms, self.end)?;
-        Ok((row.lease != session.lease).then(|| Light {
+        Ok((row.lease != session.lease).then(|| Attachment {
             ticket: handle.ticket,
             id: None,
-            life: handle.life.clone(),
+            lease_key: handle.lease_key.clone(),
             lease: session.lease,
             is_new: false,
         }))
     }
 
     /// A detached hold lives by a lease of its own, from the grant on and anew with each renewal.
-    pub(super) fn light_pulses(
+    pub(super) fn attach_pulses(
         &mut self,
         before: &List,
         after: &Entry,
-        lights: &mut Vec<Light>,
+        attachments: &mut Vec<Attachment>,
     ) -> Result<(), StoreError> {
         for claim in after.granted().filter(|claim| claim.kind == Kind::Detached) {
             let seen = before.entry.claim(claim.ticket);
@@ -117,13 +117,15 @@ impl Transaction<'_> {
                 continue;
             }
             let lease = self.pulse(claim.lease.ttl_ms)?;
-            let lit = lights.iter_mut().find(|light| light.ticket == claim.ticket);
-            match (lit, before.row(claim.ticket)) {
-                (Some(light), _) => light.lease = lease,
-                (None, Some(row)) => lights.push(Light {
+            let attached = attachments
+                .iter_mut()
+                .find(|attachment| attachment.ticket == claim.ticket);
+            match (attached, before.row(claim.ticket)) {
+                (Some(attachment), _) => attachment.lease = lease,
+                (None, Some(row)) => attachments.push(Attachment {
                     ticket: claim.ticket,
                     id: None,
-                    life: row.written.life.clone(),
+                    lease_key: row.written.lease_key.clone(),
                     lease,
                     is_new: false,
                 }),
@@ -138,9 +140,9 @@ impl Transaction<'_> {
         if let Some((_, lease)) = self.pulse.filter(|(ttl, _)| *ttl == ttl_ms) {
             return Ok(lease);
         }
-        let link = &self.store.shared.link;
-        let (endpoints, end) = (Arc::clone(link.endpoints()), self.end);
-        let lease = link.block("taking a lease", async move {
+        let connection = &self.store.shared.connection;
+        let (endpoints, end) = (Arc::clone(connection.endpoints()), self.end);
+        let lease = connection.block("taking a lease", async move {
             session::grant(&endpoints, ttl_ms, end).await
         })?;
         self.pulse = Some((ttl_ms, lease));
@@ -177,8 +179,8 @@ impl EtcdStore {
             return Ok(session);
         }
         let shared = Arc::clone(&self.shared);
-        self.shared.link.block("taking a lease", async move {
-            let endpoints = Arc::clone(shared.link.endpoints());
+        self.shared.connection.block("taking a lease", async move {
+            let endpoints = Arc::clone(shared.connection.endpoints());
             let sessions = &shared.sessions;
             sessions.get(&endpoints, &shared.clock, ttl_ms, end).await
         })

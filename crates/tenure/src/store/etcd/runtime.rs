@@ -5,7 +5,7 @@
 //! long as it waits, and everything else that is under way on the connection goes on beside its
 //! request. The thread turns it when nobody waits, so that leases are renewed and watches heard. It
 //! leaves it to the callers as soon as one comes, and until none has come for [`LINGER`]: whoever
-//! locks mostly unlocks soon. While somebody sleeps until a watch has news it lingers not at all, and
+//! locks mostly unlocks soon. While somebody sleeps until a watch tells something, it lingers not at all, and
 //! whoever was woken is expected to ask.
 //!
 //! None of this is needed for a right answer. A caller that finds the runtime turned by another
@@ -26,12 +26,12 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// For how long after a caller has gone the thread expects the next one. News for nobody who sleeps
+/// For how long after a caller has gone the thread expects the next one. Notices for nobody who sleeps
 /// (a lasting watch, the answer to a renewal) are heard that much later then.
 const LINGER: Duration = Duration::from_millis(5);
 
 /// The runtime, as its callers see it. Dropping it ends the thread, and what is under way.
-pub(super) struct Driver {
+pub(super) struct SharedRuntime {
     /// The thread owns it, so that no caller ever has to shut it down.
     runtime: Weak<Runtime>,
     handle: Handle,
@@ -45,7 +45,7 @@ pub(super) struct Driver {
 struct Shared {
     /// How many callers turn it, or are about to.
     callers: AtomicUsize,
-    /// How many wait for something that was spawned, mostly for a watch to have news.
+    /// How many wait for something that was spawned, mostly for a notice of a watch.
     sleepers: AtomicUsize,
     /// There is work which nobody waits for.
     is_left: AtomicBool,
@@ -64,7 +64,7 @@ pub(super) struct Sleeping {
     is_over: AtomicBool,
 }
 
-impl Driver {
+impl SharedRuntime {
     /// Starts the thread.
     pub(super) fn start() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -138,7 +138,7 @@ impl Driver {
         task.abort_handle()
     }
 
-    /// From now on somebody sleeps until something that was spawned has an answer, or news.
+    /// From now on somebody sleeps until something that was spawned has an answer, or a notice.
     pub(super) fn sleeping(&self) -> Arc<Sleeping> {
         self.shared.sleepers.fetch_add(1, Ordering::SeqCst);
         self.thread.unpark();
@@ -149,7 +149,7 @@ impl Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for SharedRuntime {
     fn drop(&mut self) {
         if !self.is_ours() {
             return;
@@ -161,7 +161,7 @@ impl Drop for Driver {
 }
 
 impl Sleeping {
-    /// There are news: the sleeper wakes, and is going to ask.
+    /// There are notices: the sleeper wakes, and is going to ask.
     pub(super) fn wakes(&self) {
         if self.is_over.swap(true, Ordering::SeqCst) {
             return;
@@ -280,7 +280,7 @@ impl Shared {
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
-    use super::{Driver, LINGER};
+    use super::{LINGER, SharedRuntime};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -289,7 +289,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(10);
 
     /// Sends something every millisecond for as long as it is let.
-    fn ticks(driver: &Driver) -> Receiver<u32> {
+    fn ticks(driver: &SharedRuntime) -> Receiver<u32> {
         let (sender, ticks) = channel();
         driver.spawn(async move {
             for tick in 0.. {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_goes_on_with_callers_and_without() {
-        let driver = Driver::start().expect("a thread");
+        let driver = SharedRuntime::start().expect("a thread");
         let ticks = ticks(&driver);
         for _ in 0..3 {
             // Longer than the thread lingers, shorter, and not at all.
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn many_callers_are_answered_and_need_each_other() {
-        let driver = Driver::start().expect("a thread");
+        let driver = SharedRuntime::start().expect("a thread");
         let there = Arc::new(tokio::sync::Barrier::new(4));
         let answers = AtomicU32::new(0);
         std::thread::scope(|scope| {
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_caller_inside_a_runtime_is_answered() {
-        let driver = Driver::start().expect("a thread");
+        let driver = SharedRuntime::start().expect("a thread");
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.expect("a runtime");
         let answer = runtime.block_on(async { driver.block(async { 7 }) });
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn who_sleeps_is_woken_whoever_turns_it() {
-        let driver = Driver::start().expect("a thread");
+        let driver = SharedRuntime::start().expect("a thread");
         for round in 0..200 {
             let sleeping = driver.sleeping();
-            let (sender, news) = channel();
+            let (sender, notices) = channel();
             let sleeper = Arc::clone(&sleeping);
             driver.spawn(async move {
                 tokio::time::sleep(Duration::from_micros(round * 10)).await;
@@ -372,14 +372,14 @@ mod tests {
             if round % 2 == 0 {
                 assert_eq!(driver.block(async { 7 }), Some(7));
             }
-            news.recv_timeout(PATIENCE).expect("it was woken");
+            notices.recv_timeout(PATIENCE).expect("it was woken");
         }
         assert_eq!(driver.shared.sleepers.load(Ordering::SeqCst), 0);
     }
 
     #[test]
     fn its_end_is_the_end_of_what_is_under_way() {
-        let driver = Driver::start().expect("a thread");
+        let driver = SharedRuntime::start().expect("a thread");
         let ticks = ticks(&driver);
         ticks.recv_timeout(PATIENCE).expect("a tick");
         drop(driver);
