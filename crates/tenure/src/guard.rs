@@ -67,12 +67,30 @@
 
 mod asker;
 mod error;
+mod failure;
 mod hold;
 mod keeper;
 mod log;
 mod newcomers;
 mod term;
 
+/// # Examples
+/// ```
+/// use tenure::guard::{AcquireError, Cancel, Options};
+/// # let locks = tenure::testing::locks();
+/// let held = locks.acquire("deploy")?;
+/// let cancel = Cancel::new();
+/// let waiter = std::thread::spawn({
+///     let (locks, cancel) = (locks.clone(), cancel.clone());
+///     let options = Options::new().again(tenure::guard::Again::Wait).cancel(&cancel);
+///     move || locks.acquire_with("deploy", &options)
+/// });
+/// cancel.cancel();
+/// let answer = waiter.join().expect("the waiter");
+/// assert!(matches!(answer, Err(AcquireError::Cancelled { .. })));
+/// held.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub use crate::cancel::Cancel;
 pub use crate::engine::{Wait, Waiting};
 pub use error::{
