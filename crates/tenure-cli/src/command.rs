@@ -755,7 +755,6 @@ impl Session {
             AcquireError::Interrupted => cancelled("acquire"),
             AcquireError::Superseded { by } => superseded(name, &by),
             AcquireError::Store(error) => self.store_failed(name, error),
-            other => Failure::new(Exit::General, "ACQUIRE_FAILED", other.to_string()),
         }
     }
 }

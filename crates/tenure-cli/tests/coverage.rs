@@ -278,7 +278,7 @@ fn ending_the_process(text: &str) -> Vec<(usize, &str)> {
 #[test]
 fn nothing_that_ships_unwraps_expects_or_panics() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut folders: Vec<_> = ["tenure-core", "tenure", "tenure-cli"]
+    let mut folders: Vec<_> = ["tenure-core", "tenure-engine", "tenure", "tenure-cli"]
         .map(|name| crates.join(name).join("src"))
         .into();
     let (mut files, mut found) = (0, Vec::new());

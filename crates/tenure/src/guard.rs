@@ -66,6 +66,7 @@
 //! Who may have the lock is decided in the core; where it is kept is the store's affair.
 
 mod error;
+mod failure;
 mod hold;
 mod log;
 mod pending;
@@ -73,6 +74,23 @@ mod renewer;
 mod term;
 mod worker;
 
+/// # Examples
+/// ```
+/// use tenure::guard::{AcquireError, Cancel, Options};
+/// # let locks = tenure::testing::locks();
+/// let held = locks.acquire("deploy")?;
+/// let cancel = Cancel::new();
+/// let waiter = std::thread::spawn({
+///     let (locks, cancel) = (locks.clone(), cancel.clone());
+///     let options = Options::new().again(tenure::guard::Again::Wait).cancel(&cancel);
+///     move || locks.acquire_with("deploy", &options)
+/// });
+/// cancel.cancel();
+/// let answer = waiter.join().expect("the waiter");
+/// assert!(matches!(answer, Err(AcquireError::Cancelled { .. })));
+/// held.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub use crate::cancel::Cancel;
 pub use crate::engine::{Wait, Waiting};
 pub use error::{

@@ -36,31 +36,16 @@
 //! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
 //!   which is a thin user of this crate.
 
-pub mod audit;
-mod cancel;
-pub mod clock;
-pub mod config;
-pub mod duration;
-pub mod engine;
-pub mod envelope;
-pub mod fence;
 #[cfg(feature = "framework")]
 pub mod framework;
 pub mod guard;
-mod herald;
-pub mod intent;
-mod offload;
-mod os;
-mod printed;
-mod private;
-pub mod process;
-pub mod profile;
 pub mod resume;
-pub mod store;
-mod sync;
 pub mod testing;
-mod trust;
-pub mod yaml;
+
+pub use tenure_engine::{
+    audit, clock, config, duration, engine, envelope, fence, intent, process, profile, store, yaml,
+};
+use tenure_engine::{cancel, herald, offload, os, printed, sync, trust};
 
 /// The pure core, whose types this crate names. By its own name: `core` would take the place of the
 /// standard library's in a program that says `use tenure::*`.

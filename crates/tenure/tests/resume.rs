@@ -14,6 +14,7 @@
     reason = "here another program removes records by hand"
 )]
 
+#[path = "../../tenure-engine/tests/processes/mod.rs"]
 mod processes;
 
 use processes::dead_pid;

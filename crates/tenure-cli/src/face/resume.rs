@@ -26,7 +26,7 @@ impl Face for Resume {
 
     fn took_over(&self, taken: &TakenOver<'_>) -> String {
         let from = taken.previous.and_then(|claim| claim.holder.process);
-        tenure::resume::takeover_text(taken.name, taken.why, from)
+        tenure::profile::resume::takeover_text(taken.name, taken.why, from)
     }
 
     fn refused(&self, mut failure: Failure, view: &LockView, reason: Reason) -> Failure {
@@ -91,5 +91,7 @@ fn out_of_sight(view: &LockView, holder: &HolderView) -> Option<String> {
         return None;
     }
     let folder = Path::new(&view.lock_file).parent()?.parent()?;
-    Some(tenure::resume::override_command(folder, &view.name))
+    Some(tenure::profile::resume::override_command(
+        folder, &view.name,
+    ))
 }

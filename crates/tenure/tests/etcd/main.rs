@@ -8,7 +8,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
-#[path = "../../src/store/etcd/api.rs"]
+#[path = "../../../tenure-engine/src/store/etcd/api.rs"]
 #[allow(dead_code, reason = "the store uses the rest of it")]
 mod api;
 mod cluster;

@@ -19,10 +19,10 @@
 )]
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
-#[path = "../../src/cancel.rs"]
+#[path = "../../../tenure-engine/src/cancel.rs"]
 mod cancel;
 mod guard;
-#[path = "../../src/offload.rs"]
+#[path = "../../../tenure-engine/src/offload.rs"]
 mod offload;
 mod wait;
 
