@@ -1,5 +1,5 @@
-//! What the crash points find, as the page `docs/crash-matrix.md` says it: for each step that others
-//! can notice, what is on disk if the program dies there, and who goes on.
+//! What the crash points find, as the page `docs/internals/crash-matrix.md` says it: for each step
+//! that others can notice, what is on disk if the program dies there, and who goes on.
 //!
 //! Each test of a transition has its section and compares it with what it has just seen;
 //! `scripts/crash-matrix` has them written anew.
@@ -205,16 +205,16 @@ pub(crate) fn agree(name: &str, seen: &[(String, Aftermath)]) {
     let differences = differences(&rows(committed), seen, in_place);
     assert!(
         differences.is_empty(),
-        "docs/crash-matrix.md no longer says what happens to {name:?}; look at the difference, and \
-         have the page written by scripts/crash-matrix if it is right.\n{}\nfound:\n{section}\non \
-         the page:\n{committed}",
+        "docs/internals/crash-matrix.md no longer says what happens to {name:?}; look at the \
+         difference, and have the page written by scripts/crash-matrix if it is right.\n{}\n\
+         found:\n{section}\non the page:\n{committed}",
         differences.join("\n")
     );
 }
 
 fn page() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/crash-matrix.md");
-    std::fs::read_to_string(page).expect("docs/crash-matrix.md")
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/crash-matrix.md");
+    std::fs::read_to_string(page).expect("docs/internals/crash-matrix.md")
 }
 
 /// A row of the page: its steps, what may be on disk, who may go on.
