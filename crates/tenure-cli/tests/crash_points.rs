@@ -974,15 +974,15 @@ impl Known {
             free_soon(site)?
         };
         let then = if at_work {
-            "the command, which keeps the lock; then whoever is next"
+            "the command, which keeps the lock; then the next caller"
         } else if standing.is_held_by(STRUCK) {
             "its owner, by asking again or by a release"
         } else if standing.is_held() {
             "the holder before, undisturbed"
         } else if standing.word == "stale" {
-            "whoever is next, past what is dead"
+            "the next caller, past what is dead"
         } else {
-            "whoever is next"
+            "the next caller"
         };
         Ok(Aftermath {
             disk,

@@ -1,5 +1,5 @@
 //! Single rules of the core, each at its edge: what a change of one operator would break. Most were
-//! found missing by mutation testing (`scripts/mutants`, `docs/mutants.md`).
+//! found missing by mutation testing (`scripts/mutants`, `docs/internals/mutants.md`).
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
 use tenure_core::{

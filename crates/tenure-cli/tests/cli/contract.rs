@@ -1,5 +1,5 @@
 //! Rules of the five contracts that no other test holds: what the audit says, and some corners.
-//! `docs/systems-coverage.md` has all of the rules with their tests.
+//! `docs/internals/systems-coverage.md` has all of the rules with their tests.
 #![allow(
     clippy::disallowed_methods,
     reason = "the dates in its records are of the machine's own clock"

@@ -10,7 +10,7 @@
 //! that claim, and one beside the guard. A change to a handle takes that one together with the guard, in
 //! one call; only where it cannot does a release ask for the claim's own. So a hold is not given back under
 //! them, and a release of a hold that nobody shares pays nothing for it
-//! ([decision 0022](../../../../../docs/decisions/0022-runs-within-a-hold.md)).
+//! ([decision 0022](../../../../../docs/internals/decisions/0022-runs-within-a-hold.md)).
 //!
 //! A release changes the list first and releases its liveness lock afterwards. So whoever stands in the
 //! list has a held liveness lock, from before its claim can be seen until after it is gone, and a claim
