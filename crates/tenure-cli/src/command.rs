@@ -1,42 +1,45 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
-pub(crate) mod acquire;
+mod acquire;
 mod attend;
 mod audit;
 mod cancel;
-pub(crate) mod check;
+mod check;
 mod clean;
 mod completions;
 mod fence;
 #[cfg(unix)]
 mod flock;
-pub(crate) mod force_release;
+mod force_release;
 mod group_name;
 mod heartbeat;
 mod help;
+mod ignored;
 mod man;
 mod near;
 mod profiles;
 #[cfg(unix)]
 mod push;
-pub(crate) mod release;
-pub(crate) mod result;
+mod release;
+mod result;
 pub(crate) mod run;
+mod sprint;
 mod ticket;
 mod wait;
 
 use self::attend::{Attendance, Tend};
+use self::result::RunResult;
 use crate::args::value::Typed;
-use crate::args::{self, AcquireArgs, CheckArgs, Common, ReleaseArgs, Verb};
+use crate::args::{self, Common, Verb};
+use crate::dialect::{self, Dialect, Line, Refused};
 use crate::exit::Exit;
-use crate::face::{self, Face, TakenOver};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Output, Surface, clean};
+use crate::render::{Output, Surface, clean, report};
 use crate::request::{
-    self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Place,
-    Release, Run, Shown, Surroundings, Wait,
+    self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Format, Heartbeat, List,
+    Place, Release, Run, Shown, Surroundings, Wait,
 };
 #[cfg(windows)]
 use crate::signals::numbers as libc;
@@ -50,10 +53,10 @@ use tenure::engine::{self, AcquireError, Acquired, Limits};
 use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
-use tenure::store::{Cleaned, Content, Reading, StoreError};
+use tenure::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Mode, Policy, Process, Reason,
-    Refusal, Request, RequestId, StaleReason, Standing, UnreadableRule,
+    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Ownership, Policy,
+    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
 
 /// Settles what was asked, does it and answers with the exit code.
@@ -72,15 +75,36 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
                 Err(failure) => surface.fail(&failure),
             }
         }
-        Verb::Acquire(args) => Call::of("acquire", &args.common)
-            .spoken(&args.common, |face, call| face.acquire(&args, call)),
-        Verb::Release(args) => Call::of("release", &args.common)
-            .spoken(&args.common, |face, call| face.release(&args, call)),
-        Verb::Check(args) => Call::of("check", &args.common)
-            .spoken(&args.common, |face, call| face.check(&args, call)),
-        Verb::Document(args) => {
-            Call::of("", &args.common).spoken(&args.common, |face, call| face.document(&args, call))
-        }
+        Verb::Acquire(args) => Call::of("acquire", &args.common).of_format(
+            &args.common,
+            |call| sprint::acquire(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .held_exit(args.claiming.patience.conflict_exit_code)
+                    .answer(|around| Acquiring::of(&args, around), acquire::acquire)
+            },
+        ),
+        Verb::Release(args) => Call::of("release", &args.common).of_format(
+            &args.common,
+            |call| sprint::release(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .answer(|around| Release::of(&args, around), release::release)
+            },
+        ),
+        Verb::Check(args) => Call::of("check", &args.common).of_format(
+            &args.common,
+            |call| sprint::check(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .answer(|around| Check::of(&args, around), check::check)
+            },
+        ),
+        Verb::Document(args) => Call::of("", &args.common).of_format(
+            &args.common,
+            |call| sprint::document(&args, call),
+            |call| call.surface.fail(&request::no_input()),
+        ),
         Verb::Cancel(args) => Call::of("cancel", &args.common)
             .answer(|around| Cancel::of(&args, around), cancel::cancel),
         Verb::ForceRelease(args) => Call::of("force-release", &args.common)
@@ -120,19 +144,17 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
             .held_exit(args.patience.conflict_exit_code)
             .answer(|around| request::Push::of(&args, around), push::push),
         #[cfg(windows)]
-        Verb::Push(_) => Failure::not_here(
+        Verb::Push(_) => report(&Failure::not_here(
             "push",
             "it has not been ported; use `tenure run NAME -- git push`",
-        )
-        .report(),
+        )),
         #[cfg(unix)]
         Verb::Flock(args) => flock::flock(&args),
         #[cfg(windows)]
-        Verb::Flock(_) => Failure::not_here(
+        Verb::Flock(_) => report(&Failure::not_here(
             "flock",
             "locks of flock(1) are Unix's own; use `tenure run`",
-        )
-        .report(),
+        )),
         Verb::GroupName(args) => Call::of("group-name", &args.common)
             .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
         Verb::Help(args) => help::help(&args),
@@ -152,7 +174,7 @@ impl Call {
     pub(crate) fn of(verb: &'static str, common: &Common) -> Self {
         let around = Surroundings::of(common);
         Self {
-            surface: request::surface(common, &around, verb),
+            surface: surface(common, &around, verb),
             around,
         }
     }
@@ -176,12 +198,18 @@ impl Call {
         self
     }
 
-    /// Has its profile answer it.
+    /// Has it answered in the flow of a sprint where that is its profile, else in the usual one.
     #[cold]
     #[inline(never)]
-    fn spoken(self, common: &Common, answer: impl FnOnce(&'static dyn Face, Self) -> Exit) -> Exit {
-        match face::of(common, &self.around) {
-            Ok(face) => answer(face, self),
+    fn of_format(
+        self,
+        common: &Common,
+        sprint: impl FnOnce(Self) -> Exit,
+        usual: impl FnOnce(Self) -> Exit,
+    ) -> Exit {
+        match Format::of(common, &self.around) {
+            Ok(Some(Format::Sprint)) => sprint(self),
+            Ok(_) => usual(self),
             // No profile speaks here: it could not be found.
             Err(failure) => self.surface.plain(false).fail(&failure),
         }
@@ -200,58 +228,51 @@ impl Call {
     }
 }
 
-/// Answers `acquire`, unless a profile has its own way.
-pub(crate) fn answer_acquire(args: &AcquireArgs, call: Call) -> Exit {
-    call.about(args.name.as_ref())
-        .held_exit(args.claiming.patience.conflict_exit_code)
-        .answer(
-            |around| {
-                refuse_input(args.input.as_deref())?;
-                Acquiring::of(args, around)
-            },
-            acquire::acquire,
-        )
+/// The dialect that goes with a format.
+fn dialect_of(format: Format) -> &'static dyn Dialect {
+    match format {
+        Format::Native => &dialect::Native,
+        Format::Resume => &dialect::Resume,
+        Format::Session => &dialect::Session,
+        Format::Fleet => &dialect::Fleet,
+        Format::Sprint => &dialect::Sprint,
+    }
 }
 
-/// The same for `release`.
-pub(crate) fn answer_release(args: &ReleaseArgs, call: Call) -> Exit {
-    call.about(args.name.as_ref()).answer(
-        |around| {
-            refuse_input(args.input.as_deref())?;
-            Release::of(args, around)
-        },
-        release::release,
-    )
-}
-
-/// The same for `check`.
-pub(crate) fn answer_check(args: &CheckArgs, call: Call) -> Exit {
-    call.about(args.name.as_ref()).answer(
-        |around| {
-            refuse_input(args.input.as_deref())?;
-            Check::of(args, around)
-        },
-        check::check,
-    )
+/// How answers are printed.
+fn surface(common: &Common, around: &Surroundings, command: &'static str) -> Surface {
+    let output = common
+        .output
+        .or_else(Output::from_environment)
+        .unwrap_or(Output::Text);
+    // The messages of other systems are sentences that their users know, and stand without our name. An own
+    // profile speaks as the one whose format it has.
+    let format = Format::of(common, around).ok().flatten();
+    let format = format.filter(|format| *format != Format::Native);
+    Surface::new(output, common.quiet, common.verbose, command.to_owned())
+        .plain(format.is_some())
+        .documenting(format.and_then(|format| dialect_of(format).document(command)))
 }
 
 /// Answers a call that could not be read, in the way of its profile as far as that is known.
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
-    let (common, verb) = args::hints_of(words);
-    match face::of(&common, &Surroundings::of(&common)) {
-        Ok(face) if !failure.is_silent() && failure.exit != Exit::Success => {
-            face.misread(&verb, failure).report()
-        }
-        _ => failure.report(),
+    if failure.is_silent() || failure.exit == Exit::Success {
+        return report(&failure);
     }
-}
-
-/// A hold that a release by name ended.
-pub(crate) struct Ended<'a> {
-    pub(crate) name: &'a LockName,
-    pub(crate) claim: &'a Claim,
-    pub(crate) held_ms: u64,
-    pub(crate) by_other: bool,
+    let (common, verb) = args::hints_of(words);
+    let mut failure = failure;
+    match Format::of(&common, &Surroundings::of(&common)) {
+        Ok(Some(Format::Sprint)) => failure = sprint::misread(&verb, failure),
+        Ok(format) => {
+            let dialect = dialect_of(format.unwrap_or(Format::Native));
+            if let Some(document) = dialect.document(&verb) {
+                failure.text = Some(document(None, &failure));
+                failure.is_answer = true;
+            }
+        }
+        Err(_) => {}
+    }
+    report(&failure)
 }
 
 /// What every verb works with.
@@ -260,7 +281,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     pub(crate) clock: SystemClock,
     pub(crate) store: Locks,
-    pub(crate) face: &'static dyn Face,
+    pub(crate) format: Format,
+    pub(crate) dialect: &'static dyn Dialect,
     pub(crate) trail: Trail,
 }
 
@@ -268,6 +290,19 @@ impl Session {
     /// For verbs that never sleep.
     pub(crate) fn open(place: Place) -> Result<Self, Failure> {
         Self::at(place, Box::new(ThreadSleeper))
+    }
+
+    /// The same for a verb about one lock, with the id that the caller shows for it.
+    pub(crate) fn of_caller<'a>(
+        place: Place,
+        name: &LockName,
+        shown: &'a Shown,
+        surface: &mut Surface,
+    ) -> Result<(Self, Option<&'a str>), Failure> {
+        let session = Self::open(place)?;
+        let id = session.shown(name, shown)?;
+        surface.set_request_id(id.unwrap_or_default());
+        Ok((session, id))
     }
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
@@ -283,17 +318,18 @@ impl Session {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         let profile = place.take_profile();
-        let face = face::of_format(profile.format());
+        let format = Format::named(profile.format());
         let (audit, is_named) = place.audit_folder(&*profile)?;
         let trail = Trail::new(audit, is_named, &*profile);
         let host = identity.host.clone();
-        let store = Locks::open(&place, profile, host, sleeper)?;
+        let store = place.open(profile, host, sleeper)?;
         Ok(Self {
             place,
             identity,
             clock,
             store,
-            face,
+            format,
+            dialect: dialect_of(format),
             trail,
         })
     }
@@ -302,6 +338,28 @@ impl Session {
     pub(crate) fn actor(&self, given: Option<String>) -> String {
         let usual = || self.place.actor.as_ref().unwrap_or(&self.identity.actor);
         given.unwrap_or_else(|| usual().clone())
+    }
+
+    /// The holder of a new claim, with all that the record wants to know.
+    pub(crate) fn holder(
+        &self,
+        request_id: RequestId,
+        actor: Option<String>,
+        process: Option<Process>,
+        why: String,
+        facts: Vec<(String, String)>,
+    ) -> Holder {
+        let mut holder = Holder {
+            facts,
+            request_id,
+            actor: self.actor(actor),
+            process,
+            command: None,
+            host: self.identity.host.clone(),
+            why,
+        };
+        self.format.complete(&mut holder);
+        holder
     }
 
     /// The id that the caller shows for a lock that is there: it is of our form, or it is the one that the
@@ -321,14 +379,14 @@ impl Session {
             return false;
         };
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        !id.is_empty() && granted.any(|claim| self.face.shows(claim, id))
+        !id.is_empty() && granted.any(|claim| self.format.shows(claim, id))
     }
 
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
     /// because the claim's owner is one of its ancestors.
     pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
         if let Some(id) = shown {
-            return self.face.shows(claim, id);
+            return self.format.shows(claim, id);
         }
         if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
@@ -340,7 +398,7 @@ impl Session {
     /// from the owner is not enough: an agent's sub-shells all follow the same process, and the one
     /// that was refused would release what another one holds.
     pub(crate) fn may_release(&self, claim: &Claim, shown: Option<&str>) -> bool {
-        if shown.is_some() || self.face.lets_descendants_release() {
+        if shown.is_some() || self.format.lets_descendants_release() {
             return self.is_mine(claim, shown, &[]);
         }
         self.is_owned(claim, is_caller)
@@ -349,7 +407,7 @@ impl Session {
     /// Whether the caller is to a claim's owner as `related` says.
     fn is_owned(&self, claim: &Claim, related: impl Fn(&Process, &Host, &Host) -> bool) -> bool {
         claim.kind.is_detached()
-            && self.face.knows_owners_by_process()
+            && self.format.knows_owners_by_process()
             && claim
                 .holder
                 .process
@@ -423,7 +481,7 @@ impl Session {
         limits: Limits,
         tend: &mut dyn Tend,
     ) -> Result<Acquired, Failure> {
-        let is_first_use = self.face.is_first_use(self, name);
+        let is_first_use = ignored::is_first_use(self, name);
         let mut attendance = Attendance::new(surface, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
             &*self.store,
@@ -452,9 +510,9 @@ impl Session {
         })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(surface, name, &acquired, request.force);
-        self.face.on_acquired(surface, name, &acquired.claim);
+        self.tell(surface, &Line::Acquired { name });
         if is_first_use {
-            self.face.on_first_use(surface, self, name);
+            ignored::tell(surface, self, name);
         }
         Ok(acquired)
     }
@@ -480,43 +538,48 @@ impl Session {
         );
     }
 
-    /// Records a release that the system did not let succeed.
-    pub(crate) fn record_failed_release(
+    /// Releases by name what the caller owns, and records what became of it: under the holder's own id, or
+    /// the caller's where it is another. `failed` words what the store could not do.
+    pub(crate) fn release_owned(
         &self,
         surface: &mut Surface,
         name: &LockName,
         shown: Option<&str>,
-        error: &StoreError,
-    ) -> Result<(), Failure> {
-        let (acting, now) = (trail::acting(shown)?, self.clock.now());
-        let place = self.store.place(name);
-        self.trail
-            .release_failed(surface, occasion(name, &acting, &now), &place, error);
-        Ok(())
-    }
-
-    /// Records a release by name: under the holder's own id, or the caller's where it is another.
-    pub(crate) fn record_release(
-        &self,
-        surface: &mut Surface,
-        shown: Option<&str>,
-        released: &Ended<'_>,
-        result: &result::RunResult,
-    ) -> Result<(), Failure> {
+        result: &RunResult,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        failed: impl FnOnce(StoreError) -> Failure,
+    ) -> Result<Released, Failure> {
+        let released = self.store.release_owned(name, &owns, &self.clock.now());
         let now = self.clock.now();
-        let id = if released.by_other {
-            trail::acting(shown)?
-        } else {
-            RequestId::as_recorded(known_as(&released.claim.holder))
-        };
-        self.trail.released(
-            surface,
-            occasion(released.name, &id, &now),
-            released.held_ms,
-            result.ending(),
-            released.by_other,
-        );
-        Ok(())
+        match &released {
+            Ok(Released::Done {
+                claim,
+                held_ms,
+                by_other,
+            }) => {
+                let id = if *by_other {
+                    trail::acting(shown)?
+                } else {
+                    RequestId::as_recorded(known_as(&claim.holder))
+                };
+                let occasion = occasion(name, &id, &now);
+                let ending = result.ending();
+                self.trail
+                    .released(surface, occasion, *held_ms, ending, *by_other);
+            }
+            Ok(Released::Unreadable { record }) => {
+                let acting = trail::acting(shown)?;
+                self.trail
+                    .removed(surface, occasion(name, &acting, &now), None, record);
+            }
+            Ok(Released::Absent | Released::NotOwner { .. } | Released::Ignored { .. }) => {}
+            Err(error) => {
+                let (acting, place) = (trail::acting(shown)?, self.store.place(name));
+                self.trail
+                    .release_failed(surface, occasion(name, &acting, &now), &place, error);
+            }
+        }
+        released.map_err(failed)
     }
 
     /// Records the holds that a cleaning found left behind.
@@ -542,20 +605,6 @@ impl Session {
         Ok(())
     }
 
-    /// Records that a release removed what could not be read.
-    pub(crate) fn record_unreadable(
-        &self,
-        surface: &mut Surface,
-        name: &LockName,
-        shown: Option<&str>,
-        record: &[u8],
-    ) -> Result<(), Failure> {
-        let (acting, now) = (trail::acting(shown)?, self.clock.now());
-        self.trail
-            .removed(surface, occasion(name, &acting, &now), None, record);
-        Ok(())
-    }
-
     /// Tells about what happened on the way to a grant.
     #[cold]
     #[inline(never)]
@@ -563,12 +612,15 @@ impl Session {
         let now = self.clock.now();
         for event in events {
             if let Event::Stolen { why, previous, .. } = event {
-                surface.warn(self.face.took_over(&TakenOver {
+                let line = self.dialect.line(&Line::TookOver {
                     name,
                     why: *why,
                     previous: previous.as_deref(),
                     now: &now,
-                }));
+                });
+                if let Some(line) = line {
+                    surface.warn(line);
+                }
             }
         }
     }
@@ -580,8 +632,25 @@ impl Session {
             _ => None,
         };
         match unreadable {
-            Some(why) => self.face.unreadable(error.into(), name, &why),
+            Some(why) => {
+                let why = Refused::Unreadable { name, why: &why };
+                self.dialect.refusal(error.into(), &why)
+            }
             None => error.into(),
+        }
+    }
+
+    /// A failure for another holder is in the way, in the words of the profile.
+    pub(crate) fn blocked(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let here = &self.identity.host.name;
+        let why = Refused::Blocked { view, reason, here };
+        self.dialect.refusal(failure, &why)
+    }
+
+    /// Tells people about it, if the profile has a line for that.
+    pub(crate) fn tell(&self, surface: &Surface, about: &Line<'_>) {
+        if let Some(line) = self.dialect.line(about) {
+            surface.inform(&line);
         }
     }
 
@@ -718,7 +787,7 @@ impl Session {
                 let own = self.own_blocker(&refusal);
                 view.mine = own.is_some();
                 let failure = failure_of(view.clone(), refusal.reason, waited, retry_after_ms);
-                let mut failure = self.face.refused(failure, &view, refusal.reason);
+                let mut failure = self.blocked(failure, &view, refusal.reason);
                 if let (Some(own), Some(text)) = (own, &mut failure.text) {
                     text.push_str("\n        the caller may be waiting for itself: ");
                     text.push_str(&give_back(name, own));
@@ -898,17 +967,4 @@ pub(crate) fn collect_signals() -> Result<Signals, Failure> {
             format!("signals cannot be collected: {error}"),
         )
     })
-}
-
-/// Refuses a document on stdin where no profile reads one.
-pub(crate) fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
-    match input {
-        None => Ok(()),
-        Some(_) => Err(no_input()),
-    }
-}
-
-/// The answer to a document where no profile reads one.
-pub(crate) fn no_input() -> Failure {
-    Failure::bad_arguments("--input belongs to the sprint profile")
 }

@@ -2,7 +2,7 @@
 //! to the envelope's `error`, and to the lines that a person reads.
 
 use crate::exit::Exit;
-use crate::render::{self, Output};
+use crate::output::Output;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use tenure::audit::AuditError;
@@ -33,8 +33,9 @@ pub(crate) struct Failure {
     pub(crate) context: Map<String, Value>,
     /// The text is what was asked for, and belongs on stdout.
     pub(crate) is_answer: bool,
-    command: String,
-    output: Output,
+    /// The verb and the format, of a failure that happens before they are known otherwise.
+    pub(crate) command: String,
+    pub(crate) output: Output,
     /// It was shown already, or there is nothing to show.
     silent: bool,
 }
@@ -114,12 +115,6 @@ impl Failure {
     pub(crate) fn with_context(mut self, context: Map<String, Value>) -> Self {
         self.context = context;
         self
-    }
-
-    /// Shows a failure that happened before anybody knew how to show it.
-    pub(crate) fn report(self) -> Exit {
-        let (command, output) = (self.command.clone(), self.output);
-        render::Surface::new(output, false, false, command).fail(&self)
     }
 
     pub(crate) fn is_silent(&self) -> bool {

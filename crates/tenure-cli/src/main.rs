@@ -8,11 +8,13 @@ extern crate tenure_engine as tenure;
 
 mod args;
 mod command;
+mod dialect;
 mod exit;
-mod face;
 mod failure;
 mod holds;
+mod ids;
 mod nesting;
+mod output;
 mod render;
 mod request;
 #[cfg_attr(windows, path = "signals/windows.rs")]

@@ -12,17 +12,16 @@
 //! Only native locks take part, and only those that a process inherited or takes itself: no folder
 //! is searched.
 
-use crate::command::Session;
 use crate::holds::{Folder, Hold};
 use crate::request::Place;
 use crate::store::Locks;
 use std::path::Path;
-use tenure::clock::Clock;
+use tenure::clock::{Clock, SystemClock};
 use tenure::engine::Waiting;
 use tenure::profile::Native;
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Reading, Verbs};
-use tenure_core::{Claim, LockName, Mode, Standing, WaitingFor};
+use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
 
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;
@@ -30,9 +29,18 @@ const LENGTH_MAX: usize = 64;
 /// One wait in a circle: when it began, and whose it is where two began together.
 type Wait = (u64, Folder, String, u64);
 
+/// Where a wait takes place, and by which clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) store: &'a Locks,
+    pub(crate) host: &'a Host,
+    pub(crate) clock: &'a SystemClock,
+}
+
 /// A wait by somebody who holds other locks.
 pub(crate) struct Nesting<'a> {
-    session: &'a Session,
+    scene: Scene<'a>,
     name: &'a LockName,
     holds: Vec<Hold>,
     noted: Option<u64>,
@@ -40,10 +48,10 @@ pub(crate) struct Nesting<'a> {
 
 impl<'a> Nesting<'a> {
     /// For a caller with these holds; `None` where there is nothing to be noted.
-    pub(crate) fn of(session: &'a Session, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
-        let is_native = session.store.profile().record().is_none();
+    pub(crate) fn of(scene: Scene<'a>, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
+        let is_native = scene.store.profile().record().is_none();
         (is_native && !holds.is_empty()).then_some(Self {
-            session,
+            scene,
             name,
             holds,
             noted: None,
@@ -56,7 +64,7 @@ impl<'a> Nesting<'a> {
         let Some(own) = waiting.entry.claim(waiting.ticket) else {
             return false;
         };
-        let here = &self.session.place.folder;
+        let here = &self.scene.place.folder;
         let mut path = vec![wait_of(own, here, self.name.as_str())];
         if !self.is_stuck(here, self.name.as_str(), own.mode, &mut path) {
             return false;
@@ -123,8 +131,8 @@ impl<'a> Nesting<'a> {
     }
 
     fn is_live(&self, reading: &Reading, claim: &Claim) -> bool {
-        let now = self.session.clock.now();
-        let standing = reading.standing_of(self.session.store.policy(), claim, &now);
+        let now = self.scene.clock.now();
+        let standing = reading.standing_of(self.scene.store.policy(), claim, &now);
         matches!(standing, Standing::Held(_))
     }
 
@@ -145,13 +153,15 @@ impl<'a> Nesting<'a> {
     /// Asks the locks of a place that a note or a hold names. Servers that this call talks to already
     /// are not connected to once more for every look.
     fn with_store<T>(&self, folder: &Path, ask: impl FnOnce(&Locks) -> T) -> Option<T> {
-        let own = &self.session.store;
-        if own.is_remote() && folder == self.session.place.folder {
+        let own = self.scene.store;
+        if own.is_remote() && folder == self.scene.place.folder {
             return Some(ask(own));
         }
-        let here = self.session.identity.host.clone();
-        let place = Place::noted(folder, self.session.place.allow_network)?;
-        let store = Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()?;
+        let here = self.scene.host.clone();
+        let place = Place::noted(folder, self.scene.place.allow_network)?;
+        let store = place
+            .open(Box::new(Native), here, Box::new(ThreadSleeper))
+            .ok()?;
         Some(ask(&store))
     }
 
@@ -172,7 +182,7 @@ impl<'a> Nesting<'a> {
 
     fn own_note(&self, ticket: u64) -> WaitingFor {
         WaitingFor {
-            place: self.session.place.folder.display().to_string(),
+            place: self.scene.place.folder.display().to_string(),
             name: self.name.as_str().to_owned(),
             ticket,
         }
@@ -188,7 +198,7 @@ impl<'a> Nesting<'a> {
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
         if let Ok(name) = LockName::new(&*hold.name) {
             let _ = self.with_store(Path::new(&hold.folder), |store| {
-                store.note_waiting(&name, hold.token, note, &self.session.clock.now())
+                store.note_waiting(&name, hold.token, note, &self.scene.clock.now())
             });
         }
     }

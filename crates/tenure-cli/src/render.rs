@@ -18,6 +18,7 @@ pub(crate) mod width;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+pub(crate) use crate::output::Output;
 use crate::signals::{Stream, Why, write_unless_stopped};
 use crate::speech;
 pub(crate) use crate::speech::say;
@@ -29,46 +30,6 @@ use std::io::ErrorKind;
 use std::time::Instant;
 pub(crate) use tenure::envelope::clean;
 use tenure::tenure_core::{LockName, RequestId};
-
-/// The formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Output {
-    /// Lines for people
-    Text,
-    /// One JSON document
-    Json,
-    /// The same as YAML
-    Yaml,
-}
-
-impl Output {
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "text" => Some(Self::Text),
-            "json" => Some(Self::Json),
-            "yaml" => Some(Self::Yaml),
-            _ => None,
-        }
-    }
-
-    /// Refuses a `TENURE_OUTPUT` that names no format: a caller who asked for one must not get
-    /// another.
-    pub(crate) fn check_environment() -> Result<(), Failure> {
-        match std::env::var("TENURE_OUTPUT") {
-            Ok(word) if !word.is_empty() && Self::from_word(&word).is_none() => {
-                Err(Failure::bad_arguments(format!(
-                    "TENURE_OUTPUT {word:?} is no format; it is one of text, json, yaml"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The format that `TENURE_OUTPUT` asks for.
-    pub(crate) fn from_environment() -> Option<Self> {
-        Self::from_word(&std::env::var("TENURE_OUTPUT").ok()?)
-    }
-}
 
 /// The document: exactly these five keys.
 #[derive(Debug, Serialize)]
@@ -340,8 +301,7 @@ impl Surface {
         // A call that shows no id gets one of its own, to be found again in somebody's log. So does one
         // that shows what another program calls itself, which may be of any form.
         let request_id = if RequestId::new(&*self.request_id).is_err() {
-            crate::request::request_id_or_new(None)
-                .map_or_else(|_| String::new(), |id| id.to_string())
+            crate::ids::request_id_or_new(None).map_or_else(|_| String::new(), |id| id.to_string())
         } else {
             self.request_id.clone()
         };
@@ -369,6 +329,11 @@ impl Surface {
             Err(error) => Err(Unheard::Failed(error)),
         }
     }
+}
+
+/// Shows a failure that happened before it was known how to show it.
+pub(crate) fn report(failure: &Failure) -> Exit {
+    Surface::new(failure.output, false, false, failure.command.clone()).fail(failure)
 }
 
 impl fmt::Display for Unheard {

@@ -188,7 +188,7 @@ pub(crate) fn occasion<'a>(
 /// has it, or a new one, for the audit wants one all the same.
 pub(crate) fn acting(shown: Option<&str>) -> Result<RequestId, Failure> {
     shown.map_or_else(
-        || crate::request::request_id_or_new(None),
+        || crate::ids::request_id_or_new(None),
         |id| Ok(RequestId::as_recorded(id)),
     )
 }

@@ -10,7 +10,7 @@
 //! further in front is looked after by the claim behind it, so a change costs the same with two
 //! waiters and with a thousand.
 
-use crate::decision::{Asker, Decision, Reason, decide};
+use crate::decision::{Caller, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
 use crate::holder::Holder;
 use crate::lease::Lease;
@@ -501,7 +501,7 @@ impl Entry {
                 holder.standing,
                 force,
                 request.patience,
-                Asker::Other,
+                Caller::Other,
             )
         };
         // Force is aimed at a hold. Who only waits holds nothing that could be taken from it.
@@ -640,7 +640,7 @@ impl Entry {
         others.all(|claim| match asking.weigh(claim) {
             Weight::Live(standing) => {
                 let (force, patience) = (request.force, request.patience);
-                let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+                let decision = decide(asking.policy, standing, force, patience, Caller::Other);
                 decision == Decision::Override
             }
             Weight::Aside | Weight::Gone(_) | Weight::Left(_) => true,
@@ -660,7 +660,7 @@ impl Entry {
             let Some(Weight::Live(standing)) = weight else {
                 continue;
             };
-            let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+            let decision = decide(asking.policy, standing, force, patience, Caller::Other);
             if decision == Decision::Override {
                 self.evict(ticket, standing, asking.now, asking.events);
             }
@@ -766,7 +766,7 @@ impl Entry {
                 Weight::Gone(_) => true,
                 Weight::Left(standing) => {
                     let asked = Patience::AtOnce;
-                    let decision = decide(policy, standing, Force::No, asked, Asker::Other);
+                    let decision = decide(policy, standing, Force::No, asked, Caller::Other);
                     matches!(standing, Standing::Stale(_)) && decision == Decision::TakeOver
                 }
             };
@@ -869,7 +869,7 @@ impl Entry {
         silent_ms: u64,
     ) -> Result<(), Refusal> {
         let standing = unreadable(policy);
-        let decision = decide(policy, standing, force, Patience::AtOnce, Asker::Other);
+        let decision = decide(policy, standing, force, Patience::AtOnce, Caller::Other);
         let young = policy.unreadable == UnreadableRule::RefuseUntilTtl
             && silent_ms <= policy.detached_ttl_ms;
         let reason = match decision {
@@ -897,7 +897,7 @@ impl Entry {
             claim.kind == Kind::Detached && claim.token.is_some() && claim.holder.request_id == *id
         })?;
         let standing = judge(policy, own, &evidence(own), now);
-        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Owner);
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Caller::Owner);
         own.token
             .filter(|_| decision == Decision::Yours)
             .map(|token| (own.ticket, token))

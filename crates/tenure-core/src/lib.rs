@@ -44,7 +44,7 @@ pub use claims::{
     Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal, Request,
     StopRequest, Terms, TryGrant,
 };
-pub use decision::{Asker, Decision, Reason, decide};
+pub use decision::{Caller, Decision, Reason, decide};
 pub use event::{Event, Takeover};
 pub use holder::{Holder, Host, Process};
 pub use lease::Lease;

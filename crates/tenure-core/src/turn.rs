@@ -9,7 +9,7 @@
 //! What is done with the answer is `claims`' business.
 
 use crate::claims::{Claim, Entry, Force, Patience, Predecessor, Refusal};
-use crate::decision::{Asker, Decision, decide};
+use crate::decision::{Caller, Decision, decide};
 use crate::event::Event;
 use crate::mode::Mode;
 use crate::policy::Policy;
@@ -238,9 +238,9 @@ impl Entry {
     ///
     /// # Crash safety
     /// What lets a waiter be passed is that it is stopped *now*, and that it is not granted. It holds
-    /// only by a grant that it writes itself, under the guard that the asker has; once it goes on, it
+    /// only by a grant that it writes itself, under the guard that the caller has; once it goes on, it
     /// reads the list first and finds whoever was granted meanwhile. So a waiter that goes on between
-    /// this look and the asker's write has lost nothing but its turn. The mark that it was passed
+    /// this look and the caller's write has lost nothing but its turn. The mark that it was passed
     /// goes into the same write as the grant: without that write nothing has changed.
     pub(crate) fn past_the_stopped<E: FnMut(&Claim) -> Evidence>(
         &mut self,
@@ -420,7 +420,7 @@ impl Entry {
             }
             Weight::Left(standing) => {
                 let queued = Patience::Queue;
-                let decision = decide(asking.policy, standing, force, queued, Asker::Other);
+                let decision = decide(asking.policy, standing, force, queued, Caller::Other);
                 if let Decision::Refuse(reason) = decision {
                     return Look::Stale(Refusal {
                         reason,

@@ -7,21 +7,20 @@
 
 use super::attend::NoLocks;
 use super::result::RunResult;
-use super::{Ended, Session, collect_signals, covers, ticket};
+use super::{Session, collect_signals, covers, dialect_of, ticket};
+use crate::dialect::Done;
 use crate::exit::Exit;
-use crate::face;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request::{Acquire, Acquiring, Owner};
 use serde_json::{Value, json};
-use tenure::clock::Clock;
 use tenure::engine::Limits;
+use tenure::intent;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
-use tenure::store::Verbs;
 use tenure_core::{
-    Claim, Holder, Kind, LockName, Ownership, Patience, Released, Request, Terms, UnknownLife,
+    Claim, Kind, LockName, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
 };
 
 #[cold]
@@ -38,12 +37,14 @@ pub(crate) fn acquire(
             mode,
             warning,
         } => {
-            let id = place.face().request_id(id)?;
+            let format = place.format();
+            let id = format.request_id(id)?;
             surface.set_request_id(id.as_str());
             if let Some(warning) = warning {
                 surface.warn(warning);
             }
-            Ok(face::unlocked(&id, mode))
+            let answer = dialect_of(format).answer(&Done::Unlocked { id: &id, mode });
+            Ok((answer.unwrap_or_default(), unlocked(&id, mode)))
         }
     }
 }
@@ -63,7 +64,7 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
     surface.set_lock(&name);
     let mut session = Session::waiting(place, collect_signals()?)?;
     session.trail.everything();
-    let request_id = session.face.request_id(who.id)?;
+    let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();
     let ticket = ticket::of(ticket)?;
     let owner = match owner(whose) {
@@ -78,16 +79,9 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
     let why = who.why.unwrap_or_else(|| {
         tenure::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
-    let mut request = Request {
-        holder: Holder {
-            facts: who.facts,
-            request_id,
-            actor: session.actor(who.actor),
-            process: owner.as_ref().map(|owner| owner.process),
-            command: None,
-            host: session.identity.host.clone(),
-            why,
-        },
+    let process = owner.as_ref().map(|owner| owner.process);
+    let request = Request {
+        holder: session.holder(request_id, who.actor, process, why, who.facts),
         kind: Kind::Detached,
         ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
         force: session.force(force, &name)?,
@@ -98,7 +92,6 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
             ..Terms::default()
         },
     };
-    session.face.complete(&mut request.holder);
     surface.set_request_id(known_as(&request.holder));
     let limits = Limits {
         wait,
@@ -117,15 +110,7 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         (None, Some(process)) => format!("owner PID {}", process.pid),
         (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
     };
-    let text = format!(
-        "{} {name}: {lasts}, fencing token {token}, request id {}",
-        if acquired.already {
-            "already held"
-        } else {
-            "acquired"
-        },
-        known_as(&claim.holder)
-    );
+    let lock_file = session.store.place(&name);
     let data = json!({
         "name": name.as_str(),
         "status": "acquired",
@@ -135,11 +120,42 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         "owner_pid": claim.holder.process.map(|process| process.pid),
         "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
         "ttl_ms": claim.lease.ttl_ms,
-        "lock_file": session.store.place(&name),
+        "lock_file": lock_file,
     });
-    let text = session.face.acquired_text(&name, claim, text, &data);
+    let answer = session.dialect.answer(&Done::Acquired {
+        name: &name,
+        claim,
+        lock_file: &lock_file,
+    });
+    let text = answer.unwrap_or_else(|| {
+        format!(
+            "{} {name}: {lasts}, fencing token {token}, request id {}",
+            if acquired.already {
+                "already held"
+            } else {
+                "acquired"
+            },
+            known_as(&claim.holder)
+        )
+    });
     unless_heard(surface, session, name, acquired.claim, acquired.already);
     Ok((text, data))
+}
+
+/// What programs are told where an intent takes no lock.
+fn unlocked(id: &RequestId, mode: intent::Mode) -> Value {
+    json!({
+        "name": null,
+        "status": "unlocked",
+        "mode": mode.word(),
+        "already_held": false,
+        "request_id": id.as_str(),
+        "token": null,
+        "owner_pid": null,
+        "owner_name": null,
+        "ttl_ms": null,
+        "lock_file": null,
+    })
 }
 
 /// A hold whose id has reached nobody could be given back by nobody. So it is given back here, unless it
@@ -184,30 +200,10 @@ fn give_back(
             Ownership::Missing
         }
     };
-    let now = session.clock.now();
     let shown = Some(known_as(&granted.holder));
-    let released = match session.store.release_owned(name, &owns, &now) {
-        Ok(released) => released,
-        Err(error) => {
-            session.record_failed_release(surface, name, shown, &error)?;
-            return Err(session.store_failed(name, error));
-        }
-    };
-    if let Released::Done {
-        claim,
-        held_ms,
-        by_other,
-    } = released
-    {
-        let ended = Ended {
-            name,
-            claim: &claim,
-            held_ms,
-            by_other,
-        };
-        let result = RunResult::of(false, Some("answer"));
-        session.record_release(surface, shown, &ended, &result)?;
-    }
+    let result = RunResult::of(false, Some("answer"));
+    let failed = |error| session.store_failed(name, error);
+    session.release_owned(surface, name, shown, &result, &owns, failed)?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use super::{Session, lost_before_the_start, superseded};
 use crate::failure::Failure;
 use crate::holds::{self, Hold};
-use crate::nesting::Nesting;
+use crate::nesting::{Nesting, Scene};
 use crate::render::Surface;
 use crate::render::waiting::Progress;
 use std::time::{Duration, Instant};
@@ -138,9 +138,15 @@ impl<'a> Attendance<'a> {
         all.extend(own);
         let is_native = session.store.profile().record().is_none();
         let endless = wait == Wait::Forever && is_native;
+        let scene = Scene {
+            place: &session.place,
+            store: &session.store,
+            host: &session.identity.host,
+            clock: &session.clock,
+        };
         Self {
             progress: Progress::new(surface, name, &session.identity.host, wait),
-            nesting: Nesting::of(session, name, all),
+            nesting: Nesting::of(scene, name, all),
             tend,
             tends,
             interruption: None,

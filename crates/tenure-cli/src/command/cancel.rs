@@ -6,9 +6,10 @@ mod orphan;
 use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
+use crate::ids::request_id_or_new;
 use crate::render::Surface;
 use crate::render::lock::orphan_hint;
-use crate::request::{self, Cancel, Whom};
+use crate::request::{Cancel, Whom};
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::{ends_without_release, known_as};
@@ -26,7 +27,7 @@ pub(super) fn cancel(cancel: Cancel, surface: &mut Surface) -> Result<(String, V
         whom,
     } = cancel;
     let mut session = Session::open(place)?;
-    let by = request::request_id_or_new(by)?;
+    let by = request_id_or_new(by)?;
     surface.set_request_id(by.as_str());
     let (actor, why) = match whom {
         #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
 use super::{Session, near};
+use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::Surface;
@@ -37,18 +38,20 @@ pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Valu
             Some(failure) => Err(as_answer(failure, answer.0)),
         };
     };
-    let session = Session::open(place)?;
-    let id = session.shown(&name, &shown)?;
-    surface.set_request_id(id.unwrap_or_default());
+    let (session, id) = Session::of_caller(place, &name, &shown, surface)?;
     let reading = session.reading(&name)?;
     near::point_out(&session, surface, &name, &reading);
     let view = session.view_of(&name, &reading, id);
-    let text = session.face.checked_text(&view);
+    let answer = session.dialect.answer(&Done::Checked(&view));
+    let text = answer.unwrap_or_else(|| view.text());
     if view.mine || view.available {
         return Ok((text, view.json().into()));
     }
     let failure = Failure::from(view.clone().into_answer());
-    Err(as_answer(session.face.checked(failure, &view), text))
+    Err(as_answer(
+        session.dialect.refusal(failure, &Refused::Checked(&view)),
+        text,
+    ))
 }
 
 /// Whatever the code says: how the locks stand was asked for, and is the answer.
@@ -172,8 +175,8 @@ fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value)
         );
     }
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let text = session.face.listed_text(views, text);
-    (text, json!({ "locks": locks }))
+    let answer = session.dialect.answer(&Done::Listed(views));
+    (answer.unwrap_or(text), json!({ "locks": locks }))
 }
 
 fn lines(views: &[&LockView], with_company: bool) -> String {

@@ -1,6 +1,7 @@
 //! `clean`: removes what is proven stale, and the files of locks that nobody uses.
 
 use super::Session;
+use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::render::Surface;
@@ -77,7 +78,11 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
         if claims == 1 { "" } else { "s" },
         if files == 1 { "" } else { "s" },
     );
-    let text = session.face.cleaned_text(locks.len(), dry_run, text);
+    let answer = session.dialect.answer(&Done::Cleaned {
+        locks: locks.len(),
+        dry_run,
+    });
+    let text = answer.unwrap_or(text);
     let data = json!({
         "dry_run": dry_run,
         "stale_claims": claims,

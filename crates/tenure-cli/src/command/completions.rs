@@ -30,7 +30,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::print_lines;
 use crate::request::{Place, Surroundings};
-use crate::store::Locks;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
@@ -174,7 +173,7 @@ fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
     }
     let profile = place.take_profile();
     let here = Identity::current().host;
-    if let Ok(store) = Locks::open(&place, profile, here, Box::new(ThreadSleeper)) {
+    if let Ok(store) = place.open(profile, here, Box::new(ThreadSleeper)) {
         // What was found before it failed is good.
         let _ = store.names(Which::Locks, each);
     }

@@ -2,6 +2,7 @@
 //! operator who wants a lock gone and not for himself.
 
 use super::{Session, unheeded};
+use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::lock::{age, failure_of, orphan_hint};
@@ -48,7 +49,7 @@ pub(crate) fn force_release(
                      holds it"
                 ));
             }
-            let acting = session.face.request_id(None)?;
+            let acting = session.format.request_id(None)?;
             if claim.is_none() {
                 session.trail.removed(
                     surface,
@@ -64,11 +65,11 @@ pub(crate) fn force_release(
                 Ending::Forced,
                 true,
             );
-            let text = format!("removed the lock {name} of {whose} after {}", age(held_ms));
+            let request_id = claim.as_ref().map(|claim| claim.holder.request_id.as_str());
             let data = json!({
                 "name": name.as_str(),
                 "status": "released",
-                "request_id": claim.as_ref().map(|claim| claim.holder.request_id.as_str()),
+                "request_id": request_id,
                 "token": claim
                     .as_ref()
                     .and_then(|claim| claim.token)
@@ -76,7 +77,14 @@ pub(crate) fn force_release(
                 "held_ms": held_ms,
                 "was_live": matches!(standing, Standing::Held(_)),
             });
-            let text = session.face.force_released_text(&name, text, &data);
+            let answer = session.dialect.answer(&Done::ForceReleased {
+                name: &name,
+                request_id,
+                held_ms,
+            });
+            let text = answer.unwrap_or_else(|| {
+                format!("removed the lock {name} of {whose} after {}", age(held_ms))
+            });
             Ok((text, data))
         }
         Forced::SetAside { claim } => {
@@ -103,7 +111,8 @@ pub(crate) fn force_release(
         Forced::Absent => {
             surface.warn(format!("{name} is not held; nothing to remove"));
             let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
-            Ok((session.face.absent_text(&name), data))
+            let answer = session.dialect.answer(&Done::Absent { name: &name });
+            Ok((answer.unwrap_or_default(), data))
         }
         Forced::Refused(refusal) => Err(refused(surface, &session, &name, &refusal)?),
     }
@@ -125,7 +134,7 @@ fn refused(
     let mut failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
     // Nothing was asked for that has phases.
     failure.phase = None;
-    let failure = session.face.refused(failure, &view, refusal.reason);
+    let failure = session.blocked(failure, &view, refusal.reason);
     let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
     let policy = session.store.policy();
     let asks = policy.force_on_held == ForceOnHeld::AskToStop;

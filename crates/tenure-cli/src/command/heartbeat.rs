@@ -1,6 +1,7 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
 use super::Session;
+use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::holds::Hold;
@@ -20,9 +21,7 @@ pub(super) fn heartbeat(
     surface: &mut Surface,
 ) -> Result<(String, Value), Failure> {
     let Heartbeat { place, name, shown } = heartbeat;
-    let session = Session::open(place)?;
-    let id = session.shown(&name, &shown)?;
-    surface.set_request_id(id.unwrap_or_default());
+    let (session, id) = Session::of_caller(place, &name, &shown, surface)?;
     let inherited = session.inherited(&name);
     if let Some(reason) = ended(&session, &name, id, &inherited)? {
         return Err(lost(&name).with_text(format!(
@@ -82,8 +81,11 @@ pub(super) fn heartbeat(
                     data[key] = said.as_str().into();
                 }
             }
-            let text = session.face.renewed_text(&name, &claim, text, &data);
-            Ok((text, data))
+            let answer = session.dialect.answer(&Done::Renewed {
+                name: &name,
+                claim: &claim,
+            });
+            Ok((answer.unwrap_or(text), data))
         }
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;
@@ -100,7 +102,7 @@ pub(super) fn heartbeat(
             )
             .with_text(text)
             .with_context(context);
-            Err(session.face.not_owner(failure, &view))
+            Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
         }
         RenewedOwned::Lost => Err(lost(&name)),
     }

@@ -35,7 +35,6 @@ use crate::failure::{Failure, Retry, object};
 use crate::render::{Surface, clean};
 use crate::request::{self, Place};
 use crate::signals::{self, Signals};
-use crate::store::Locks;
 use crate::trail::occasion;
 use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
@@ -142,7 +141,9 @@ fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failur
         let place = Place::noted(Path::new(&hold.folder), session.place.allow_network);
         let here = session.identity.host.clone();
         let store = place.and_then(|place| {
-            Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()
+            place
+                .open(Box::new(Native), here, Box::new(ThreadSleeper))
+                .ok()
         });
         // A place that cannot be read excludes nobody here.
         let Some(reading) = store.and_then(|store| store.read(name).ok()) else {
@@ -257,7 +258,7 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
     Ok(Request {
         holder: Holder {
             facts: Vec::new(),
-            request_id: session.face.request_id(None)?,
+            request_id: session.format.request_id(None)?,
             actor: session.actor(None),
             process: Some(session.identity.process),
             command: None,

@@ -1,16 +1,16 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Ended, Session, give_back};
+use super::{Session, give_back};
+use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::lock::age;
 use crate::request::Release;
 use serde_json::{Value, json};
-use tenure::clock::Clock;
 use tenure::profile::known_as;
-use tenure::store::{Content, Verbs};
+use tenure::store::Content;
 use tenure_core::{
     AbsentRelease, Claim, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName, Ownership,
     Released,
@@ -26,10 +26,8 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
         work,
     } = release;
     let result = RunResult::of_work(work.as_ref());
-    let mut session = Session::open(place)?;
+    let (mut session, id) = Session::of_caller(place, &name, &shown, surface)?;
     session.trail.everything();
-    let id = session.shown(&name, &shown)?;
-    surface.set_request_id(id.unwrap_or_default());
     // A supervised run is released by its own supervisor, after its work has ended. Taking
     // the lock away from under it would let the next one in while it still works. Of one that
     // is gone, a record may have been left that only its owner's word can remove.
@@ -42,44 +40,35 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
             Ownership::Missing
         }
     };
-    let now = session.clock.now();
-    let released = match session.store.release_owned(&name, &owns, &now) {
-        Ok(released) => released,
-        Err(error) => {
-            session.record_failed_release(surface, &name, id, &error)?;
-            return Err(session.store_failed(&name, error));
-        }
-    };
+    let failed = |error| session.store_failed(&name, error);
+    let released = session.release_owned(surface, &name, id, &result, &owns, failed)?;
     match released {
         Released::Done {
             claim,
             held_ms,
             by_other,
         } => {
-            let ended = Ended {
-                name: &name,
-                claim: &claim,
-                held_ms,
-                by_other,
-            };
-            session.record_release(surface, id, &ended, &result)?;
-            let is_told = work.is_some();
-            Ok(done(surface, &session, &ended, &result, is_told))
+            if by_other {
+                warn_of_other(surface, &name, &claim);
+            }
+            let is_told = work.is_some() || session.format.tells_results();
+            let result = Some(&result).filter(|_| is_told);
+            Ok(done(surface, &session, &name, &claim, held_ms, result))
         }
         Released::Absent => Ok(absent(surface, &session, &name)),
-        Released::Unreadable { record } => {
-            session.record_unreadable(surface, &name, id, &record)?;
+        Released::Unreadable { .. } => {
             surface.warn(format!(
                 "{name}: what stood there could not be read; it was removed"
             ));
             Ok((format!("released {name}"), without_hold(&name, "released")))
         }
         Released::Ignored { claim } => {
-            surface.inform(&session.face.ignored_text(&name, &claim));
-            if id.is_none() && session.is_mine(&claim, None, &[]) {
-                surface.inform(&needs_id(&name, &claim));
+            let (name, claim) = (&name, &claim);
+            session.tell(surface, &Line::Ignored { name, claim });
+            if id.is_none() && session.is_mine(claim, None, &[]) {
+                surface.inform(&needs_id(name, claim));
             }
-            Ok((String::new(), without_hold(&name, "ignored")))
+            Ok((String::new(), without_hold(name, "ignored")))
         }
         Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
     }
@@ -105,40 +94,48 @@ fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
     Ok(gone.map(|(claim, _)| claim.ticket).collect())
 }
 
+fn warn_of_other(surface: &mut Surface, name: &LockName, claim: &Claim) {
+    let whose = match (known_as(&claim.holder), claim.holder.process) {
+        ("", Some(process)) => format!("PID {}", process.pid),
+        ("", None) => "somebody".to_owned(),
+        (id, _) => format!("request {id}"),
+    };
+    surface.warn(format!(
+        "{name} was held by {whose}, not by the caller; released all the same"
+    ));
+}
+
+/// The answer after a release; `result` is how the work ended, where that is told.
 fn done(
     surface: &mut Surface,
     session: &Session,
-    ended: &Ended<'_>,
-    result: &RunResult,
-    is_told: bool,
+    name: &LockName,
+    claim: &Claim,
+    held_ms: u64,
+    result: Option<&RunResult>,
 ) -> (String, Value) {
-    let (name, request_id) = (ended.name, known_as(&ended.claim.holder));
-    if ended.by_other {
-        let whose = match (request_id, ended.claim.holder.process) {
-            ("", Some(process)) => format!("PID {}", process.pid),
-            ("", None) => "somebody".to_owned(),
-            (id, _) => format!("request {id}"),
-        };
-        surface.warn(format!(
-            "{name} was held by {whose}, not by the caller; released all the same"
-        ));
-    }
-    session.face.on_released(surface, name);
+    let request_id = known_as(&claim.holder);
+    session.tell(surface, &Line::Released { name });
     surface.set_request_id(request_id);
-    let text = format!("released {name} after {}", age(ended.held_ms));
     let mut data = json!({
         "name": name.as_str(),
         "status": "released",
         "request_id": request_id,
-        "token": ended.claim.token.filter(|token| *token > 0),
-        "held_ms": ended.held_ms,
+        "token": claim.token.filter(|token| *token > 0),
+        "held_ms": held_ms,
     });
-    if (is_told || session.face.tells_results())
-        && let Some(data) = data.as_object_mut()
-    {
+    if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
         result.add_to(data);
     }
-    (session.face.released_text(name, text, &data), data)
+    let answer = session.dialect.answer(&Done::Released {
+        name,
+        request_id,
+        held_ms,
+        result: result.map(|result| result.result),
+        failure_step: result.and_then(|result| result.failure_step.as_deref()),
+    });
+    let text = answer.unwrap_or_else(|| format!("released {name} after {}", age(held_ms)));
+    (text, data)
 }
 
 fn not_owner(
@@ -194,7 +191,7 @@ fn not_owner(
     )
     .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json());
-    Err(session.face.not_owner(failure, &view))
+    Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
 }
 
 /// What a caller is told that descends from the owner and shows no id.
@@ -209,10 +206,8 @@ fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String,
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         surface.warn(format!("{name} is not held; nothing to release"));
     }
-    (
-        session.face.absent_text(name),
-        without_hold(name, "released"),
-    )
+    let answer = session.dialect.answer(&Done::Absent { name });
+    (answer.unwrap_or_default(), without_hold(name, "released"))
 }
 
 /// The answer where no hold was ended.

@@ -13,6 +13,7 @@ pub(crate) use exec::is_ordinary_end;
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
+use crate::dialect::Line;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
@@ -64,7 +65,7 @@ fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Exit,
         task,
         session: &session,
         group_session: group_session.as_ref().unwrap_or(&session),
-        request_id: session.face.request_id(task.who.id.clone())?,
+        request_id: session.format.request_id(task.who.id.clone())?,
     };
     let plan = planning.plan(main)?;
     surface.set_request_id(&plan.id);
@@ -341,7 +342,7 @@ impl Hooks<'_> {
 #[inline(never)]
 fn run_unlocked(run: Run, surface: &mut Surface) -> Result<Exit, Failure> {
     let Run { place, task, .. } = run;
-    let id = place.face().request_id(task.who.id.clone())?;
+    let id = place.format().request_id(task.who.id.clone())?;
     surface.set_request_id(id.as_str());
     let signals = collect_signals()?;
     let program = program_of(&task)?;
@@ -533,7 +534,8 @@ fn release(
             session
                 .trail
                 .released(surface, occasion, held_ms, result.ending(), false);
-            session.face.on_released(surface, handle.name());
+            let name = handle.name();
+            session.tell(surface, &Line::Released { name });
         }
         Ok(Some(Left::Withdrawn)) => {}
         Ok(Some(Left::Absent)) => {

@@ -1,6 +1,7 @@
 //! `wait`: returns when nobody holds a lock or stands in its queue. Takes nothing, writes nothing.
 
 use super::{Session, cancelled, collect_signals, near};
+use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::render::lock::{LockView, failure_of};
@@ -43,7 +44,8 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
                 near::point_out(&session, surface, &name, &reading);
             }
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let text = session.face.waited_text(&name, format!("{name} is free"));
+            let answer = session.dialect.answer(&Done::Free { name: &name });
+            let text = answer.unwrap_or_else(|| format!("{name} is free"));
             return Ok((
                 text,
                 json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
@@ -57,14 +59,14 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         };
         if let Some(reason) = in_the_way {
             let failure = failure_of(view.clone(), reason, None, 0);
-            return Err(session.face.refused(failure, &view, reason));
+            return Err(session.blocked(failure, &view, reason));
         }
         if deadline.is_some_and(|deadline| instant() >= deadline) {
             let waited = (limit != Wait::No).then_some(waited);
             let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
             let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
             failure.phase = Some("wait");
-            return Err(session.face.refused(failure, &view, Reason::Held));
+            return Err(session.blocked(failure, &view, Reason::Held));
         }
         has_waited = true;
         let frame = progress.show(|here| {

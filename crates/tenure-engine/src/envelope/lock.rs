@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
-    Asker, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
+    Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
     Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
     Standstill, UnreadableRule, decide, retry_after_ms,
 };
@@ -269,7 +269,7 @@ impl LockView {
     }
 
     fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
-        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Caller::Other);
         Self {
             name: name.to_owned(),
             standing: match standing {

@@ -1150,8 +1150,8 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
     scene.release(two, &between)?;
     let forcing = scene.wait(three, forcing)?;
     scene.same(
-        "whether the asker itself is asked",
-        &asked(three, &*forcing.handle, "the asker")?,
+        "whether the caller itself is asked",
+        &asked(three, &*forcing.handle, "the caller")?,
         &false,
     )?;
     scene.release(three, &forcing)

@@ -37,7 +37,7 @@
 //!
 //! A detached claim has no liveness lock once it is granted. Death between its write and its answer
 //! leaves a granted hold that lives as long as its owner does; asking again under the same
-//! request id answers that it is held by the asker.
+//! request id answers that it is held by the caller.
 //!
 //! What list and record are to each other in the write is `guarded`'s business.
 

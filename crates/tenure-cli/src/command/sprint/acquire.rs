@@ -4,11 +4,15 @@
 //! Every takeover is decided by the store on what stands there at that instant. A yes that was
 //! given here only says how much the next attempt may insist.
 
-use super::Answer;
 use super::consent::{Hold, Only};
-use super::document::{Document, LockInfo, Seen, Status, alive, because};
 use super::prompt::{self, Reply};
-use crate::command::{self, Session, cancelled};
+use super::read;
+use crate::command::acquire::{owner, unless_heard};
+use crate::command::{Session, cancelled, collect_signals, ignored};
+use crate::dialect::Line;
+use crate::dialect::sprint::{
+    Answer, Document, LockInfo, Seen, Status, alive, because, store_failed,
+};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Surface;
@@ -24,7 +28,7 @@ use tenure::engine::{self, AcquireError, Wait};
 use tenure::process::{OwnerError, liveness};
 use tenure::store::StoreError;
 use tenure_core::{
-    Claim, Entry, Force, Holder, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
+    Claim, Entry, Force, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
 };
 
 /// How often a wait is begun anew because the record could not be read in the middle of it.
@@ -47,12 +51,12 @@ pub(super) fn acquire(
         who,
         ..
     } = acquire;
-    let signals = command::collect_signals()?;
+    let signals = collect_signals()?;
     let session = Session::waiting(place, signals)?;
-    let request_id = session.face.request_id(who.id)?;
+    let request_id = session.format.request_id(who.id)?;
     surface.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
-    let owner = command::acquire::owner(whose).map_err(|mut failure| {
+    let owner = owner(whose).map_err(|mut failure| {
         // The general advice is no advice here: nobody's lock would be a zombie from the start.
         if failure.message == OwnerError::NoneFound.to_string() {
             failure.message = String::from(
@@ -66,15 +70,9 @@ pub(super) fn acquire(
     }
     let epic_spec = who.facts.iter().find(|(key, _)| key == "epic_spec");
     let epic_spec = epic_spec.map(|(_, epic_spec)| tenure::profile::why(epic_spec));
-    let holder = Holder {
-        request_id,
-        actor: session.actor(who.actor),
-        process: owner.as_ref().map(|owner| owner.process),
-        command: None,
-        host: session.identity.host.clone(),
-        why: who.why.or(epic_spec).unwrap_or_default(),
-        facts: who.facts,
-    };
+    let why = who.why.or(epic_spec).unwrap_or_default();
+    let process = owner.as_ref().map(|owner| owner.process);
+    let holder = session.holder(request_id, who.actor, process, why, who.facts);
     let chosen = owner.filter(|_| whose == Owner::Auto).map(|owner| {
         let name = crate::render::clean(&owner.name);
         format!(
@@ -82,7 +80,7 @@ pub(super) fn acquire(
             owner.process.pid
         )
     });
-    let is_first_use = session.face.is_first_use(&session, &name);
+    let is_first_use = ignored::is_first_use(&session, &name);
     let mut granted = None;
     let answer = Taking {
         again,
@@ -108,10 +106,10 @@ pub(super) fn acquire(
     }
     .take(surface, &mut granted)?;
     if is_first_use {
-        session.face.on_first_use(surface, &session, &name);
+        ignored::tell(surface, &session, &name);
     }
     if let Some(Granted { claim, already }) = granted {
-        command::acquire::unless_heard(surface, session, name, claim, already);
+        unless_heard(surface, session, name, claim, already);
     }
     Ok(answer)
 }
@@ -195,7 +193,7 @@ impl Taking<'_> {
                 {
                     unreadable += 1;
                 }
-                AcquireError::Store(error) => return Err(super::store_failed(&error)),
+                AcquireError::Store(error) => return Err(store_failed(error)),
                 AcquireError::Interrupted => return Err(cancelled("acquire")),
                 other => return Err(self.session.explain(self.name, other)),
             }
@@ -244,16 +242,14 @@ impl Taking<'_> {
     }
 
     fn acquired(&self, surface: &mut Surface, claim: &Claim) -> Answer {
-        self.session.face.on_acquired(surface, self.name, claim);
+        self.session
+            .tell(surface, &Line::Acquired { name: self.name });
         if let Some(chosen) = &self.chosen {
             surface.inform(chosen);
         }
-        let seen = Seen {
-            standing: Standing::Held(tenure_core::Life::Detached),
-            claim: Some(claim.clone()),
-            alive: claim.holder.process.map(|_| true),
-            unreadable: None,
-        };
+        let standing = Standing::Held(tenure_core::Life::Detached);
+        let alive = claim.holder.process.map(|_| true);
+        let seen = Seen::claimed(standing, claim.clone(), alive);
         let session_id = &claim.holder.request_id;
         self.answer(
             Status::Acquired,
@@ -291,23 +287,18 @@ impl Taking<'_> {
         let claim = held.or(refusal.blocker.as_deref());
         let Some(claim) = claim else {
             // There is no claim in what cannot be read; what is wrong with it has to be looked at.
-            let reading = self.session.reading(self.name);
-            let reading = reading.map_err(|error| super::store_failed(&error))?;
+            let reading = read(self.session, self.name)?;
             let now = self.session.clock.now();
             return Ok(Seen::of(&reading, self.session.store.policy(), &now));
         };
         let here = &self.session.identity.host;
         let process = claim.holder.process;
         let process = process.map(|process| liveness(&process, &claim.holder.host, here, false));
-        Ok(Seen {
-            standing: refusal.standing,
-            alive: match refusal.standing {
-                Standing::Stale(tenure_core::StaleReason::ProcessDead(_)) => Some(false),
-                _ => process.and_then(alive),
-            },
-            claim: Some(claim.clone()),
-            unreadable: None,
-        })
+        let alive = match refusal.standing {
+            Standing::Stale(tenure_core::StaleReason::ProcessDead(_)) => Some(false),
+            _ => process.and_then(alive),
+        };
+        Ok(Seen::claimed(refusal.standing, claim.clone(), alive))
     }
 
     fn zombie(&mut self, surface: &mut Surface, seen: &Seen) -> Result<Next, Failure> {
@@ -370,8 +361,7 @@ impl Taking<'_> {
     fn only(&self, hold: Hold) -> Result<Confirmed, Failure> {
         let mut place = (self.again)()?;
         let (profile, met_another) = Only::over(place.take_profile(), hold);
-        let store = Locks::open(
-            &place,
+        let store = place.open(
             Box::new(profile),
             self.session.identity.host.clone(),
             Box::new(SignalSleeper(self.signals)),

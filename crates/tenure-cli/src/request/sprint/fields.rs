@@ -1,7 +1,7 @@
 //! The document in which a sprint call may be given, JSON or YAML: which fields it has, and that it
 //! has no others.
 //!
-//! What the fields mean is decided in `input`. The fuzzer includes this file by its path.
+//! What the fields mean is decided one level up. The fuzzer includes this file by its path.
 
 use serde::Deserialize;
 use tenure::envelope::clean;
@@ -16,18 +16,18 @@ pub(super) const BYTES_MAX: u64 = 1 << 20;
 /// would answer another question than the one that was asked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Fields {
-    pub(super) mode: Option<String>,
-    pub(super) project_root: Option<String>,
-    pub(super) session_id: Option<String>,
-    pub(super) epic_spec: Option<String>,
-    pub(super) force: Option<bool>,
-    pub(super) lock_file_name: Option<String>,
-    pub(super) yes: Option<bool>,
-    pub(super) owner: Option<String>,
-    pub(super) pid: Option<String>,
-    pub(super) wait: Option<String>,
-    pub(super) health: Option<bool>,
+pub(crate) struct Fields {
+    pub(crate) mode: Option<String>,
+    pub(crate) project_root: Option<String>,
+    pub(crate) session_id: Option<String>,
+    pub(crate) epic_spec: Option<String>,
+    pub(crate) force: Option<bool>,
+    pub(crate) lock_file_name: Option<String>,
+    pub(crate) yes: Option<bool>,
+    pub(crate) owner: Option<String>,
+    pub(crate) pid: Option<String>,
+    pub(crate) wait: Option<String>,
+    pub(crate) health: Option<bool>,
 }
 
 /// Reads the document.

@@ -1,17 +1,21 @@
 //! What a sprint call asks for: its flags, and the document on stdin where there is one. Whatever
 //! is wrong with it is found here, before anything is touched.
 
-use super::fields::{self, BYTES_MAX, Fields};
+mod fields;
+
+pub(crate) use fields::Fields;
+
+use super::{Acquire, Acquiring, Check, Place, Release, Shown, Surroundings};
 use crate::args::value::{self, Owner, Typed};
 use crate::args::{AcquireArgs, CheckArgs, Common, ReleaseArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::clean;
-use crate::request::{Acquire, Acquiring, Check, Place, Release, Shown, Surroundings};
+use fields::BYTES_MAX;
 #[cfg(unix)]
 use rustix::fs::Access;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
+use tenure::envelope::clean;
 use tenure::tenure_core::{LockName, RequestId};
 
 /// The longest `epic_spec`: as long as the longest path.
@@ -21,7 +25,7 @@ const EPIC_SPEC_BYTES_MAX: usize = 4096;
 pub(super) const NAME: &str = "sprint";
 
 /// Reads the document, if one is asked for.
-pub(super) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
+pub(crate) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
     match input {
         None => return Ok(Fields::default()),
         Some("-") => {}
@@ -47,7 +51,7 @@ pub(super) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
 }
 
 /// Settles what is asked of the three modes: the verb says it, and a document may not differ.
-pub(super) fn check_mode(fields: &Fields, verb: &str) -> Result<(), Failure> {
+pub(crate) fn check_mode(fields: &Fields, verb: &str) -> Result<(), Failure> {
     let Some(mode) = fields.mode.as_deref().filter(|mode| *mode != verb) else {
         return Ok(());
     };
@@ -61,27 +65,28 @@ pub(super) fn check_mode(fields: &Fields, verb: &str) -> Result<(), Failure> {
 }
 
 /// Whether a word is one of the three modes.
-pub(super) fn is_mode(word: &str) -> bool {
+pub(crate) fn is_mode(word: &str) -> bool {
     ["acquire", "release", "check"].contains(&word)
 }
 
 /// The answer to a call that names no mode, neither as its verb nor in its document.
-pub(super) fn no_mode() -> Failure {
+pub(crate) fn no_mode() -> Failure {
     Failure::bad_arguments(
         "mode required: acquire, release or check, in the document or as the verb",
     )
 }
 
 /// The answer to a mode that there is not.
-pub(super) fn invalid_mode(mode: &str) -> Failure {
+pub(crate) fn invalid_mode(mode: &str) -> Failure {
     Failure::bad_arguments(format!(
         "Invalid mode {mode:?}; it is one of acquire, release, check"
     ))
 }
 
 /// `acquire`, with everything that it requires: its flags, and the document's fields beside them.
-pub(super) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs, Failure> {
+pub(crate) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs, Failure> {
     let mut args = args.clone();
+    args.input = None;
     place(&mut args.common, &fields)?;
     let claiming = &mut args.claiming;
     claiming.request_id = id(claiming.request_id.take(), fields.session_id);
@@ -129,7 +134,7 @@ pub(super) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs,
 }
 
 /// What it means.
-pub(super) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acquire, Failure> {
+pub(crate) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acquire, Failure> {
     match Acquiring::of(args, around)? {
         Acquiring::Lock(acquire) => {
             let access = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
@@ -142,12 +147,13 @@ pub(super) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acq
 }
 
 /// `release`.
-pub(super) fn release(
+pub(crate) fn release(
     args: &ReleaseArgs,
     fields: Fields,
     around: &Surroundings,
 ) -> Result<Release, Failure> {
     let mut args = args.clone();
+    args.input = None;
     place(&mut args.common, &fields)?;
     args.name = Some(lock(args.name.as_ref())?);
     let id = id(args.request_id.take(), fields.session_id);
@@ -161,12 +167,13 @@ pub(super) fn release(
 }
 
 /// `check`, and whether it is answered in a health check's words.
-pub(super) fn check(
+pub(crate) fn check(
     args: &CheckArgs,
     fields: Fields,
     around: &Surroundings,
 ) -> Result<(Check, bool), Failure> {
     let mut args = args.clone();
+    args.input = None;
     place(&mut args.common, &fields)?;
     args.name = Some(lock(args.name.as_ref())?);
     let id = id(args.request_id.take(), fields.session_id);

@@ -14,7 +14,7 @@ use tenure_core::{Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp,
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     /// The lock is the caller's.
     Acquired,
     /// Nobody's any more.
@@ -31,7 +31,7 @@ pub(super) enum Status {
 
 impl Status {
     /// The word that scripts compare.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Acquired => "acquired",
             Self::Released => "released",
@@ -43,7 +43,7 @@ impl Status {
     }
 
     /// The word of a health check.
-    pub(super) fn health(self) -> &'static str {
+    pub(crate) fn health(self) -> &'static str {
         match self {
             Self::Clean | Self::Acquired | Self::Released => "pass",
             Self::Blocked => "fail",
@@ -53,7 +53,7 @@ impl Status {
     }
 
     /// The exit code of an answer; a failure has its own.
-    pub(super) fn exit(self) -> Exit {
+    pub(crate) fn exit(self) -> Exit {
         match self {
             Self::Acquired | Self::Released | Self::Clean => Exit::Success,
             Self::Blocked | Self::ZombieDetected => Exit::Precondition,
@@ -64,29 +64,29 @@ impl Status {
 
 /// The object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Document {
-    pub(super) status: &'static str,
-    pub(super) mode: String,
-    pub(super) lock_info: LockInfo,
-    pub(super) message: String,
-    pub(super) errors: Vec<String>,
+pub(crate) struct Document {
+    pub(crate) status: &'static str,
+    pub(crate) mode: String,
+    pub(crate) lock_info: LockInfo,
+    pub(crate) message: String,
+    pub(crate) errors: Vec<String>,
 }
 
 /// The lock file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct LockInfo {
-    pub(super) exists: Option<bool>,
-    pub(super) pid: Option<u32>,
-    pub(super) session_id: Option<String>,
-    pub(super) started_at: Option<String>,
-    pub(super) epic_spec: Option<String>,
-    pub(super) age_hours: Option<f64>,
-    pub(super) pid_alive: Option<bool>,
-    pub(super) is_zombie: Option<bool>,
+pub(crate) struct LockInfo {
+    pub(crate) exists: Option<bool>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) session_id: Option<String>,
+    pub(crate) started_at: Option<String>,
+    pub(crate) epic_spec: Option<String>,
+    pub(crate) age_hours: Option<f64>,
+    pub(crate) pid_alive: Option<bool>,
+    pub(crate) is_zombie: Option<bool>,
 }
 
 impl Document {
-    pub(super) fn new(
+    pub(crate) fn new(
         status: Status,
         mode: &str,
         lock_info: LockInfo,
@@ -102,7 +102,7 @@ impl Document {
     }
 
     /// The object of a call that could not be carried out.
-    pub(super) fn failed(mode: &str, failure: &Failure) -> Self {
+    pub(crate) fn failed(mode: &str, failure: &Failure) -> Self {
         let mut document = Self::new(
             Status::Failure,
             mode,
@@ -114,14 +114,14 @@ impl Document {
     }
 
     /// The object as JSON.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::to_value(self).unwrap_or(Value::Null)
     }
 
     /// The object as YAML. Every text but the words of the contract stands in double quotes with
     /// whatever a terminal would act on escaped, so readers of YAML 1.1 and 1.2 take it for the
     /// same text.
-    pub(super) fn yaml(&self) -> String {
+    pub(crate) fn yaml(&self) -> String {
         let info = &self.lock_info;
         let mut yaml = String::new();
         let mut line = |key: &str, value: String| {
@@ -174,19 +174,29 @@ fn word(mode: &str) -> String {
 
 /// The lock file as it was seen.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
-    pub(super) standing: Standing,
+pub(crate) struct Seen {
+    pub(crate) standing: Standing,
     /// The claim that its record stands for; `None` where it could not be read or is not there.
-    pub(super) claim: Option<Claim>,
+    pub(crate) claim: Option<Claim>,
     /// Whether its process runs.
-    pub(super) alive: Option<bool>,
+    pub(crate) alive: Option<bool>,
     /// What is wrong with the record.
-    pub(super) unreadable: Option<String>,
+    pub(crate) unreadable: Option<String>,
 }
 
 impl Seen {
+    /// A claim, judged already.
+    pub(crate) fn claimed(standing: Standing, claim: Claim, alive: Option<bool>) -> Self {
+        Self {
+            standing,
+            claim: Some(claim),
+            alive,
+            unreadable: None,
+        }
+    }
+
     /// What a reading found. Who only waits has no record and is not seen here.
-    pub(super) fn of(reading: &Reading, policy: &Policy, now: &Now) -> Self {
+    pub(crate) fn of(reading: &Reading, policy: &Policy, now: &Now) -> Self {
         let (entry, evidence) = match &reading.content {
             Content::Whole { entry, evidence } => (entry, evidence),
             Content::Unreadable { why, .. } => {
@@ -206,12 +216,10 @@ impl Seen {
                 alive: None,
                 unreadable: None,
             },
-            Some((claim, evidence)) => Self {
-                standing: judge(policy, claim, evidence, now),
-                claim: Some(claim.clone()),
-                alive: alive(evidence.process),
-                unreadable: None,
-            },
+            Some((claim, evidence)) => {
+                let standing = judge(policy, claim, evidence, now);
+                Self::claimed(standing, claim.clone(), alive(evidence.process))
+            }
         }
     }
 
@@ -220,17 +228,17 @@ impl Seen {
         self.claim.as_ref()?.holder.fact("unjudged")
     }
 
-    pub(super) fn is_zombie(&self) -> bool {
+    pub(crate) fn is_zombie(&self) -> bool {
         matches!(self.standing, Standing::Stale(_) | Standing::Unreadable)
     }
 
     /// Whether there is nothing.
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.standing == Standing::Free
     }
 
     /// The facts for the document.
-    pub(super) fn info(&self, now: &Now) -> LockInfo {
+    pub(crate) fn info(&self, now: &Now) -> LockInfo {
         let mut info = LockInfo {
             exists: Some(!self.is_free()),
             is_zombie: self.unjudged().is_none().then(|| self.is_zombie()),
@@ -250,14 +258,14 @@ impl Seen {
     }
 
     /// How long ago it was taken.
-    pub(super) fn age_ms(&self, now: &Now) -> Option<u64> {
+    pub(crate) fn age_ms(&self, now: &Now) -> Option<u64> {
         let claim = self.claim.as_ref()?;
         let boot = claim.holder.host.boot_id.as_deref();
         since(claim).map(|since| since.age_ms(boot, now))
     }
 
     /// What somebody should know about the record beside how it stands.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(why) = &self.unreadable {
             warnings.push(format!("Cannot read lock file: {}", clean(why)));
@@ -286,7 +294,7 @@ impl Seen {
     }
 
     /// Whose it is, in the words that users know.
-    pub(super) fn whose(&self) -> String {
+    pub(crate) fn whose(&self) -> String {
         let claim = self.claim.as_ref();
         let unknown = || "unknown".to_owned();
         let pid = claim.and_then(|claim| claim.holder.process);
@@ -301,7 +309,7 @@ impl Seen {
     }
 
     /// Why it is a zombie.
-    pub(super) fn because(&self) -> &'static str {
+    pub(crate) fn because(&self) -> &'static str {
         match self.standing {
             Standing::Stale(reason) => because(reason),
             Standing::Unreadable => because(StaleReason::Unreadable),
@@ -309,11 +317,11 @@ impl Seen {
         }
     }
 
-    pub(super) fn running(&self) -> String {
+    pub(crate) fn running(&self) -> String {
         format!("Sprint already running {}", self.whose())
     }
 
-    pub(super) fn zombie(&self) -> String {
+    pub(crate) fn zombie(&self) -> String {
         format!("Zombie lock detected {}: {}", self.whose(), self.because())
     }
 }
@@ -324,7 +332,7 @@ fn since(claim: &Claim) -> Option<Stamp> {
     since.filter(|_| claim.holder.fact("undated").is_none())
 }
 
-pub(super) fn because(reason: StaleReason) -> &'static str {
+pub(crate) fn because(reason: StaleReason) -> &'static str {
     match reason {
         StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
@@ -337,7 +345,7 @@ pub(super) fn because(reason: StaleReason) -> &'static str {
 }
 
 /// What is known of a process, as the document has it.
-pub(super) fn alive(process: Liveness) -> Option<bool> {
+pub(crate) fn alive(process: Liveness) -> Option<bool> {
     match process {
         Liveness::Alive => Some(true),
         Liveness::Dead(_) => Some(false),

@@ -3,7 +3,7 @@
 //! Once means: with the call that makes the coordination file beside the record. Nothing is written
 //! into files of the project; the contract wants the record where it is.
 
-use crate::command::Session;
+use super::Session;
 use crate::render::{Surface, clean};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,8 +15,11 @@ use tenure_core::LockName;
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Whether the lock of this project was never used with tenure before.
+/// Whether the record stands in a project, whose lock was never used with tenure before.
 pub(super) fn is_first_use(session: &Session, name: &LockName) -> bool {
+    if !session.format.stands_in_a_project() {
+        return false;
+    }
     let record = session.store.profile().file_name(name);
     let beside = format!(".tenure/{record}.tenure");
     let file = session.place.folder.join(beside);
