@@ -42,10 +42,12 @@ pub mod guard;
 pub mod resume;
 pub mod testing;
 
+#[cfg(feature = "framework")]
+use tenure_engine::printed;
 pub use tenure_engine::{
-    audit, clock, config, duration, engine, envelope, fence, intent, process, profile, store, yaml,
+    audit, clock, config, duration, engine, envelope, fence, process, profile, store,
 };
-use tenure_engine::{cancel, herald, offload, os, printed, sync, trust};
+use tenure_engine::{cancel, herald, offload, os, sync, trust};
 
 /// The pure core, whose types this crate names. By its own name: `core` would take the place of the
 /// standard library's in a program that says `use tenure::*`.
