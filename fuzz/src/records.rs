@@ -3,8 +3,7 @@
 use super::draw::Draw;
 use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
 use tenure::tenure_core::{
-    Claim, Force, Holder, Host, Kind, Lease, LockName, Mode, Now, Process, Queueing, RequestId,
-    Stamp,
+    Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
 };
 
 /// 2026-02-07T10:00:05.250Z.

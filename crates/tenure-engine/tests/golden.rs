@@ -4,9 +4,7 @@
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
 use std::time::Duration;
-use tenure_core::{
-    Claim, Force, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
-};
+use tenure_core::{Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp};
 use tenure_engine::clock::instant;
 use tenure_engine::profile::{Fleet, Profile, Resume, Session, Sprint};
 

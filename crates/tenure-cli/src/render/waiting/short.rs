@@ -236,9 +236,7 @@ fn about(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::render::lock::LockView;
-    use tenure::tenure_core::{
-        Claim, Force, Holder, Host, Kind, Lease, Mode, Now, Process, Queueing, RequestId, Stamp,
-    };
+    use tenure::tenure_core::{Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp};
 
     const SECOND: Duration = Duration::from_secs(1);
 
