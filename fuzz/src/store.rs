@@ -200,15 +200,14 @@ fn process(draw: &mut Draw<'_>) -> Process {
 fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
     let entered = stamp(draw);
     let since = draw.some(stamp);
-    Claim {
+    let mut claim = Claim::new(
         ticket,
-        token,
-        kind: if draw.flag() {
+        if draw.flag() {
             Kind::Detached
         } else {
             Kind::Kernel
         },
-        holder: Holder {
+        Holder {
             request_id: RequestId::new(draw.name()).expect("letters of names"),
             actor: draw.text(),
             process: draw.some(process),
@@ -225,35 +224,37 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
                 .collect(),
         },
         entered,
-        since,
-        lease: Lease {
+        Lease {
             ttl_ms: draw.number(),
             renewed: draw.some(stamp).unwrap_or(since.unwrap_or(entered)),
             renewals: draw.number(),
         },
-        force: [Force::No, Force::Asked, Force::Confirmed][draw.below(3)],
-        mode: match draw.below(3) {
-            0 => Mode::Exclusive,
-            1 => Mode::Shared,
-            _ => NonZeroU32::new(u32::from(draw.byte())).map_or(Mode::Shared, Mode::Slots),
-        },
-        queueing: [Queueing::Fifo, Queueing::Single, Queueing::Max][draw.below(3)],
+    );
+    claim.token = token;
+    claim.since = since;
+    claim.force = [Force::No, Force::Asked, Force::Confirmed][draw.below(3)];
+    claim.mode = match draw.below(3) {
+        0 => Mode::Exclusive,
+        1 => Mode::Shared,
+        _ => NonZeroU32::new(u32::from(draw.byte())).map_or(Mode::Shared, Mode::Slots),
+    };
+    claim.queueing = [Queueing::Fifo, Queueing::Single, Queueing::Max][draw.below(3)];
+    claim.grace_ms = draw.number();
+    claim.cancel = draw.some(|draw| Cancel {
+        by: draw.text(),
+        at: stamp(draw),
+        actor: draw.text(),
+        why: draw.text(),
+    });
+    claim.reservation = draw.some(|draw| Reservation {
+        since: stamp(draw),
         grace_ms: draw.number(),
-        cancel: draw.some(|draw| Cancel {
-            by: draw.text(),
-            at: stamp(draw),
-            actor: draw.text(),
-            why: draw.text(),
-        }),
-        reservation: draw.some(|draw| Reservation {
-            since: stamp(draw),
-            grace_ms: draw.number(),
-        }),
-        waiting_for: draw.some(|draw| WaitingFor {
-            place: draw.text(),
-            name: draw.text(),
-            ticket: draw.number(),
-        }),
-        aside: draw.some(stamp),
-    }
+    });
+    claim.waiting_for = draw.some(|draw| WaitingFor {
+        place: draw.text(),
+        name: draw.text(),
+        ticket: draw.number(),
+    });
+    claim.aside = draw.some(stamp);
+    claim
 }

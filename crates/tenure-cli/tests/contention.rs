@@ -38,7 +38,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Nothing in here takes longer. The contenders themselves wait for 30 s at most.
 const STUCK: Duration = Duration::from_secs(60);

@@ -52,7 +52,7 @@ use std::process::{ChildStdin, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Of the points before the folder of locks is opened, and of the failures of the transitions that are
 /// for the long run, one in so many is tried.

@@ -18,7 +18,7 @@ use server::Server;
 use std::process::Stdio;
 use std::time::Duration;
 use support::{BOUND, Gate, Scene, Started, answer, eventually, is_alive, timed};
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// A machine of the test's own, and the etcd that it keeps its locks in.
 struct Site {

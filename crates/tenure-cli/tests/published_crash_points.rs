@@ -36,7 +36,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Of the calls before the folder is opened, one in so many is tried.
 const SAMPLE: usize = 20;
@@ -496,7 +496,7 @@ impl Transition {
             strikes.len(),
             seen.len(),
             faults.len(),
-            tenure::clock::since(began).as_secs_f64()
+            tenure_engine::clock::since(began).as_secs_f64()
         );
         faults.truncate(8);
         assert!(faults.is_empty(), "{}:\n{}", self.name, faults.join("\n"));

@@ -55,7 +55,17 @@ impl Kind {
 }
 
 /// One place in the list.
+///
+/// More may be said of a claim in any release, so another crate makes one by [`Claim::new`]:
+///
+/// ```compile_fail,E0639
+/// # use tenure_core::{Claim, Holder, Kind, Lease, Stamp};
+/// fn renewed(claim: Claim, lease: Lease) -> Claim {
+///     Claim { lease, ..claim }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Claim {
     /// The position: smaller stands before larger. Never used twice on one lock.
     pub ticket: u64,
@@ -980,6 +990,27 @@ impl Entry {
 }
 
 impl Claim {
+    /// A claim that is exclusive, waits in line, and has not been granted.
+    pub fn new(ticket: u64, kind: Kind, holder: Holder, entered: Stamp, lease: Lease) -> Self {
+        Self {
+            ticket,
+            token: None,
+            kind,
+            holder,
+            entered,
+            since: None,
+            lease,
+            force: Force::No,
+            mode: Mode::Exclusive,
+            queueing: Queueing::Fifo,
+            grace_ms: 0,
+            cancel: None,
+            away: None,
+            waiting_for: None,
+            aside: None,
+        }
+    }
+
     fn grant(&mut self, token: u64, now: &Now) {
         self.token = Some(token);
         self.since = Some(now.stamp());

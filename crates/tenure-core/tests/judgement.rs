@@ -782,10 +782,8 @@ fn among_several_holds_a_release_means_the_caller_s_own() {
 #[test]
 fn a_claim_without_a_token_held_nothing_whatever_else_its_record_says() {
     let mut entry = Entry::default();
-    let waits = Claim {
-        token: None,
-        ..hold(Kind::Detached)
-    };
+    let mut waits = hold(Kind::Detached);
+    waits.token = None;
     assert!(waits.since.is_some(), "as if it had held");
     let ticket = waits.ticket;
     entry.claims.push(waits);

@@ -360,26 +360,21 @@ fn entry() -> impl Strategy<Value = Entry> {
         for (who, kind, granted, now, ttl_ms) in claims {
             let holder = request(who, kind, Force::No, Patience::Queue).holder;
             entry.last += 2;
-            entry.claims.push(Claim {
-                ticket: entry.last - 1,
-                token: granted.then_some(entry.last),
-                kind,
-                holder,
-                entered: now.stamp(),
-                since: granted.then(|| now.stamp()),
-                lease: Lease {
-                    renewals: 0,
-                    ttl_ms,
-                    renewed: now.stamp(),
-                },
-                force: Force::No,
-                mode: Mode::Exclusive,
-                queueing: Queueing::Fifo,
-                grace_ms: 0,
-                cancel: None,
-                reservation: None,
-                waiting_for: None,
-                aside: None,
+            entry.claims.push({
+                let mut claim = Claim::new(
+                    entry.last - 1,
+                    kind,
+                    holder,
+                    now.stamp(),
+                    Lease {
+                        renewals: 0,
+                        ttl_ms,
+                        renewed: now.stamp(),
+                    },
+                );
+                claim.token = granted.then_some(entry.last);
+                claim.since = granted.then(|| now.stamp());
+                claim
             });
         }
         entry
@@ -527,7 +522,8 @@ proptest! {
                 ),
                 Some(same) if same == claim => prop_assert!(!told, "told for nothing"),
                 Some(changed) => {
-                    let asked = Claim { cancel: changed.cancel.clone(), ..claim.clone() };
+                    let mut asked = claim.clone();
+                    asked.cancel.clone_from(&changed.cancel);
                     prop_assert_eq!(&asked, changed, "it was asked to stop, and nothing else");
                     prop_assert!(claim.cancel.is_none(), "and not twice");
                     let holds = claim.token.is_some();
@@ -560,7 +556,8 @@ proptest! {
             let standing = judge(&policy, claim, &look(claim), &now);
             let alive = claim.token.is_some() && matches!(standing, Standing::Held(_));
             prop_assert_eq!(asked.contains(changed), alive, "whom it names");
-            let same = Claim { cancel: claim.cancel.clone(), ..changed.clone() };
+            let mut same = changed.clone();
+            same.cancel.clone_from(&claim.cancel);
             prop_assert_eq!(&same, claim, "nothing but a request to stop");
             let expected = claim.cancel.is_some() || alive;
             prop_assert_eq!(changed.cancel.is_some(), expected, "{}", claim.ticket);

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod envelope;
 pub mod fence;
 pub mod herald;
+#[cfg(feature = "yaml")]
 pub mod intent;
 pub mod offload;
 pub mod os;
@@ -23,6 +24,7 @@ pub mod profile;
 pub mod store;
 pub mod sync;
 pub mod trust;
+#[cfg(feature = "yaml")]
 pub mod yaml;
 
 /// The pure core, whose types this crate names. By its own name: `core` would take the place of the

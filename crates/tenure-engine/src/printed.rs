@@ -5,12 +5,11 @@
 //! raw on purpose. For programs they are escaped, so that a parser gets exactly what was written; for
 //! people they are replaced.
 //!
-//! This is the one list of them. YAML is in [`crate::yaml`]; what a record's own format writes is with
+//! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with
 //! its profile.
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
-use std::fmt::Write as _;
 use std::io;
 
 /// Whether a character acts on the text around it in place of being seen, beyond what every JSON
@@ -87,15 +86,6 @@ impl Formatter for Escaping {
         }
         CompactFormatter.write_string_fragment(writer, rest)
     }
-}
-
-/// Writes a character into a double-quoted scalar of YAML by its number.
-pub(crate) fn push_yaml_escape(text: &mut String, c: char) {
-    // Writing to a `String` cannot fail.
-    let _ = match u32::from(c) {
-        number @ 0..=0xffff => write!(text, "\\u{number:04X}"),
-        number => write!(text, "\\U{number:08X}"),
-    };
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub(crate) mod own;
 pub mod resume;
 pub mod row;
 mod session;
+#[cfg(feature = "yaml")]
 mod sprint;
 
 pub use fleet::Fleet;
@@ -27,6 +28,7 @@ pub use resume::OneMachine;
 pub use resume::Resume;
 pub use row::{Custom, RowConfig, RowError};
 pub use session::Session;
+#[cfg(feature = "yaml")]
 pub use sprint::Sprint;
 
 use crate::audit::Layout;
@@ -119,12 +121,7 @@ pub(crate) fn built_in(
 ) -> Result<Option<Box<dyn Profile>>, ProfileError> {
     let profile: Box<dyn Profile> = match name {
         "native" => Box::new(Native),
-        "sprint" => match &settings.lock_file_name {
-            Some(file) => Box::new(Sprint::new(file).map_err(|why| {
-                ProfileError::Setting(format!("the lock file name {file:?} {why}"))
-            })?),
-            None => Box::new(Sprint::default()),
-        },
+        "sprint" => sprint(settings)?,
         "resume" => Box::new(Resume),
         "session" => match settings.stale_after_ms {
             Some(limit_ms) => Box::new(Session::stale_after_ms(limit_ms)),
@@ -150,6 +147,25 @@ pub(crate) fn built_in(
         }
     }
     Ok(Some(profile))
+}
+
+#[cfg(feature = "yaml")]
+fn sprint(settings: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
+    let profile = match &settings.lock_file_name {
+        Some(file) => Sprint::new(file)
+            .map_err(|why| ProfileError::Setting(format!("the lock file name {file:?} {why}")))?,
+        None => Sprint::default(),
+    };
+    Ok(Box::new(profile))
+}
+
+/// A lock whose record cannot be read might count as nobody's, so there is no such profile here.
+#[cfg(not(feature = "yaml"))]
+fn sprint(_: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
+    Err(ProfileError::Setting(
+        "the format of sprint is YAML, and this program was built without the feature `yaml`"
+            .to_owned(),
+    ))
 }
 
 /// One system's rules and format.

@@ -1,14 +1,14 @@
 //! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
 //! text of ours is written into YAML.
 
-use crate::printed::{acts, push_yaml_escape};
+use crate::printed::acts;
 use crate::profile::document::short;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::borrow::Cow;
-use std::fmt::Formatter;
+use std::fmt::{Formatter, Write as _};
 
 /// The largest text that should be handed over, in bytes. Whoever reads it looks before.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -105,6 +105,15 @@ pub fn quoted(text: &str) -> String {
     quoted
 }
 
+/// Writes a character into a double-quoted scalar of YAML by its number.
+fn push_yaml_escape(text: &mut String, c: char) {
+    // Writing to a `String` cannot fail.
+    let _ = match u32::from(c) {
+        number @ 0..=0xffff => write!(text, "\\u{number:04X}"),
+        number => write!(text, "\\U{number:08X}"),
+    };
+}
+
 /// What YAML itself cannot have raw, beyond what acts on the text around it.
 fn breaks(c: char) -> bool {
     matches!(c, '\u{fffe}' | '\u{ffff}')
@@ -176,7 +185,6 @@ mod tests {
     use super::*;
     use crate::printed::EVIL;
     use serde_json::json;
-    use std::fmt::Write as _;
 
     #[test]
     fn nothing_in_a_document_acts_and_all_of_it_comes_back() {

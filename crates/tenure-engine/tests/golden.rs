@@ -4,9 +4,7 @@
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
 use std::time::Duration;
-use tenure_core::{
-    Claim, Force, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
-};
+use tenure_core::{Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp};
 use tenure_engine::clock::instant;
 use tenure_engine::profile::{Fleet, Profile, Resume, Session, Sprint};
 
@@ -110,11 +108,10 @@ fn claim() -> Claim {
         ("intent_version", "1.2.0"),
         ("metadata.ticket", "OPS-1"),
     ];
-    Claim {
-        ticket: 3,
-        token: Some(1_770_458_400_250_000),
-        kind: Kind::Detached,
-        holder: Holder {
+    let mut claim = Claim::new(
+        3,
+        Kind::Detached,
+        Holder {
             request_id: RequestId::new("req_0123456789ab").expect("an accepted id"),
             actor: "ada".to_owned(),
             process: Some(Process {
@@ -129,22 +126,16 @@ fn claim() -> Claim {
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
                 .collect(),
         },
-        entered: at,
-        since: Some(at),
-        lease: Lease {
+        at,
+        Lease {
             ttl_ms: 900_000,
             renewed: at,
             renewals: 0,
         },
-        force: Force::No,
-        mode: tenure_core::Mode::Exclusive,
-        queueing: tenure_core::Queueing::Fifo,
-        grace_ms: 0,
-        cancel: None,
-        reservation: None,
-        waiting_for: None,
-        aside: None,
-    }
+    );
+    claim.token = Some(1_770_458_400_250_000);
+    claim.since = Some(at);
+    claim
 }
 
 #[test]

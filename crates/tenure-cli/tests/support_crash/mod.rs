@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// The lock that everybody wants.
 pub(crate) const NAME: &str = "prize";

@@ -428,7 +428,7 @@ pub fn error_text(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::{Death, Force, Holder, Host, Kind, Lease, Process};
+    use tenure_core::{Death, Holder, Host, Kind, Lease, Process};
 
     fn recorded(make: impl FnOnce(Occasion<'_>) -> Record) -> (String, Value) {
         let lock = LockName::new("deploy").expect("a name");
@@ -448,11 +448,10 @@ mod tests {
             wall_ms,
             boot_ms: 0,
         };
-        Claim {
-            ticket: 1,
-            token: Some(1),
-            kind: Kind::Foreign,
-            holder: Holder {
+        let mut claim = Claim::new(
+            1,
+            Kind::Foreign,
+            Holder {
                 request_id: RequestId::new("req_0").expect("an id"),
                 actor: actor.to_owned(),
                 process: Some(Process {
@@ -467,22 +466,16 @@ mod tests {
                 why: String::new(),
                 facts: vec![("intent".into(), "deploy-app".into())],
             },
-            entered: stamp(1_770_458_000_000),
-            since: Some(stamp(1_770_458_000_000)),
-            lease: Lease {
+            stamp(1_770_458_000_000),
+            Lease {
                 ttl_ms: 1,
                 renewed: stamp(1_770_458_100_500),
                 renewals: 0,
             },
-            force: Force::No,
-            mode: tenure_core::Mode::Exclusive,
-            queueing: tenure_core::Queueing::Fifo,
-            grace_ms: 0,
-            cancel: None,
-            reservation: None,
-            waiting_for: None,
-            aside: None,
-        }
+        );
+        claim.token = Some(1);
+        claim.since = Some(stamp(1_770_458_000_000));
+        claim
     }
 
     const GONE: Takeover = Takeover::Stale(StaleReason::ProcessDead(Death::Gone));

@@ -1,8 +1,6 @@
 //! One claim that the tests of every format write and read again.
 
-use tenure_core::{
-    Claim, Force, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
-};
+use tenure_core::{Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp};
 
 /// 2026-02-07T10:00:00Z.
 pub(super) const AT_MS: u64 = 1_770_458_400_000;
@@ -34,11 +32,10 @@ pub(super) fn claim(facts: &[(&str, &str)]) -> Claim {
         wall_ms: AT_MS,
         boot_ms: 100_000,
     };
-    Claim {
-        ticket: 3,
-        token: Some(1_770_458_400_000_123),
-        kind: Kind::Detached,
-        holder: Holder {
+    let mut claim = Claim::new(
+        3,
+        Kind::Detached,
+        Holder {
             request_id: RequestId::new("req_0123456789ab").expect("an accepted id"),
             actor: "ada".to_owned(),
             process: Some(Process {
@@ -53,22 +50,16 @@ pub(super) fn claim(facts: &[(&str, &str)]) -> Claim {
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
                 .collect(),
         },
-        entered: at,
-        since: Some(at),
-        lease: Lease {
+        at,
+        Lease {
             ttl_ms: 900_000,
             renewed: at,
             renewals: 0,
         },
-        force: Force::No,
-        mode: tenure_core::Mode::Exclusive,
-        queueing: tenure_core::Queueing::Fifo,
-        grace_ms: 0,
-        cancel: None,
-        reservation: None,
-        waiting_for: None,
-        aside: None,
-    }
+    );
+    claim.token = Some(1_770_458_400_000_123);
+    claim.since = Some(at);
+    claim
 }
 
 /// Asserts that reading gave back what decides.

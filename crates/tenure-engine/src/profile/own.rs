@@ -97,12 +97,10 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
         wall_ms: since_ms,
         boot_ms: Stamp::OTHER_BOOT,
     };
-    Claim {
-        ticket: 0,
-        // A hold without a token of ours counts as granted all the same; no token is ever 0.
-        token: Some(0),
-        kind: Kind::Foreign,
-        holder: tenure_core::Holder {
+    let mut claim = Claim::new(
+        0,
+        Kind::Foreign,
+        tenure_core::Holder {
             request_id: RequestId::as_recorded(request_id),
             actor: String::new(),
             process: pid.map(|pid| Process { pid, started: None }),
@@ -111,20 +109,15 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
             why: String::new(),
             facts: Vec::new(),
         },
-        entered: at,
-        since: Some(at),
-        lease: tenure_core::Lease {
+        at,
+        tenure_core::Lease {
             ttl_ms: 0,
             renewed: at,
             renewals: 0,
         },
-        force: tenure_core::Force::No,
-        mode: tenure_core::Mode::Exclusive,
-        queueing: tenure_core::Queueing::Fifo,
-        grace_ms: 0,
-        cancel: None,
-        reservation: None,
-        waiting_for: None,
-        aside: None,
-    }
+    );
+    // A hold without a token of ours counts as granted all the same; no token is ever 0.
+    claim.token = Some(0);
+    claim.since = Some(at);
+    claim
 }

@@ -223,7 +223,9 @@ impl RowConfig {
     /// - [`RowError`] says what is wrong with the name or the row.
     pub fn policy(&self, name: &str) -> Result<Policy, RowError> {
         check_name(name)?;
-        self.apply(self.base(&Settings::default())?.policy())
+        let mut built_in = Policy::ALL.into_iter();
+        let base = built_in.find(|policy| policy.name == self.like());
+        self.apply(base.ok_or_else(|| self.like_nothing())?)
     }
 
     /// The name of the profile that it begins as.
@@ -234,12 +236,16 @@ impl RowConfig {
     fn base(&self, settings: &Settings) -> Result<Box<dyn Profile>, RowError> {
         match built_in(self.like(), settings) {
             Ok(Some(profile)) => Ok(profile),
-            Ok(None) => Err(RowError::Value {
-                key: "like",
-                given: self.like().to_owned(),
-                expected: one_of(Policy::ALL.map(|policy| policy.name)),
-            }),
+            Ok(None) => Err(self.like_nothing()),
             Err(error) => Err(RowError::Setting(error.to_string())),
+        }
+    }
+
+    fn like_nothing(&self) -> RowError {
+        RowError::Value {
+            key: "like",
+            given: self.like().to_owned(),
+            expected: one_of(Policy::ALL.map(|policy| policy.name)),
         }
     }
 

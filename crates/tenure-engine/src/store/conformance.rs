@@ -44,7 +44,11 @@
 //! }
 //!
 //! let memory = Memory(MemoryStore::new(Policy::NATIVE), AtomicU32::new(1));
-//! conformance::a_release_wants_ownership(&memory)?;
+//! for (name, promise) in conformance::promises() {
+//!     if name == "a_release_wants_ownership" {
+//!         promise(&memory)?;
+//!     }
+//! }
 //! # Ok::<(), conformance::Broken>(())
 //! ```
 //!
@@ -69,7 +73,7 @@ use tenure_core::{
     TryGrant,
 };
 
-pub use terms::{
+use terms::{
     a_free_slot_wakes_the_first_waiter_and_nobody_else,
     a_kept_place_blocks_nobody_and_goes_before_later_ones,
     a_kept_place_lapses_with_its_grace_and_its_owner,
@@ -190,7 +194,7 @@ pub fn all<H: Harness>(harness: &H) -> Result<(), Broken> {
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn reading_an_absent_lock_finds_it_free_and_creates_nothing<H: Harness>(
+fn reading_an_absent_lock_finds_it_free_and_creates_nothing<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -224,7 +228,7 @@ pub fn reading_an_absent_lock_finds_it_free_and_creates_nothing<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
+fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -279,7 +283,7 @@ pub fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn asking_at_once_refuses_and_writes_nothing<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn asking_at_once_refuses_and_writes_nothing<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "asking_at_once_refuses_and_writes_nothing")?;
     let (one, two) = (harness.store(), harness.store());
     let holder = scene.granted(&one, scene.request("holder")?)?;
@@ -303,7 +307,7 @@ pub fn asking_at_once_refuses_and_writes_nothing<H: Harness>(harness: &H) -> Res
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "tokens_only_rise")?;
     // Where both are drawn from one counter they differ; a store whose numbers are those of its
     // writes gives the same one to a claim that is granted as it comes.
@@ -352,7 +356,7 @@ pub fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn tokens_rise_over_cleaning_and_a_clock_that_went_back<H: Harness>(
+fn tokens_rise_over_cleaning_and_a_clock_that_went_back<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -388,7 +392,7 @@ pub fn tokens_rise_over_cleaning_and_a_clock_that_went_back<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn grants_follow_the_order_of_the_queue<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn grants_follow_the_order_of_the_queue<H: Harness>(harness: &H) -> Result<(), Broken> {
     const WAITERS: usize = 24;
     let scene = Scene::new(harness, "grants_follow_the_order_of_the_queue")?;
     let store = harness.store();
@@ -436,7 +440,7 @@ pub fn grants_follow_the_order_of_the_queue<H: Harness>(harness: &H) -> Result<(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_waiter_sleeps_until_the_release<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_waiter_sleeps_until_the_release<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_waiter_sleeps_until_the_release")?;
     let store = harness.store();
     let holder = scene.granted(&store, scene.request("holder")?)?;
@@ -464,7 +468,7 @@ pub fn a_waiter_sleeps_until_the_release<H: Harness>(harness: &H) -> Result<(), 
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
+fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -522,7 +526,7 @@ pub fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
+fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -574,7 +578,7 @@ pub fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), Broken> {
     const ROUNDS: usize = 150;
     let scene = Scene::new(harness, "a_claim_that_can_be_seen_is_alive")?;
     let working = AtomicU64::new(2);
@@ -613,7 +617,7 @@ pub fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), 
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_holder_that_dies_is_followed_by_the_next")?;
     let store = harness.store();
     let holder = scene.granted(&store, scene.request("holder")?)?;
@@ -660,7 +664,7 @@ pub fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Re
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_waiter_that_dies_blocks_nobody")?;
     for slept in [false, true] {
         let (one, two, three) = (harness.store(), harness.store(), harness.store());
@@ -705,7 +709,7 @@ pub fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), B
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
+fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -741,7 +745,7 @@ pub fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_named_command_shows")?;
     let store = harness.store();
     let command = harness.start_process();
@@ -767,7 +771,7 @@ pub fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
+fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -825,7 +829,7 @@ pub fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
+fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_hold_is_renewed_by_its_owner_and_by_nobody_else")?;
@@ -871,7 +875,7 @@ pub fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_release_wants_ownership<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_release_wants_ownership<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_release_wants_ownership")?;
     let store = harness.store();
     let owner = harness.start_process();
@@ -907,7 +911,7 @@ pub fn a_release_wants_ownership<H: Harness>(harness: &H) -> Result<(), Broken> 
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_detached_hold_lives_with_its_owner<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_detached_hold_lives_with_its_owner<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_detached_hold_lives_with_its_owner")?;
     let (one, two) = (harness.store(), harness.store());
     let owner = harness.start_process();
@@ -949,7 +953,7 @@ pub fn a_detached_hold_lives_with_its_owner<H: Harness>(harness: &H) -> Result<(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
+fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_detached_hold_of_a_stranger_lives_until_its_ttl")?;
@@ -995,7 +999,7 @@ pub fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_detached_waiter_dies_with_its_handle<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_detached_waiter_dies_with_its_handle<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_detached_waiter_dies_with_its_handle")?;
     let store = harness.store();
     let owner = harness.start_process();
@@ -1031,7 +1035,7 @@ pub fn a_detached_waiter_dies_with_its_handle<H: Harness>(harness: &H) -> Result
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
+fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -1084,7 +1088,7 @@ pub fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
+fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -1162,7 +1166,7 @@ pub fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
+fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -1212,9 +1216,7 @@ pub fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(
-    harness: &H,
-) -> Result<(), Broken> {
+fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "cleaning_removes_what_is_dead_and_nothing_else")?;
     let store = harness.store();
     let clean = |dry_run| {
@@ -1259,7 +1261,7 @@ pub fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn names_shows_every_lock_once<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn names_shows_every_lock_once<H: Harness>(harness: &H) -> Result<(), Broken> {
     let scene = Scene::new(harness, "names_shows_every_lock_once")?;
     let store = harness.store();
     let mut names = Vec::new();
@@ -1287,7 +1289,7 @@ pub fn names_shows_every_lock_once<H: Harness>(harness: &H) -> Result<(), Broken
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
     const ROUNDS: u32 = 300;
     let scene = Scene::new(harness, "a_handle_serves_two_threads_at_once")?;
     let store = harness.store();
@@ -1348,7 +1350,7 @@ pub fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<()
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
     const CALLERS: u64 = 4;
     const ROUNDS: u64 = 100;
     let scene = Scene::new(harness, "two_never_hold_at_once")?;

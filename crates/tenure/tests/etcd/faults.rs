@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
 use tenure::store::Verbs;
 use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
     Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request, TryGrant,
 };
+use tenure_engine::clock::instant;
 
 /// So many that a call is struck now and then, and so few that its patience is enough for it.
 const RATES: Rates = Rates {

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
-use tenure::clock::{Clock, SystemClock, instant};
-use tenure::engine::Wait;
 use tenure::guard::{Again, LockManager, Options};
 use tenure::store::Verbs;
-use tenure_core::{Entering, TryGrant};
+use tenure_core::{TryGrant, Entering};
+use tenure_engine::clock::{Clock, SystemClock, instant};
+use tenure_engine::engine::Wait;
 
 const TTL: Duration = Duration::from_secs(30);
 

@@ -25,8 +25,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tenure::clock::{Clock, SystemClock, instant};
-use tenure::process::{Identity, start_time};
 use tenure::store::Handle;
 use tenure::store::Verbs;
 use tenure::store::conformance::{self, Harness};
@@ -37,6 +35,8 @@ use tenure_core::{
     Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience, Predecessor,
     Process, Request, RequestId, Terms, TryGrant,
 };
+use tenure_engine::clock::{Clock, SystemClock, instant};
+use tenure_engine::process::{Identity, start_time};
 use tonic::transport::Endpoint;
 
 /// A claim's place.

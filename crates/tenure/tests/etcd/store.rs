@@ -10,10 +10,7 @@ use super::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
-use tenure::engine::Wait;
 use tenure::guard::{AcquireError, Again, GuardState, LockManager, Options};
-use tenure::process::Identity;
 use tenure::store::Verbs;
 use tenure::store::contract::Which;
 use tenure::store::etcd::{Address, Credentials, EtcdStore};
@@ -23,6 +20,9 @@ use tenure_core::{
     Entering, Event, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
     Predecessor, Renewal, Standing, TryGrant,
 };
+use tenure_engine::clock::instant;
+use tenure_engine::engine::Wait;
+use tenure_engine::process::Identity;
 
 const LONG: Duration = Duration::from_secs(600);
 /// How long a waiter may take to notice something on a busy machine.

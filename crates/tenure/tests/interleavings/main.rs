@@ -39,7 +39,7 @@ mod sync {
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use tenure::clock::{Clock, SystemClock};
+use tenure_engine::clock::{Clock, SystemClock};
 
 /// How many orders are tried of one scenario.
 struct Effort {

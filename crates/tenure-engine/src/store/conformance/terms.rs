@@ -55,7 +55,7 @@ fn back_to(kept: Kept) -> Terms {
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn shared_claims_hold_beside_each_other_and_an_exclusive_one_alone<H: Harness>(
+pub(super) fn shared_claims_hold_beside_each_other_and_an_exclusive_one_alone<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -93,7 +93,9 @@ pub fn shared_claims_hold_beside_each_other_and_an_exclusive_one_alone<H: Harnes
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn readers_that_come_later_wait_for_the_writer<H: Harness>(harness: &H) -> Result<(), Broken> {
+pub(super) fn readers_that_come_later_wait_for_the_writer<H: Harness>(
+    harness: &H,
+) -> Result<(), Broken> {
     let scene = Scene::new(harness, "readers_that_come_later_wait_for_the_writer")?;
     let store = harness.store();
     let shared = |id| with(&scene, id, holding_as(Mode::Shared));
@@ -115,7 +117,7 @@ pub fn readers_that_come_later_wait_for_the_writer<H: Harness>(harness: &H) -> R
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_free_slot_wakes_the_first_waiter_and_nobody_else<H: Harness>(
+pub(super) fn a_free_slot_wakes_the_first_waiter_and_nobody_else<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -159,7 +161,7 @@ pub fn a_free_slot_wakes_the_first_waiter_and_nobody_else<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
+pub(super) fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(harness, "the_newest_displaces_who_waits_in_a_queue_of_one")?;
@@ -213,7 +215,7 @@ pub fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
+pub(super) fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -253,7 +255,7 @@ pub fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
+pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(harness, "a_kept_place_lapses_with_its_grace_and_its_owner")?;
@@ -300,7 +302,7 @@ pub fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
+pub(super) fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(
@@ -358,7 +360,7 @@ pub fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
 ///
 /// # Errors
 /// - [`Broken`] says what was seen instead.
-pub fn a_note_of_waiting_stands_with_its_hold_and_goes_with_it<H: Harness>(
+pub(super) fn a_note_of_waiting_stands_with_its_hold_and_goes_with_it<H: Harness>(
     harness: &H,
 ) -> Result<(), Broken> {
     let scene = Scene::new(

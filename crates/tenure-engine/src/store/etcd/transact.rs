@@ -147,10 +147,9 @@ impl Footprint {
 
 /// A claim, of whose token it only counts whether it has one: etcd gives the number.
 fn without_token(claim: &Claim) -> Claim {
-    Claim {
-        token: claim.token.map(|_| 0),
-        ..claim.clone()
-    }
+    let mut claim = claim.clone();
+    claim.token = claim.token.map(|_| 0);
+    claim
 }
 
 /// What became of a try.

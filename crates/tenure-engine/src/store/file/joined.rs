@@ -86,7 +86,7 @@ pub(super) fn is_of(shown: &Claim, held: &Claim) -> bool {
 ///
 /// An instant that the record has not changed keeps its boot clock, so that a stepped wall clock
 /// changes no age; one that was written by somebody else has a wall clock only.
-fn merged(held: Claim, shown: Claim) -> Claim {
+fn merged(mut held: Claim, shown: Claim) -> Claim {
     let process = match (held.holder.process, shown.holder.process) {
         // Formats that do not judge by it may leave it out.
         (held, None) => held,
@@ -104,7 +104,7 @@ fn merged(held: Claim, shown: Claim) -> Claim {
     if shown.lease.ttl_ms > 0 {
         lease.ttl_ms = shown.lease.ttl_ms;
     }
-    let mut holder = held.holder;
+    let holder = &mut held.holder;
     holder.process = process;
     holder.facts.retain(|(key, _)| key != FUTURE);
     let facts = shown.holder.facts.into_iter();
@@ -114,21 +114,16 @@ fn merged(held: Claim, shown: Claim) -> Claim {
             None => holder.facts.push((key, value)),
         }
     }
-    Claim {
-        kind: match shown.kind {
-            Kind::Sealed => Kind::Sealed,
-            _ => held.kind,
-        },
-        since: match (held.since, shown.since) {
-            (Some(held), Some(shown)) if !held_is_first(held, shown, &lease) => {
-                Some(same_instant(held, shown))
-            }
-            (held, _) => held,
-        },
-        lease,
-        holder,
-        ..held
+    if let (Some(first), Some(shown)) = (held.since, shown.since)
+        && !held_is_first(first, shown, &lease)
+    {
+        held.since = Some(same_instant(first, shown));
     }
+    if shown.kind == Kind::Sealed {
+        held.kind = Kind::Sealed;
+    }
+    held.lease = lease;
+    held
 }
 
 /// Whether the record's only time is that of the last renewal, so that the list alone knows when
@@ -161,9 +156,7 @@ pub(super) fn note_bytes(events: &mut [Event], published: Option<&Published>) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use tenure_core::{
-        Force, Holder, Lease, Mode, Process, Queueing, RequestId, StaleReason, Takeover,
-    };
+    use tenure_core::{Holder, Lease, Process, RequestId, StaleReason, Takeover};
 
     const PROCESS: Process = Process {
         pid: 7,
@@ -187,11 +180,10 @@ pub(super) mod tests {
 
     /// A claim of our list. It came, was granted and gave its last sign of life at 10.5 seconds.
     pub(in super::super) fn listed(ticket: u64, token: Option<u64>) -> Claim {
-        Claim {
+        let mut claim = Claim::new(
             ticket,
-            token,
-            kind: Kind::Kernel,
-            holder: Holder {
+            Kind::Kernel,
+            Holder {
                 request_id: RequestId::new("a").expect("an id"),
                 actor: "somebody".into(),
                 process: Some(PROCESS),
@@ -200,22 +192,16 @@ pub(super) mod tests {
                 why: String::new(),
                 facts: vec![("intent".into(), "deploy".into())],
             },
-            entered: stamp(10_500),
-            since: token.map(|_| stamp(10_500)),
-            lease: Lease {
+            stamp(10_500),
+            Lease {
                 ttl_ms: 30_000,
                 renewed: stamp(10_500),
                 renewals: 0,
             },
-            force: Force::No,
-            mode: Mode::Exclusive,
-            queueing: Queueing::Fifo,
-            grace_ms: 0,
-            cancel: None,
-            reservation: None,
-            waiting_for: None,
-            aside: None,
-        }
+        );
+        claim.token = token;
+        claim.since = token.map(|_| stamp(10_500));
+        claim
     }
 
     /// What a record that was published for it shows: whole seconds, a number without its start,
