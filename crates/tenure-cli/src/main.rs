@@ -30,9 +30,9 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ! {
     let words = std::env::args_os().collect::<Vec<_>>();
-    let code = match args::parse(&words) {
+    let ending = match args::parse(&words) {
         Ok(parsed) => command::carry_out(parsed),
-        Err(refused) => command::misread(&words, refused),
+        Err(refused) => command::misread(&words, refused).into(),
     };
-    exit::leave(code)
+    exit::leave(ending)
 }

@@ -66,7 +66,7 @@ pub(super) fn completions(args: &CompletionsArgs) -> Exit {
         Shell::Zsh => ZSH,
         Shell::Fish => FISH,
     };
-    surface.succeed(script.trim_end(), &Value::Null)
+    surface.succeed(script.trim_end(), Value::Null)
 }
 
 /// Answers a script. Nothing that can happen here is of interest to somebody who types.

@@ -29,5 +29,5 @@ pub(super) fn show_version() -> Exit {
 
 fn answer(text: &str) -> Exit {
     let surface = Surface::new(Output::Text, false, false, "help".to_owned());
-    surface.succeed(text, &Value::Null)
+    surface.succeed(text, Value::Null)
 }

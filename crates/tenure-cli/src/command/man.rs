@@ -33,7 +33,7 @@ pub(super) fn man(args: &ManArgs) -> Exit {
         Err(exit) => return exit,
     };
     match written(args) {
-        Ok(text) => surface.succeed(text.trim_end(), &Value::Null),
+        Ok(text) => surface.succeed(text.trim_end(), Value::Null),
         Err(failure) => surface.fail(&failure),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) use exec::is_ordinary_end;
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
 use crate::dialect::Line;
-use crate::exit::Exit;
+use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::render::Surface;
 use crate::request::{self, How, Program, Run, Supervised, Task};
@@ -35,7 +35,7 @@ use tenure_core::{Left, LockName, RequestId};
 pub(super) use told::Told;
 
 /// Carries it out and shows how it ended.
-pub(crate) fn run(run: Run, mut surface: Surface) -> Exit {
+pub(crate) fn run(run: Run, mut surface: Surface) -> Ending {
     if let Some(name) = &run.task.name {
         surface.set_lock(name);
     }
@@ -44,12 +44,12 @@ pub(crate) fn run(run: Run, mut surface: Surface) -> Exit {
         None => run_unlocked(run, &mut surface),
     };
     match ran {
-        Ok(exit) => exit,
-        Err(failure) => surface.fail(&failure),
+        Ok(ending) => ending,
+        Err(failure) => surface.fail(&failure).into(),
     }
 }
 
-fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Exit, Failure> {
+fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Ending, Failure> {
     let Run {
         place,
         group_place,
@@ -340,7 +340,7 @@ impl Hooks<'_> {
 /// asked of the store.
 #[cold]
 #[inline(never)]
-fn run_unlocked(run: Run, surface: &mut Surface) -> Result<Exit, Failure> {
+fn run_unlocked(run: Run, surface: &mut Surface) -> Result<Ending, Failure> {
     let Run { place, task, .. } = run;
     let id = place.format().request_id(task.who.id.clone())?;
     surface.set_request_id(id.as_str());
@@ -403,10 +403,10 @@ fn supervise(
     };
     let code = match &verdict {
         Verdict::Command(End::Code(code)) => *code,
-        Verdict::Command(End::Signal(number)) => Exit::DieBy(*number).code(),
-        Verdict::Signalled { number, .. } => Exit::Signalled(*number).code(),
-        Verdict::Superseded { .. } => Exit::Superseded.code(),
-        Verdict::MaxRuntime => Exit::MaxRuntime.code(),
+        Verdict::Command(End::Signal(number)) => Ending::DieBy(*number).code(),
+        Verdict::Signalled { number, .. } => signalled(*number).code().into(),
+        Verdict::Superseded { .. } => Exit::Superseded.code().into(),
+        Verdict::MaxRuntime => Exit::Timeout.code().into(),
         Verdict::Lost => return Ok(verdict),
     };
     if code == 0 {
@@ -566,7 +566,7 @@ fn answer(
     verdict: Result<Verdict, SpawnError>,
     name: &LockName,
     task: &Task,
-) -> Result<Exit, Failure> {
+) -> Result<Ending, Failure> {
     match verdict {
         Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled { .. } | Verdict::MaxRuntime)) => {
             ended(&verdict, task)
@@ -582,14 +582,14 @@ fn answer(
 }
 
 /// The answer to an end that has nothing to do with the lock.
-fn ended(verdict: &Verdict, task: &Task) -> Result<Exit, Failure> {
+fn ended(verdict: &Verdict, task: &Task) -> Result<Ending, Failure> {
     match verdict {
-        Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
-        Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
+        Verdict::Command(End::Code(code)) => Ok(Ending::Command(*code)),
+        Verdict::Command(End::Signal(number)) => Ok(Ending::DieBy(*number)),
         Verdict::Signalled { number, end } => Err(cancelled_with(*number, *end)),
         Verdict::MaxRuntime => Err(terms::too_long(task.supervised())),
         // What holds nothing loses nothing.
-        Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
+        Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General.into()),
     }
 }
 

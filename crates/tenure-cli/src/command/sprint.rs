@@ -123,7 +123,9 @@ pub(super) fn misread(verb: &str, mut failure: Failure) -> Failure {
         "acquire" | "release" | "check" => {}
         other if args::is_verb(other) => return failure,
         other if other.starts_with('-') => {}
-        other => failure.message = request::invalid_mode(other).message,
+        other => failure
+            .message
+            .clone_from(&request::invalid_mode(other).message),
     }
     failed(verb, failure).with_own_yaml()
 }

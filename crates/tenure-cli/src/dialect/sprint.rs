@@ -155,7 +155,7 @@ pub(crate) fn store_failed(error: StoreError) -> Failure {
     // The contract tells these apart, and nothing else.
     match &*usual.code {
         "PERMISSION_DENIED" | "UNSAFE_PLACE" | "LOCK_UNREADABLE" => {
-            Failure::new(usual.exit, usual.code, clean(&message))
+            Failure::new(usual.exit, &*usual.code, clean(&message))
         }
         _ => Failure::new(Exit::StoreUnavailable, "STORE_UNAVAILABLE", clean(&message)),
     }

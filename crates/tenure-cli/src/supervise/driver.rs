@@ -798,7 +798,7 @@ impl Running<'_> {
                 Action::WatchRest => self.watch_rest(),
                 Action::Abandon(number) => {
                     self.placement.take_back(self.pid);
-                    crate::exit::leave_at_once(crate::exit::Exit::Signalled(number));
+                    crate::exit::leave_at_once(crate::exit::signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
             }

@@ -326,7 +326,7 @@ impl Running<'_> {
                 Action::Continue | Action::StopSelf(_) => {}
                 Action::WatchRest => self.watching_rest = true,
                 Action::Abandon(number) => {
-                    crate::exit::leave_at_once(crate::exit::Exit::Signalled(number));
+                    crate::exit::leave_at_once(crate::exit::signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
             }
