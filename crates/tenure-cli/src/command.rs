@@ -31,7 +31,7 @@ use self::attend::{Attendance, Tend};
 use self::result::RunResult;
 use crate::args::value::Typed;
 use crate::args::{self, Common, Verb};
-use crate::dialect::{self, Dialect, Line, Refused};
+use crate::dialect::{self, Dialect, Done, Line, Refused};
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
@@ -646,6 +646,11 @@ impl Session {
         let here = &self.identity.host.name;
         let why = Refused::Blocked { view, reason, here };
         self.dialect.refusal(failure, &why)
+    }
+
+    /// What stdout has of a success: the text of the profile, else the product's own.
+    pub(crate) fn text_of(&self, done: &Done<'_>, own: impl FnOnce() -> String) -> String {
+        self.dialect.answer(done).unwrap_or_else(own)
     }
 
     /// Tells people about it, if the profile has a line for that.

@@ -122,12 +122,12 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         "ttl_ms": claim.lease.ttl_ms,
         "lock_file": lock_file,
     });
-    let answer = session.dialect.answer(&Done::Acquired {
+    let done = Done::Acquired {
         name: &name,
         claim,
         lock_file: &lock_file,
-    });
-    let text = answer.unwrap_or_else(|| {
+    };
+    let text = session.text_of(&done, || {
         format!(
             "{} {name}: {lasts}, fencing token {token}, request id {}",
             if acquired.already {

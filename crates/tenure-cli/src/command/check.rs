@@ -42,8 +42,7 @@ pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Valu
     let reading = session.reading(&name)?;
     near::point_out(&session, surface, &name, &reading);
     let view = session.view_of(&name, &reading, id);
-    let answer = session.dialect.answer(&Done::Checked(&view));
-    let text = answer.unwrap_or_else(|| view.text());
+    let text = session.text_of(&Done::Checked(&view), || view.text());
     if view.mine || view.available {
         return Ok((text, view.json().into()));
     }
@@ -175,8 +174,8 @@ fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value)
         );
     }
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let answer = session.dialect.answer(&Done::Listed(views));
-    (answer.unwrap_or(text), json!({ "locks": locks }))
+    let text = session.text_of(&Done::Listed(views), || text);
+    (text, json!({ "locks": locks }))
 }
 
 fn lines(views: &[&LockView], with_company: bool) -> String {

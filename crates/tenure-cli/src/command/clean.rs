@@ -78,11 +78,11 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
         if claims == 1 { "" } else { "s" },
         if files == 1 { "" } else { "s" },
     );
-    let answer = session.dialect.answer(&Done::Cleaned {
+    let done = Done::Cleaned {
         locks: locks.len(),
         dry_run,
-    });
-    let text = answer.unwrap_or(text);
+    };
+    let text = session.text_of(&done, || text);
     let data = json!({
         "dry_run": dry_run,
         "stale_claims": claims,

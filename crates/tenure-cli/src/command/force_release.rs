@@ -77,12 +77,12 @@ pub(crate) fn force_release(
                 "held_ms": held_ms,
                 "was_live": matches!(standing, Standing::Held(_)),
             });
-            let answer = session.dialect.answer(&Done::ForceReleased {
+            let done = Done::ForceReleased {
                 name: &name,
                 request_id,
                 held_ms,
-            });
-            let text = answer.unwrap_or_else(|| {
+            };
+            let text = session.text_of(&done, || {
                 format!("removed the lock {name} of {whose} after {}", age(held_ms))
             });
             Ok((text, data))
@@ -111,8 +111,8 @@ pub(crate) fn force_release(
         Forced::Absent => {
             surface.warn(format!("{name} is not held; nothing to remove"));
             let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
-            let answer = session.dialect.answer(&Done::Absent { name: &name });
-            Ok((answer.unwrap_or_default(), data))
+            let done = Done::Absent { name: &name };
+            Ok((session.text_of(&done, String::new), data))
         }
         Forced::Refused(refusal) => Err(refused(surface, &session, &name, &refusal)?),
     }

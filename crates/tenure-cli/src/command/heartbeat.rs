@@ -81,11 +81,11 @@ pub(super) fn heartbeat(
                     data[key] = said.as_str().into();
                 }
             }
-            let answer = session.dialect.answer(&Done::Renewed {
+            let done = Done::Renewed {
                 name: &name,
                 claim: &claim,
-            });
-            Ok((answer.unwrap_or(text), data))
+            };
+            Ok((session.text_of(&done, || text), data))
         }
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;

@@ -127,14 +127,14 @@ fn done(
     if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
         result.add_to(data);
     }
-    let answer = session.dialect.answer(&Done::Released {
+    let done = Done::Released {
         name,
         request_id,
         held_ms,
         result: result.map(|result| result.result),
         failure_step: result.and_then(|result| result.failure_step.as_deref()),
-    });
-    let text = answer.unwrap_or_else(|| format!("released {name} after {}", age(held_ms)));
+    };
+    let text = session.text_of(&done, || format!("released {name} after {}", age(held_ms)));
     (text, data)
 }
 
@@ -206,8 +206,8 @@ fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String,
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         surface.warn(format!("{name} is not held; nothing to release"));
     }
-    let answer = session.dialect.answer(&Done::Absent { name });
-    (answer.unwrap_or_default(), without_hold(name, "released"))
+    let text = session.text_of(&Done::Absent { name }, String::new);
+    (text, without_hold(name, "released"))
 }
 
 /// The answer where no hold was ended.

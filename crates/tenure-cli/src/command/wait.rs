@@ -44,8 +44,8 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
                 near::point_out(&session, surface, &name, &reading);
             }
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let answer = session.dialect.answer(&Done::Free { name: &name });
-            let text = answer.unwrap_or_else(|| format!("{name} is free"));
+            let done = Done::Free { name: &name };
+            let text = session.text_of(&done, || format!("{name} is free"));
             return Ok((
                 text,
                 json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
