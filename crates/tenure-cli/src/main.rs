@@ -5,13 +5,14 @@
 )]
 
 mod args;
+mod audit_writer;
 mod command;
+mod deadlock;
 mod dialect;
 mod exit;
 mod failure;
 mod holds;
 mod ids;
-mod nesting;
 mod output;
 mod render;
 mod request;
@@ -21,7 +22,6 @@ mod speech;
 mod spelling;
 mod store;
 mod supervise;
-mod trail;
 
 /// musl's allocator maps and unmaps pages for every few allocations, which at the size of our
 /// start-up costs more than all the rest of it. This one asks the kernel once.

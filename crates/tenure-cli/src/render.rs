@@ -6,7 +6,7 @@
 //!
 //! **An answer waits for a slow reader, and only a signal ends that.** A reader that has closed its end is
 //! no error. An answer that the system does not take is one, whatever was done; and a call whose answer
-//! is worth nothing unless it is heard may take back what it has done ([`Surface::unless_heard`]).
+//! is worth nothing unless it is heard may take back what it has done ([`Reporter::unless_heard`]).
 
 pub(crate) mod audit;
 pub(crate) mod colour;
@@ -30,9 +30,10 @@ pub(crate) use tenure::envelope::clean;
 use tenure::envelope::{self, Envelope, Meta};
 use tenure::tenure_core::{LockName, RequestId};
 
-/// Where one call's answers go.
+/// Where one call's answers go: in which format, under which name, and whether at all. It writes to stdout
+/// itself; for stderr it words what `speech` then writes, keeps or drops.
 #[derive(Debug)]
-pub(crate) struct Surface {
+pub(crate) struct Reporter {
     pub(crate) output: Output,
     quiet: bool,
     verbose: bool,
@@ -65,7 +66,7 @@ pub(crate) enum Unheard {
 }
 
 /// Takes back what was done, and says what became of that.
-struct Undo(Box<dyn FnOnce(&mut Surface) -> String>);
+struct Undo(Box<dyn FnOnce(&mut Reporter) -> String>);
 
 impl fmt::Debug for Undo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,7 +84,7 @@ const CHANGES: [&str; 6] = [
     "push",
 ];
 
-impl Surface {
+impl Reporter {
     pub(crate) fn new(output: Output, quiet: bool, verbose: bool, command: String) -> Self {
         Self {
             output,
@@ -182,7 +183,7 @@ impl Surface {
         }
     }
 
-    /// Something a person wants to know who asked for more.
+    /// Something for a person who asked for more.
     pub(crate) fn explain(&self, message: &str) {
         if self.verbose {
             say(message);
@@ -202,7 +203,7 @@ impl Surface {
         }
     }
 
-    /// What becomes of a success that nobody has heard of.
+    /// What becomes of a success whose answer reached no reader.
     #[cold]
     #[inline(never)]
     fn lose(mut self, unheard: &Unheard) -> Exit {
@@ -273,7 +274,7 @@ impl Surface {
             warnings.push(speech::unsaid(unsaid));
         }
         let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
-        // A call that shows no id gets one of its own, to be found again in somebody's log. So does one
+        // A call that shows no id gets one of its own, to be found again in a log. So does one
         // that shows what another program calls itself, which may be of any form.
         let request_id = if RequestId::new(&*self.request_id).is_err() {
             crate::ids::request_id_or_new(None).map_or_else(|_| String::new(), |id| id.to_string())
@@ -297,7 +298,7 @@ impl Surface {
 
 /// Shows a failure that happened before it was known how to show it.
 pub(crate) fn report(failure: &Failure) -> Exit {
-    Surface::new(failure.output, false, false, failure.command.clone()).fail(failure)
+    Reporter::new(failure.output, false, false, failure.command.clone()).fail(failure)
 }
 
 impl fmt::Display for Unheard {

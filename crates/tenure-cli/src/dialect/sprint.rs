@@ -125,7 +125,7 @@ impl Answer {
 
 /// The object of a call that could not be carried out.
 pub(crate) fn failed(mode: &str, mut failure: Failure) -> Failure {
-    // 4 is the answer that somebody else has the lock, and this is none.
+    // Exit 4 says that another session has the lock, and this failure does not.
     if failure.exit == Exit::Precondition {
         failure.exit = Exit::StoreUnavailable;
     }
