@@ -63,105 +63,107 @@ use tenure::tenure_core::{
 /// Settles what was asked, does it and answers with the exit code.
 ///
 /// This is the only place where what was typed becomes what is meant: nothing below sees the one, and nothing
-/// above the other. Where a profile has a way of its own to give a call (a document on stdin), it does that in
-/// the same step.
+/// above the other. A sprint's calls have a flow of their own, with a document on stdin, and take that step there.
 pub(crate) fn carry_out(verb: Verb) -> Ending {
-    let exit =
-        match verb {
-            Verb::Run(args) => {
-                let Call { around, reporter } = Call::of("run", &args.common)
-                    .about(args.name.as_ref())
-                    .held_exit(args.claiming.patience.conflict_exit_code);
-                match Run::of(&args, &around) {
-                    Ok(run) => return run::run(run, reporter),
-                    Err(failure) => reporter.fail(&failure),
-                }
+    let exit = match verb {
+        Verb::Run(args) => {
+            let Call { around, reporter } = Call::of("run", &args.common)
+                .about(args.name.as_ref())
+                .held_exit(args.claiming.patience.conflict_exit_code);
+            match Run::of(&args, &around) {
+                Ok(run) => return run::run(run, reporter),
+                Err(failure) => reporter.fail(&failure),
             }
-            Verb::Acquire(args) => Call::of("acquire", &args.common).of_format(
-                &args.common,
-                |call| sprint::acquire(&args, call, args.input.as_deref().into()),
-                |call| {
-                    call.about(args.name.as_ref())
-                        .held_exit(args.claiming.patience.conflict_exit_code)
-                        .answer(|around| Acquiring::of(&args, around), acquire::acquire)
-                },
+        }
+        Verb::Acquire(args) => Call::of("acquire", &args.common).of_format(
+            &args.common,
+            |call| sprint::acquire(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .held_exit(args.claiming.patience.conflict_exit_code)
+                    .answer(|around| Acquiring::of(&args, around), acquire::acquire)
+            },
+        ),
+        Verb::Release(args) => Call::of("release", &args.common).of_format(
+            &args.common,
+            |call| sprint::release(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .answer(|around| Release::of(&args, around), release::release)
+            },
+        ),
+        Verb::Check(args) => Call::of("check", &args.common).of_format(
+            &args.common,
+            |call| sprint::check(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .answer(|around| Check::of(&args, around), check::check)
+            },
+        ),
+        Verb::Document(args) => Call::of("", &args.common).of_format(
+            &args.common,
+            |call| sprint::document(&args, call),
+            |call| call.reporter.fail(&request::no_input()),
+        ),
+        Verb::Cancel(args) => Call::of("cancel", &args.common)
+            .answer(|around| Cancel::of(&args, around), cancel::cancel),
+        Verb::ForceRelease(args) => Call::of("force-release", &args.common)
+            .about(args.name.as_ref())
+            .answer(
+                |around| ForceRelease::of(&args, around),
+                force_release::force_release,
             ),
-            Verb::Release(args) => Call::of("release", &args.common).of_format(
-                &args.common,
-                |call| sprint::release(&args, call, args.input.as_deref().into()),
-                |call| {
-                    call.about(args.name.as_ref())
-                        .answer(|around| Release::of(&args, around), release::release)
-                },
-            ),
-            Verb::Check(args) => Call::of("check", &args.common).of_format(
-                &args.common,
-                |call| sprint::check(&args, call, args.input.as_deref().into()),
-                |call| {
-                    call.about(args.name.as_ref())
-                        .answer(|around| Check::of(&args, around), check::check)
-                },
-            ),
-            Verb::Document(args) => Call::of("", &args.common).of_format(
-                &args.common,
-                |call| sprint::document(&args, call),
-                |call| call.reporter.fail(&request::no_input()),
-            ),
-            Verb::Cancel(args) => Call::of("cancel", &args.common)
-                .answer(|around| Cancel::of(&args, around), cancel::cancel),
-            Verb::ForceRelease(args) => Call::of("force-release", &args.common)
-                .about(args.name.as_ref())
-                .answer(
-                    |around| ForceRelease::of(&args, around),
-                    force_release::force_release,
-                ),
-            Verb::List(args) => {
-                Call::of("list", &args.common).answer(|around| List::of(&args, around), check::list)
-            }
-            Verb::Heartbeat(args) => Call::of("heartbeat", &args.common)
-                .about(args.name.as_ref())
-                .answer(|around| Heartbeat::of(&args, around), heartbeat::heartbeat),
-            Verb::Wait(args) => Call::of("wait", &args.common)
-                .about(args.name.as_ref())
-                .held_exit(args.patience.conflict_exit_code)
-                .answer(|around| Wait::of(&args, around), wait::wait),
-            Verb::Fence(args) => Call::of("fence", &args.common)
-                .answer(|around| Fence::of(&args, around), fence::fence),
-            Verb::Clean(args) => Call::of("clean", &args.common)
-                .answer(|around| Clean::of(&args, around), clean::clean),
-            Verb::Profiles(args) => Call::of("profiles", &args.common)
-                .answer(Surroundings::configuration, |config, _| {
-                    profiles::profiles(args.common.profile.as_deref(), &config)
-                }),
-            Verb::Audit(args) => Call::of("audit", &args.common).answer(
-                |around| Audit::of(&args, around, audit::now_ms()),
-                audit::audit,
-            ),
-            #[cfg(unix)]
-            Verb::Push(args) => Call::of("push", &args.common)
-                // Users of the original know the lines between attempts.
-                .plainly()
-                .held_exit(args.patience.conflict_exit_code)
-                .answer(|around| request::Push::of(&args, around), push::push),
-            #[cfg(windows)]
-            Verb::Push(_) => report(&Failure::not_here(
-                "push",
-                "it has not been ported; use `tenure run NAME -- git push`",
-            )),
-            #[cfg(unix)]
-            Verb::Flock(args) => flock::flock(&args),
-            #[cfg(windows)]
-            Verb::Flock(_) => report(&Failure::not_here(
-                "flock",
-                "locks of flock(1) are Unix's own; use `tenure run`",
-            )),
-            Verb::GroupName(args) => Call::of("group-name", &args.common)
-                .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
-            Verb::Help(args) => help::help(&args),
-            Verb::Version => help::show_version(),
-            Verb::Completions(args) => completions::completions(&args),
-            Verb::Man(args) => man::man(&args),
-        };
+        Verb::List(args) => {
+            Call::of("list", &args.common).answer(|around| List::of(&args, around), check::list)
+        }
+        Verb::Heartbeat(args) => Call::of("heartbeat", &args.common)
+            .about(args.name.as_ref())
+            .answer(|around| Heartbeat::of(&args, around), heartbeat::heartbeat),
+        Verb::Wait(args) => Call::of("wait", &args.common)
+            .about(args.name.as_ref())
+            .held_exit(args.patience.conflict_exit_code)
+            .answer(|around| Wait::of(&args, around), wait::wait),
+        Verb::Fence(args) => {
+            Call::of("fence", &args.common).answer(|around| Fence::of(&args, around), fence::fence)
+        }
+        Verb::Clean(args) => {
+            Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
+        }
+        Verb::Profiles(args) => {
+            let of = args.common.profile.as_deref();
+            Call::of("profiles", &args.common).answer(Surroundings::configuration, |config, _| {
+                profiles::profiles(of, &config)
+            })
+        }
+        Verb::Audit(args) => Call::of("audit", &args.common).answer(
+            |around| Audit::of(&args, around, audit::now_ms()),
+            audit::audit,
+        ),
+        #[cfg(unix)]
+        Verb::Push(args) => Call::of("push", &args.common)
+            // Users of the original know the lines between attempts.
+            .plainly()
+            .held_exit(args.patience.conflict_exit_code)
+            .answer(|around| request::Push::of(&args, around), push::push),
+        #[cfg(windows)]
+        Verb::Push(_) => report(&Failure::not_here(
+            "push",
+            "it has not been ported; use `tenure run NAME -- git push`",
+        )),
+        #[cfg(unix)]
+        Verb::Flock(args) => flock::flock(&args),
+        #[cfg(windows)]
+        Verb::Flock(_) => report(&Failure::not_here(
+            "flock",
+            "locks of flock(1) are Unix's own; use `tenure run`",
+        )),
+        Verb::GroupName(args) => Call::of("group-name", &args.common)
+            .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
+        Verb::Help(args) => help::help(&args),
+        Verb::Version => help::show_version(),
+        Verb::Completions(args) => completions::completions(&args),
+        Verb::Man(args) => man::man(&args),
+    };
     exit.into()
 }
 

@@ -171,7 +171,7 @@ mod tests {
         let failure = failed("check", Failure::bad_arguments("project_root required"));
         assert_eq!(failure.exit, Exit::BadArguments);
         assert!(failure.is_answer, "on stdout");
-        let context = Value::Object(failure.context);
+        let context = Value::Object(failure.context.clone());
         assert_eq!(context["status"], "failure");
         assert_eq!(context["mode"], "check");
         assert_eq!(context["lock_info"]["exists"], Value::Null);

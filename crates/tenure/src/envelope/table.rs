@@ -169,3 +169,24 @@ impl From<AcquireError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied() -> ConfigError {
+        ConfigError::Read {
+            path: "tenure.toml".to_owned(),
+            source: ErrorKind::PermissionDenied.into(),
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_may_not_be_read_has_one_entry_wherever_it_comes_from() {
+        let direct = Failure::from(denied());
+        assert_eq!((direct.exit, &*direct.code), PERMISSION);
+        let opened = Failure::from(OpenError::Config(denied()));
+        assert_eq!((opened.exit, &*opened.code), PERMISSION);
+        assert_eq!(opened.message, direct.message);
+    }
+}
