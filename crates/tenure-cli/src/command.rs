@@ -31,12 +31,13 @@ use self::attend::{Attendance, Tend};
 use self::result::RunResult;
 use crate::args::value::Typed;
 use crate::args::{self, Common, Verb};
-use crate::dialect::{self, Dialect, Line, Refused};
-use crate::exit::Exit;
+use crate::audit_writer::{self, AuditWriter, occasion};
+use crate::dialect::{self, Dialect, Done, Line, Refused};
+use crate::exit::{Ending, Exit, signalled};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Output, Surface, clean, report};
+use crate::render::{Output, Reporter, clean, report};
 use crate::request::{
     self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Format, Heartbeat, List,
     Place, Release, Run, Shown, Surroundings, Wait,
@@ -45,11 +46,11 @@ use crate::request::{
 use crate::signals::numbers as libc;
 use crate::signals::{self, SignalSleeper, Signals};
 use crate::store::Locks;
-use crate::trail::{self, Trail, occasion};
 use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::engine::{self, AcquireError, Acquired, Limits};
+use tenure::envelope;
 use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
@@ -62,17 +63,16 @@ use tenure::tenure_core::{
 /// Settles what was asked, does it and answers with the exit code.
 ///
 /// This is the only place where what was typed becomes what is meant: nothing below sees the one, and nothing
-/// above the other. Where a profile has a way of its own to give a call (a document on stdin), it does that in
-/// the same step.
-pub(crate) fn carry_out(verb: Verb) -> Exit {
-    match verb {
+/// above the other. A sprint's calls have a flow of their own, with a document on stdin, and take that step there.
+pub(crate) fn carry_out(verb: Verb) -> Ending {
+    let exit = match verb {
         Verb::Run(args) => {
-            let Call { around, surface } = Call::of("run", &args.common)
+            let Call { around, reporter } = Call::of("run", &args.common)
                 .about(args.name.as_ref())
                 .held_exit(args.claiming.patience.conflict_exit_code);
             match Run::of(&args, &around) {
-                Ok(run) => run::run(run, surface),
-                Err(failure) => surface.fail(&failure),
+                Ok(run) => return run::run(run, reporter),
+                Err(failure) => reporter.fail(&failure),
             }
         }
         Verb::Acquire(args) => Call::of("acquire", &args.common).of_format(
@@ -103,7 +103,7 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Document(args) => Call::of("", &args.common).of_format(
             &args.common,
             |call| sprint::document(&args, call),
-            |call| call.surface.fail(&request::no_input()),
+            |call| call.reporter.fail(&request::no_input()),
         ),
         Verb::Cancel(args) => Call::of("cancel", &args.common)
             .answer(|around| Cancel::of(&args, around), cancel::cancel),
@@ -129,10 +129,12 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Clean(args) => {
             Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
         }
-        Verb::Profiles(args) => Call::of("profiles", &args.common)
-            .answer(Surroundings::configuration, |config, _| {
-                profiles::profiles(args.common.profile.as_deref(), &config)
-            }),
+        Verb::Profiles(args) => {
+            let of = args.common.profile.as_deref();
+            Call::of("profiles", &args.common).answer(Surroundings::configuration, |config, _| {
+                profiles::profiles(of, &config)
+            })
+        }
         Verb::Audit(args) => Call::of("audit", &args.common).answer(
             |around| Audit::of(&args, around, audit::now_ms()),
             audit::audit,
@@ -161,40 +163,41 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Version => help::show_version(),
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
-    }
+    };
+    exit.into()
 }
 
 /// A call of one verb, and where its answer goes.
 pub(crate) struct Call {
     pub(crate) around: Surroundings,
-    pub(crate) surface: Surface,
+    pub(crate) reporter: Reporter,
 }
 
 impl Call {
     pub(crate) fn of(verb: &'static str, common: &Common) -> Self {
         let around = Surroundings::of(common);
         Self {
-            surface: surface(common, &around, verb),
+            reporter: reporter(common, &around, verb),
             around,
         }
     }
 
     /// It is about this lock.
     fn about(mut self, name: Option<&Typed<LockName>>) -> Self {
-        self.surface = self.surface.about(name.map(|name| &*name.text));
+        self.reporter = self.reporter.about(name.map(|name| &*name.text));
         self
     }
 
     /// It exits with this code where the lock is held.
     pub(crate) fn held_exit(mut self, code: Option<u8>) -> Self {
-        self.surface = self.surface.held_exit(code);
+        self.reporter = self.reporter.held_exit(code);
         self
     }
 
     /// Its messages stand without our name.
     #[cfg(unix)]
     fn plainly(mut self) -> Self {
-        self.surface = self.surface.plain(true);
+        self.reporter = self.reporter.plain(true);
         self
     }
 
@@ -211,7 +214,7 @@ impl Call {
             Ok(Some(Format::Sprint)) => sprint(self),
             Ok(_) => usual(self),
             // No profile speaks here: it could not be found.
-            Err(failure) => self.surface.plain(false).fail(&failure),
+            Err(failure) => self.reporter.plain(false).fail(&failure),
         }
     }
 
@@ -221,10 +224,10 @@ impl Call {
     pub(crate) fn answer<M>(
         self,
         meant: impl FnOnce(&Surroundings) -> Result<M, Failure>,
-        carry_out: impl FnOnce(M, &mut Surface) -> Result<(String, serde_json::Value), Failure>,
+        carry_out: impl FnOnce(M, &mut Reporter) -> Result<(String, serde_json::Value), Failure>,
     ) -> Exit {
-        let Self { around, surface } = self;
-        finish(surface, |surface| carry_out(meant(&around)?, surface))
+        let Self { around, reporter } = self;
+        finish(reporter, |reporter| carry_out(meant(&around)?, reporter))
     }
 }
 
@@ -240,7 +243,7 @@ fn dialect_of(format: Format) -> &'static dyn Dialect {
 }
 
 /// How answers are printed.
-fn surface(common: &Common, around: &Surroundings, command: &'static str) -> Surface {
+fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Reporter {
     let output = common
         .output
         .or_else(Output::from_environment)
@@ -249,7 +252,7 @@ fn surface(common: &Common, around: &Surroundings, command: &'static str) -> Sur
     // profile speaks as the one whose format it has.
     let format = Format::of(common, around).ok().flatten();
     let format = format.filter(|format| *format != Format::Native);
-    Surface::new(output, common.quiet, common.verbose, command.to_owned())
+    Reporter::new(output, common.quiet, common.verbose, command.to_owned())
         .plain(format.is_some())
         .documenting(format.and_then(|format| dialect_of(format).document(command)))
 }
@@ -283,7 +286,7 @@ pub(crate) struct Session {
     pub(crate) store: Locks,
     pub(crate) format: Format,
     pub(crate) dialect: &'static dyn Dialect,
-    pub(crate) trail: Trail,
+    pub(crate) audit_writer: AuditWriter,
 }
 
 impl Session {
@@ -297,11 +300,11 @@ impl Session {
         place: Place,
         name: &LockName,
         shown: &'a Shown,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) -> Result<(Self, Option<&'a str>), Failure> {
         let session = Self::open(place)?;
         let id = session.shown(name, shown)?;
-        surface.set_request_id(id.unwrap_or_default());
+        reporter.set_request_id(id.unwrap_or_default());
         Ok((session, id))
     }
 
@@ -320,7 +323,7 @@ impl Session {
         let profile = place.take_profile();
         let format = Format::named(profile.format());
         let (audit, is_named) = place.audit_folder(&*profile)?;
-        let trail = Trail::new(audit, is_named, &*profile);
+        let audit_writer = AuditWriter::new(audit, is_named, &*profile);
         let host = identity.host.clone();
         let store = place.open(profile, host, sleeper)?;
         Ok(Self {
@@ -330,7 +333,7 @@ impl Session {
             store,
             format,
             dialect: dialect_of(format),
-            trail,
+            audit_writer,
         })
     }
 
@@ -465,7 +468,7 @@ impl Session {
     }
 
     /// Waiting, inside a run, for a lock that this very run holds would never end.
-    pub(crate) fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
+    pub(crate) fn refuse_own_hold(&self, name: &LockName) -> Result<(), Failure> {
         match self.outer_hold(name)? {
             None => Ok(()),
             Some(claim) => Err(already_held(name, &claim)),
@@ -475,14 +478,14 @@ impl Session {
     /// Acquires a lock, shows the wait, and tells of what happened on the way.
     pub(crate) fn acquire(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         request: &Request,
         limits: Limits,
         tend: &mut dyn Tend,
     ) -> Result<Acquired, Failure> {
         let is_first_use = ignored::is_first_use(self, name);
-        let mut attendance = Attendance::new(surface, self, name, request, limits.wait, tend);
+        let mut attendance = Attendance::new(reporter, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
             &*self.store,
             &self.clock,
@@ -499,20 +502,20 @@ impl Session {
             (Err(_), None, None) | (Ok(_), _, _) => {}
         }
         if let Ok(Some(warning)) = self.store.warning() {
-            surface.warn(warning);
+            reporter.warn(warning);
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);
             if failure.code == "LOCK_HELD" {
-                self.say_unheeded(surface, request.force);
+                self.say_unheeded(reporter, request.force);
             }
             self.after_force(failure, name, request.force)
         })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
-        self.record_grant(surface, name, &acquired, request.force);
-        self.tell(surface, &Line::Acquired { name });
+        self.record_grant(reporter, name, &acquired, request.force);
+        self.tell(reporter, &Line::Acquired { name });
         if is_first_use {
-            ignored::tell(surface, self, name);
+            ignored::tell(reporter, self, name);
         }
         Ok(acquired)
     }
@@ -520,16 +523,16 @@ impl Session {
     /// Tells of a grant and of what happened on the way to it, here and in the audit.
     pub(crate) fn record_grant(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         acquired: &Acquired,
         force: Force,
     ) {
-        self.report_events(surface, name, &acquired.events);
+        self.report_events(reporter, name, &acquired.events);
         let (claim, now) = (&acquired.claim, self.clock.now());
         let id = RequestId::as_recorded(known_as(&claim.holder));
-        self.trail.acquired(
-            surface,
+        self.audit_writer.acquired(
+            reporter,
             occasion(name, &id, &now),
             claim.lease,
             &self.store.place(name),
@@ -542,7 +545,7 @@ impl Session {
     /// the caller's where it is another. `failed` words what the store could not do.
     pub(crate) fn release_owned(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         shown: Option<&str>,
         result: &RunResult,
@@ -558,25 +561,29 @@ impl Session {
                 by_other,
             }) => {
                 let id = if *by_other {
-                    trail::acting(shown)?
+                    audit_writer::acting(shown)?
                 } else {
                     RequestId::as_recorded(known_as(&claim.holder))
                 };
                 let occasion = occasion(name, &id, &now);
                 let ending = result.ending();
-                self.trail
-                    .released(surface, occasion, *held_ms, ending, *by_other);
+                self.audit_writer
+                    .released(reporter, occasion, *held_ms, ending, *by_other);
             }
             Ok(Released::Unreadable { record }) => {
-                let acting = trail::acting(shown)?;
-                self.trail
-                    .removed(surface, occasion(name, &acting, &now), None, record);
+                let acting = audit_writer::acting(shown)?;
+                self.audit_writer
+                    .removed(reporter, occasion(name, &acting, &now), None, record);
             }
             Ok(Released::Absent | Released::NotOwner { .. } | Released::Ignored { .. }) => {}
             Err(error) => {
-                let (acting, place) = (trail::acting(shown)?, self.store.place(name));
-                self.trail
-                    .release_failed(surface, occasion(name, &acting, &now), &place, error);
+                let (acting, place) = (audit_writer::acting(shown)?, self.store.place(name));
+                self.audit_writer.release_failed(
+                    reporter,
+                    occasion(name, &acting, &now),
+                    &place,
+                    error,
+                );
             }
         }
         released.map_err(failed)
@@ -585,22 +592,23 @@ impl Session {
     /// Records the holds that a cleaning found left behind.
     pub(crate) fn record_cleaned(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         cleaned: &Cleaned,
     ) -> Result<(), Failure> {
-        let (acting, now) = (trail::acting(None)?, self.clock.now());
+        let (acting, now) = (audit_writer::acting(None)?, self.clock.now());
         let occasion = occasion(name, &acting, &now);
         let holds = cleaned
             .swept
             .iter()
             .filter(|claim| claim.token.is_some() && !ends_without_release(claim));
         for claim in holds {
-            self.trail
-                .removed(surface, occasion, Some(claim), &cleaned.record);
+            self.audit_writer
+                .removed(reporter, occasion, Some(claim), &cleaned.record);
         }
         if cleaned.swept.is_empty() && !cleaned.record.is_empty() {
-            self.trail.removed(surface, occasion, None, &cleaned.record);
+            self.audit_writer
+                .removed(reporter, occasion, None, &cleaned.record);
         }
         Ok(())
     }
@@ -608,7 +616,7 @@ impl Session {
     /// Tells about what happened on the way to a grant.
     #[cold]
     #[inline(never)]
-    fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
+    fn report_events(&self, reporter: &mut Reporter, name: &LockName, events: &[Event]) {
         let now = self.clock.now();
         for event in events {
             if let Event::Stolen { why, previous, .. } = event {
@@ -619,7 +627,7 @@ impl Session {
                     now: &now,
                 });
                 if let Some(line) = line {
-                    surface.warn(line);
+                    reporter.warn(line);
                 }
             }
         }
@@ -647,10 +655,15 @@ impl Session {
         self.dialect.refusal(failure, &why)
     }
 
+    /// What stdout has of a success: the text of the profile, else the product's own.
+    pub(crate) fn text_of(&self, done: &Done<'_>, own: impl FnOnce() -> String) -> String {
+        self.dialect.answer(done).unwrap_or_else(own)
+    }
+
     /// Tells people about it, if the profile has a line for that.
-    pub(crate) fn tell(&self, surface: &Surface, about: &Line<'_>) {
+    pub(crate) fn tell(&self, reporter: &Reporter, about: &Line<'_>) {
         if let Some(line) = self.dialect.line(about) {
-            surface.inform(&line);
+            reporter.inform(&line);
         }
     }
 
@@ -717,10 +730,10 @@ impl Session {
     }
 
     /// Says why force did not end the live hold in the way, where the profile never lets it.
-    pub(crate) fn say_unheeded(&self, surface: &mut Surface, force: Force) {
+    pub(crate) fn say_unheeded(&self, reporter: &mut Reporter, force: Force) {
         let policy = self.store.policy();
         if force != Force::No && policy.force_on_held == ForceOnHeld::Never {
-            surface.warn(unheeded(policy));
+            reporter.warn(unheeded(policy));
         }
     }
 
@@ -842,7 +855,7 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
         _ => "SIGTERM",
     };
     let mut failure = Failure::new(
-        Exit::Signalled(number),
+        signalled(number),
         "CANCELLED",
         format!("Cancelled by {signal}"),
     );
@@ -914,14 +927,7 @@ fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
 
 /// The answer of a run that another one displaced.
 pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
-    Failure::new(
-        Exit::Superseded,
-        "SUPERSEDED",
-        format!("{name} was asked for by request id {by}, so this run has ended"),
-    )
-    .with_context(object(
-        json!({ "name": name.as_str(), "superseded_by": by }),
-    ))
+    envelope::Failure::superseded(name, Some(by)).into()
 }
 
 /// A lock that a run had was lost while it waited for the next one, so its command does not start.
@@ -936,24 +942,24 @@ pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
 
 /// Runs the body of a verb and shows whichever way it ended.
 pub(crate) fn finish(
-    mut surface: Surface,
-    body: impl FnOnce(&mut Surface) -> Result<(String, serde_json::Value), Failure>,
+    mut reporter: Reporter,
+    body: impl FnOnce(&mut Reporter) -> Result<(String, serde_json::Value), Failure>,
 ) -> Exit {
-    match body(&mut surface) {
-        Ok((text, data)) => surface.succeed(&text, &data),
-        Err(failure) => surface.fail(&failure),
+    match body(&mut reporter) {
+        Ok((text, data)) => reporter.succeed(&text, data),
+        Err(failure) => reporter.fail(&failure),
     }
 }
 
-/// The surface of a verb whose answer is a file for another program, which has one form whatever
-/// answers are printed as. Who asks for another one is refused.
-fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Surface, Exit> {
+/// The reporter of a verb whose answer is a file for another program, which has one form whatever
+/// answers are printed as. A caller that asks for another form is refused.
+fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Reporter, Exit> {
     let output = output.unwrap_or(Output::Text);
-    let surface = Surface::new(output, false, false, verb.to_owned());
+    let reporter = Reporter::new(output, false, false, verb.to_owned());
     if output == Output::Text {
-        return Ok(surface);
+        return Ok(reporter);
     }
-    Err(surface.fail(&Failure::bad_arguments(format!(
+    Err(reporter.fail(&Failure::bad_arguments(format!(
         "{verb} prints {what}, which have no other format; leave --output out"
     ))))
 }

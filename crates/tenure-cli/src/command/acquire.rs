@@ -1,4 +1,4 @@
-//! `acquire`: takes a lock in somebody's name and returns.
+//! `acquire`: takes a lock in the name of a process, or for a ttl, and returns.
 //!
 //! **Exit 0 says that the lock is held and that the answer was written.** If the answer cannot be written
 //! (a full disk, a reader that has gone, a signal while the reader does not read), the lock is given back
@@ -11,7 +11,7 @@ use super::{Session, collect_signals, covers, dialect_of, ticket};
 use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::{Acquire, Acquiring, Owner};
 use serde_json::{Value, json};
@@ -27,10 +27,10 @@ use tenure_core::{
 #[inline(never)]
 pub(crate) fn acquire(
     acquiring: Acquiring,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     match acquiring {
-        Acquiring::Lock(acquire) => take(acquire, surface),
+        Acquiring::Lock(acquire) => take(acquire, reporter),
         Acquiring::Nothing {
             place,
             id,
@@ -39,9 +39,9 @@ pub(crate) fn acquire(
         } => {
             let format = place.format();
             let id = format.request_id(id)?;
-            surface.set_request_id(id.as_str());
+            reporter.set_request_id(id.as_str());
             if let Some(warning) = warning {
-                surface.warn(warning);
+                reporter.warn(warning);
             }
             let answer = dialect_of(format).answer(&Done::Unlocked { id: &id, mode });
             Ok((answer.unwrap_or_default(), unlocked(&id, mode)))
@@ -49,7 +49,7 @@ pub(crate) fn acquire(
     }
 }
 
-fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Failure> {
+fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Acquire {
         place,
         name,
@@ -61,9 +61,9 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         owner: whose,
         who,
     } = acquire;
-    surface.set_lock(&name);
+    reporter.set_lock(&name);
     let mut session = Session::waiting(place, collect_signals()?)?;
-    session.trail.everything();
+    session.audit_writer.everything();
     let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();
     let ticket = ticket::of(ticket)?;
@@ -75,7 +75,7 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         }
         other => other?,
     };
-    session.refuse_nesting(&name)?;
+    session.refuse_own_hold(&name)?;
     let why = who.why.unwrap_or_else(|| {
         tenure::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
@@ -92,12 +92,12 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
             ..Terms::default()
         },
     };
-    surface.set_request_id(known_as(&request.holder));
+    reporter.set_request_id(known_as(&request.holder));
     let limits = Limits {
         wait,
         keep: ticket.keep,
     };
-    let acquired = session.acquire(surface, &name, &request, limits, &mut NoLocks)?;
+    let acquired = session.acquire(reporter, &name, &request, limits, &mut NoLocks)?;
     let claim = &acquired.claim;
     if acquired.already && !covers(claim.mode, mode) {
         return Err(held_otherwise(&name, claim));
@@ -122,12 +122,12 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         "ttl_ms": claim.lease.ttl_ms,
         "lock_file": lock_file,
     });
-    let answer = session.dialect.answer(&Done::Acquired {
+    let done = Done::Acquired {
         name: &name,
         claim,
         lock_file: &lock_file,
-    });
-    let text = answer.unwrap_or_else(|| {
+    };
+    let text = session.text_of(&done, || {
         format!(
             "{} {name}: {lasts}, fencing token {token}, request id {}",
             if acquired.already {
@@ -138,7 +138,7 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
             known_as(&claim.holder)
         )
     });
-    unless_heard(surface, session, name, acquired.claim, acquired.already);
+    unless_heard(reporter, session, name, acquired.claim, acquired.already);
     Ok((text, data))
 }
 
@@ -158,20 +158,20 @@ fn unlocked(id: &RequestId, mode: intent::Mode) -> Value {
     })
 }
 
-/// A hold whose id has reached nobody could be given back by nobody. So it is given back here, unless it
-/// was there before: then it is its owner's, who knows it.
+/// Where the answer reaches no reader, no caller knows the hold's id and could give it back. So it is given
+/// back here, unless it was there before: then its owner knows the id.
 pub(crate) fn unless_heard(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: Session,
     name: LockName,
     claim: Claim,
     already: bool,
 ) {
-    surface.unless_heard(move |surface| {
+    reporter.unless_heard(move |reporter| {
         if already {
             return format!("{name} stays held, as it was before");
         }
-        match give_back(surface, &session, &name, &claim) {
+        match give_back(reporter, &session, &name, &claim) {
             Ok(()) => format!("so {name} was given back"),
             Err(failure) => format!(
                 "{name} could not be given back and stays held by request id {}: {}",
@@ -186,7 +186,7 @@ pub(crate) fn unless_heard(
 #[cold]
 #[inline(never)]
 fn give_back(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
     name: &LockName,
     granted: &Claim,
@@ -203,12 +203,12 @@ fn give_back(
     let shown = Some(known_as(&granted.holder));
     let result = RunResult::of(false, Some("answer"));
     let failed = |error| session.store_failed(name, error);
-    session.release_owned(surface, name, shown, &result, &owns, failed)?;
+    session.release_owned(reporter, name, shown, &result, &owns, failed)?;
     Ok(())
 }
 
-/// Whoever asks again under its id, but for more than it has: a yes would promise what it has not
-/// got, and waiting for itself would never end.
+/// A caller asks again under its id, but for more than it has. A yes would promise what it has not got, and
+/// waiting for itself would never end.
 #[cold]
 #[inline(never)]
 fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
@@ -226,7 +226,7 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
     ))
 }
 
-/// Whose life the lock follows; `None` for nobody's.
+/// The process whose life the lock follows; `None` if it follows none.
 pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
     Ok(match owner {
         Owner::None => None,

@@ -4,7 +4,7 @@ use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
 use crate::render::table::{Giving, lay_out, line};
@@ -16,7 +16,7 @@ use tenure::store::contract::Which;
 
 #[cold]
 #[inline(never)]
-pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Check {
         place,
         name,
@@ -25,9 +25,9 @@ pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Valu
     } = check;
     let Some(name) = name else {
         let id = shown.id(|_| false)?;
-        surface.set_request_id(id.unwrap_or_default());
+        reporter.set_request_id(id.unwrap_or_default());
         let session = Session::open(place)?;
-        let views = all(&session, surface, id)?;
+        let views = all(&session, reporter, id)?;
         let shown = Shown {
             free: false,
             company: !short,
@@ -38,12 +38,11 @@ pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Valu
             Some(failure) => Err(as_answer(failure, answer.0)),
         };
     };
-    let (session, id) = Session::of_caller(place, &name, &shown, surface)?;
+    let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let reading = session.reading(&name)?;
-    near::point_out(&session, surface, &name, &reading);
+    near::point_out(&session, reporter, &name, &reading);
     let view = session.view_of(&name, &reading, id);
-    let answer = session.dialect.answer(&Done::Checked(&view));
-    let text = answer.unwrap_or_else(|| view.text());
+    let text = session.text_of(&Done::Checked(&view), || view.text());
     if view.mine || view.available {
         return Ok((text, view.json().into()));
     }
@@ -98,9 +97,9 @@ fn not_free(views: &[LockView]) -> Option<Failure> {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn list(list: List, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let session = Session::open(list.place)?;
-    let views = all(&session, surface, None)?;
+    let views = all(&session, reporter, None)?;
     let shown = Shown {
         free: list.all,
         company: !list.short,
@@ -110,7 +109,7 @@ pub(crate) fn list(list: List, surface: &mut Surface) -> Result<(String, Value),
 
 fn all(
     session: &Session,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     id: Option<&str>,
 ) -> Result<Vec<LockView>, Failure> {
     let mut names = Vec::new();
@@ -124,7 +123,7 @@ fn all(
             Ok(reading) => views.push(session.view_of(name, &reading, id)),
             // One that cannot be looked at does not hide the others, and is not free.
             Err(error) => {
-                surface.warn(error.to_string());
+                reporter.warn(error.to_string());
                 let place = session.store.place(name);
                 views.push(LockView::unknown(name, session.store.policy(), place));
             }
@@ -175,8 +174,8 @@ fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value)
         );
     }
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let answer = session.dialect.answer(&Done::Listed(views));
-    (answer.unwrap_or(text), json!({ "locks": locks }))
+    let text = session.text_of(&Done::Listed(views), || text);
+    (text, json!({ "locks": locks }))
 }
 
 fn lines(views: &[&LockView], with_company: bool) -> String {

@@ -57,8 +57,8 @@ pub(super) fn completions(args: &CompletionsArgs) -> Exit {
     if !args.line.is_empty() {
         return answer(args);
     }
-    let surface = match one_form(args.output, "completions", "scripts for shells") {
-        Ok(surface) => surface,
+    let reporter = match one_form(args.output, "completions", "scripts for shells") {
+        Ok(reporter) => reporter,
         Err(exit) => return exit,
     };
     let script = match args.shell {
@@ -66,7 +66,7 @@ pub(super) fn completions(args: &CompletionsArgs) -> Exit {
         Shell::Zsh => ZSH,
         Shell::Fish => FISH,
     };
-    surface.succeed(script.trim_end(), &Value::Null)
+    reporter.succeed(script.trim_end(), Value::Null)
 }
 
 /// Answers a script. Nothing that can happen here is of interest to somebody who types.

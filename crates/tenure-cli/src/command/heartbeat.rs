@@ -5,7 +5,7 @@ use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::holds::Hold;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request::Heartbeat;
 use serde_json::{Value, json};
@@ -18,10 +18,10 @@ use tenure_core::{LivenessLock, LockName, Ownership, StaleReason, Standing, judg
 #[inline(never)]
 pub(super) fn heartbeat(
     heartbeat: Heartbeat,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     let Heartbeat { place, name, shown } = heartbeat;
-    let (session, id) = Session::of_caller(place, &name, &shown, surface)?;
+    let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let inherited = session.inherited(&name);
     if let Some(reason) = ended(&session, &name, id, &inherited)? {
         return Err(lost(&name).with_text(format!(
@@ -45,7 +45,7 @@ pub(super) fn heartbeat(
         RenewedOwned::Renewed { claim } => {
             let cancel = claim.cancel.clone();
             let request_id = known_as(&claim.holder);
-            surface.set_request_id(request_id);
+            reporter.set_request_id(request_id);
             let asked = match &cancel {
                 Some(cancel) => format!("; {}", asks_for_the_lock(cancel)),
                 None => String::new(),
@@ -81,11 +81,11 @@ pub(super) fn heartbeat(
                     data[key] = said.as_str().into();
                 }
             }
-            let answer = session.dialect.answer(&Done::Renewed {
+            let done = Done::Renewed {
                 name: &name,
                 claim: &claim,
-            });
-            Ok((answer.unwrap_or(text), data))
+            };
+            Ok((session.text_of(&done, || text), data))
         }
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;

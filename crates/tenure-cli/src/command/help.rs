@@ -3,7 +3,7 @@
 use crate::args::help::page;
 use crate::args::{HelpArgs, version};
 use crate::exit::Exit;
-use crate::render::{Output, Surface, colour, report};
+use crate::render::{Output, Reporter, colour, report};
 use crate::request::{Format, Surroundings};
 use serde_json::Value;
 
@@ -28,6 +28,6 @@ pub(super) fn show_version() -> Exit {
 }
 
 fn answer(text: &str) -> Exit {
-    let surface = Surface::new(Output::Text, false, false, "help".to_owned());
-    surface.succeed(text, &Value::Null)
+    let reporter = Reporter::new(Output::Text, false, false, "help".to_owned());
+    reporter.succeed(text, Value::Null)
 }

@@ -4,7 +4,7 @@
 //! into files of the project; the contract wants the record where it is.
 
 use super::Session;
-use crate::render::{Surface, clean};
+use crate::render::{Reporter, clean};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) fn is_first_use(session: &Session, name: &LockName) -> bool {
 }
 
 /// Tells it, if it is so. Where git cannot be asked, or knows no work tree there, nothing is told.
-pub(super) fn tell(surface: &Surface, session: &Session, name: &LockName) {
+pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
     let (root, record) = (
         &session.place.folder,
         session.store.profile().file_name(name),
@@ -37,7 +37,7 @@ pub(super) fn tell(surface: &Surface, session: &Session, name: &LockName) {
     }
     let ignore = clean(&root.join(".gitignore").display().to_string());
     let record = clean(&record);
-    surface.inform(&format!(
+    reporter.inform(&format!(
         "git does not ignore {record} and would commit it; `echo '{record}' >>'{ignore}'` tells it to"
     ));
 }

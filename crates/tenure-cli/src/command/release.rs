@@ -5,7 +5,7 @@ use super::{Session, give_back};
 use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::Release;
 use serde_json::{Value, json};
@@ -18,7 +18,10 @@ use tenure_core::{
 
 #[cold]
 #[inline(never)]
-pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(crate) fn release(
+    release: Release,
+    reporter: &mut Reporter,
+) -> Result<(String, Value), Failure> {
     let Release {
         place,
         name,
@@ -26,8 +29,8 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
         work,
     } = release;
     let result = RunResult::of_work(work.as_ref());
-    let (mut session, id) = Session::of_caller(place, &name, &shown, surface)?;
-    session.trail.everything();
+    let (mut session, id) = Session::of_caller(place, &name, &shown, reporter)?;
+    session.audit_writer.everything();
     // A supervised run is released by its own supervisor, after its work has ended. Taking
     // the lock away from under it would let the next one in while it still works. Of one that
     // is gone, a record may have been left that only its owner's word can remove.
@@ -41,7 +44,7 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
         }
     };
     let failed = |error| session.store_failed(&name, error);
-    let released = session.release_owned(surface, &name, id, &result, &owns, failed)?;
+    let released = session.release_owned(reporter, &name, id, &result, &owns, failed)?;
     match released {
         Released::Done {
             claim,
@@ -49,28 +52,28 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
             by_other,
         } => {
             if by_other {
-                warn_of_other(surface, &name, &claim);
+                warn_of_other(reporter, &name, &claim);
             }
             let is_told = work.is_some() || session.format.tells_results();
             let result = Some(&result).filter(|_| is_told);
-            Ok(done(surface, &session, &name, &claim, held_ms, result))
+            Ok(done(reporter, &session, &name, &claim, held_ms, result))
         }
-        Released::Absent => Ok(absent(surface, &session, &name)),
+        Released::Absent => Ok(absent(reporter, &session, &name)),
         Released::Unreadable { .. } => {
-            surface.warn(format!(
+            reporter.warn(format!(
                 "{name}: what stood there could not be read; it was removed"
             ));
             Ok((format!("released {name}"), without_hold(&name, "released")))
         }
         Released::Ignored { claim } => {
             let (name, claim) = (&name, &claim);
-            session.tell(surface, &Line::Ignored { name, claim });
+            session.tell(reporter, &Line::Ignored { name, claim });
             if id.is_none() && session.is_mine(claim, None, &[]) {
-                surface.inform(&needs_id(name, claim));
+                reporter.inform(&needs_id(name, claim));
             }
             Ok((String::new(), without_hold(name, "ignored")))
         }
-        Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
+        Released::NotOwner { claim } => not_owner(reporter, &session, &claim, &name, id),
     }
 }
 
@@ -94,20 +97,20 @@ fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
     Ok(gone.map(|(claim, _)| claim.ticket).collect())
 }
 
-fn warn_of_other(surface: &mut Surface, name: &LockName, claim: &Claim) {
+fn warn_of_other(reporter: &mut Reporter, name: &LockName, claim: &Claim) {
     let whose = match (known_as(&claim.holder), claim.holder.process) {
         ("", Some(process)) => format!("PID {}", process.pid),
         ("", None) => "somebody".to_owned(),
         (id, _) => format!("request {id}"),
     };
-    surface.warn(format!(
+    reporter.warn(format!(
         "{name} was held by {whose}, not by the caller; released all the same"
     ));
 }
 
 /// The answer after a release; `result` is how the work ended, where that is told.
 fn done(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
     name: &LockName,
     claim: &Claim,
@@ -115,8 +118,8 @@ fn done(
     result: Option<&RunResult>,
 ) -> (String, Value) {
     let request_id = known_as(&claim.holder);
-    session.tell(surface, &Line::Released { name });
-    surface.set_request_id(request_id);
+    session.tell(reporter, &Line::Released { name });
+    reporter.set_request_id(request_id);
     let mut data = json!({
         "name": name.as_str(),
         "status": "released",
@@ -127,28 +130,28 @@ fn done(
     if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
         result.add_to(data);
     }
-    let answer = session.dialect.answer(&Done::Released {
+    let done = Done::Released {
         name,
         request_id,
         held_ms,
         result: result.map(|result| result.result),
         failure_step: result.and_then(|result| result.failure_step.as_deref()),
-    });
-    let text = answer.unwrap_or_else(|| format!("released {name} after {}", age(held_ms)));
+    };
+    let text = session.text_of(&done, || format!("released {name} after {}", age(held_ms)));
     (text, data)
 }
 
 fn not_owner(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
     claim: &Claim,
     name: &LockName,
     id: Option<&str>,
 ) -> Result<(String, Value), Failure> {
     let mut view = session.view(name, id)?;
-    // What a dead holder left behind is held by nobody.
+    // What a dead holder left behind has no holder.
     if view.available {
-        return Ok(absent(surface, session, name));
+        return Ok(absent(reporter, session, name));
     }
     // It descends from the owner and is not the owner, so whether the hold is its own is not known.
     let may_be_own = id.is_none() && view.mine && claim.kind.is_detached();
@@ -202,12 +205,12 @@ fn needs_id(name: &LockName, claim: &Claim) -> String {
     )
 }
 
-fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String, Value) {
+fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (String, Value) {
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
-        surface.warn(format!("{name} is not held; nothing to release"));
+        reporter.warn(format!("{name} is not held; nothing to release"));
     }
-    let answer = session.dialect.answer(&Done::Absent { name });
-    (answer.unwrap_or_default(), without_hold(name, "released"))
+    let text = session.text_of(&Done::Absent { name }, String::new);
+    (text, without_hold(name, "released"))
 }
 
 /// The answer where no hold was ended.

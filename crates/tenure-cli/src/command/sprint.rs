@@ -16,7 +16,7 @@ use crate::dialect::Line;
 use crate::dialect::sprint::{Answer, Document, LockInfo, Seen, Status, failed, store_failed};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::{Output, Surface, clean};
+use crate::render::{Output, Reporter, clean};
 use crate::request::sprint::{self as request, Fields};
 use crate::request::{Check, Place, Release};
 use tenure::clock::Clock;
@@ -38,21 +38,21 @@ impl<'a> From<Option<&'a str>> for Given<'a> {
 }
 
 /// The object itself is YAML; only JSON has an envelope.
-fn with_own_yaml(mut surface: Surface) -> Surface {
-    if surface.output == Output::Yaml {
-        surface.output = Output::Text;
+fn with_own_yaml(mut reporter: Reporter) -> Reporter {
+    if reporter.output == Output::Yaml {
+        reporter.output = Output::Text;
     }
-    surface
+    reporter
 }
 
 /// Reads what is asked, carries it out and shows the object.
 fn carry_out(
     verb: &'static str,
-    surface: Surface,
+    reporter: Reporter,
     given: Given<'_>,
-    body: impl FnOnce(&str, Fields, &mut Surface) -> Result<Answer, Failure>,
+    body: impl FnOnce(&str, Fields, &mut Reporter) -> Result<Answer, Failure>,
 ) -> Exit {
-    finish(with_own_yaml(surface), |surface| {
+    finish(with_own_yaml(reporter), |reporter| {
         let fields = match given {
             Given::Input(input) => request::fields(input),
             Given::Fields(fields) => Ok(fields),
@@ -60,43 +60,43 @@ fn carry_out(
         let fields = fields.map_err(|failure| failed(verb, failure))?;
         let mode = fields.mode.clone().unwrap_or_else(|| verb.to_owned());
         request::check_mode(&fields, verb)
-            .and_then(|()| body(&mode, fields, surface))
+            .and_then(|()| body(&mode, fields, reporter))
             .map_err(|failure| failed(&mode, failure))?
             .said()
     })
 }
 
 pub(super) fn acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit {
-    let Call { around, surface } = call.held_exit(args.claiming.patience.conflict_exit_code);
-    carry_out("acquire", surface, given, |mode, fields, surface| {
+    let Call { around, reporter } = call.held_exit(args.claiming.patience.conflict_exit_code);
+    carry_out("acquire", reporter, given, |mode, fields, reporter| {
         let args = request::acquire(args, fields)?;
         if let Some(id) = &args.claiming.request_id {
-            surface.set_request_id(&id.text);
+            reporter.set_request_id(&id.text);
         }
         let acquire = request::acquiring(&args, &around)?;
         let again = || Place::of(&args.common, &around);
-        acquire::acquire(acquire, &again, mode, surface)
+        acquire::acquire(acquire, &again, mode, reporter)
     })
 }
 
 pub(super) fn release(args: &ReleaseArgs, call: Call, given: Given<'_>) -> Exit {
-    let Call { around, surface } = call;
-    carry_out("release", surface, given, |mode, fields, surface| {
-        give_back(request::release(args, fields, &around)?, mode, surface)
+    let Call { around, reporter } = call;
+    carry_out("release", reporter, given, |mode, fields, reporter| {
+        give_back(request::release(args, fields, &around)?, mode, reporter)
     })
 }
 
 pub(super) fn check(args: &CheckArgs, call: Call, given: Given<'_>) -> Exit {
-    let Call { around, surface } = call;
-    carry_out("check", surface, given, |mode, fields, surface| {
+    let Call { around, reporter } = call;
+    carry_out("check", reporter, given, |mode, fields, reporter| {
         let (check, health) = request::check(args, fields, &around)?;
-        look(check, health, mode, surface)
+        look(check, health, mode, reporter)
     })
 }
 
 /// Reads the document of a call without a verb, and the flags as those of the verb that it names.
 pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
-    let refuse = |mode: &str, failure| with_own_yaml(call.surface).fail(&failed(mode, failure));
+    let refuse = |mode: &str, failure| with_own_yaml(call.reporter).fail(&failed(mode, failure));
     let fields = match request::fields(Some(&args.input.to_string_lossy())) {
         Ok(fields) => fields,
         Err(failure) => return refuse("", failure),
@@ -123,14 +123,21 @@ pub(super) fn misread(verb: &str, mut failure: Failure) -> Failure {
         "acquire" | "release" | "check" => {}
         other if args::is_verb(other) => return failure,
         other if other.starts_with('-') => {}
-        other => failure.message = request::invalid_mode(other).message,
+        other => failure
+            .message
+            .clone_from(&request::invalid_mode(other).message),
     }
     failed(verb, failure).with_own_yaml()
 }
 
-fn look(check: Check, health: bool, mode: &str, surface: &mut Surface) -> Result<Answer, Failure> {
+fn look(
+    check: Check,
+    health: bool,
+    mode: &str,
+    reporter: &mut Reporter,
+) -> Result<Answer, Failure> {
     let name = check.name.ok_or_else(request::no_mode)?;
-    let (session, id) = Session::of_caller(check.place, &name, &check.shown, surface)?;
+    let (session, id) = Session::of_caller(check.place, &name, &check.shown, reporter)?;
     let reading = read(&session, &name)?;
     let now = session.clock.now();
     let seen = Seen::of(&reading, session.store.policy(), &now);
@@ -167,7 +174,7 @@ fn read(session: &Session, name: &LockName) -> Result<Reading, Failure> {
     session.reading(name).map_err(store_failed)
 }
 
-fn give_back(release: Release, mode: &str, surface: &mut Surface) -> Result<Answer, Failure> {
+fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<Answer, Failure> {
     let Release {
         place,
         name,
@@ -175,13 +182,13 @@ fn give_back(release: Release, mode: &str, surface: &mut Surface) -> Result<Answ
         work,
     } = release;
     let result = RunResult::of_work(work.as_ref());
-    let (session, id) = Session::of_caller(place, &name, &shown, surface)?;
+    let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     // A supervised run's lock goes as well: its supervisor finds that it is lost and says so.
     let owns = |claim: &Claim| match id {
         Some(id) if !session.format.shows(claim, id) => Ownership::Missing,
         _ => Ownership::Shown,
     };
-    let released = session.release_owned(surface, &name, id, &result, &owns, store_failed)?;
+    let released = session.release_owned(reporter, &name, id, &result, &owns, store_failed)?;
     let mismatch = |claim: &Claim| {
         format!(
             "Lock session mismatch (expected: {}, actual: {})",
@@ -220,18 +227,18 @@ fn give_back(release: Release, mode: &str, surface: &mut Surface) -> Result<Answ
         }
     }
     for error in &errors {
-        surface.warn(error.clone());
+        reporter.warn(error.clone());
     }
     let info = absence(&session, &name, removed.as_deref(), &mut errors)?;
-    session.tell(surface, &Line::Released { name: &name });
+    session.tell(reporter, &Line::Released { name: &name });
     let mut document = Document::new(Status::Released, mode, info, "Lock released successfully");
     document.errors = errors;
     let place = session.store.place(&name);
     Ok(Answer::new(Status::Released, document, place))
 }
 
-/// Looks whether the lock is gone. Whoever has taken it since is no leftover, but a lock file of
-/// another program's is worth a word.
+/// Looks whether the lock is gone. A session that has taken it since is no leftover. A lock file that
+/// another program made is worth a word.
 fn absence(
     session: &Session,
     name: &LockName,

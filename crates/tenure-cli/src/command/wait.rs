@@ -3,7 +3,7 @@
 use super::{Session, cancelled, collect_signals, near};
 use crate::dialect::Done;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::{LockView, failure_of};
 use crate::render::waiting::{Progress, Sight};
 use crate::request;
@@ -19,11 +19,14 @@ const NAP: Duration = Duration::from_secs(10);
 
 #[cold]
 #[inline(never)]
-pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(super) fn wait(
+    wait: request::Wait,
+    reporter: &mut Reporter,
+) -> Result<(String, Value), Failure> {
     let request::Wait { place, name, limit } = wait;
     let session = Session::waiting(place, collect_signals()?)?;
     let policy = *session.store.policy();
-    session.refuse_nesting(&name)?;
+    session.refuse_own_hold(&name)?;
     let began = instant();
     let deadline = match limit {
         Wait::No => Some(began),
@@ -31,7 +34,7 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         Wait::Forever => None,
     };
     let nobody = Entry::default();
-    let mut progress = Progress::new(surface, &name, &session.identity.host, limit);
+    let mut progress = Progress::new(reporter, &name, &session.identity.host, limit);
     let mut has_waited = false;
     loop {
         let reading = session.store.read(&name)?;
@@ -41,11 +44,11 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         let waited = since(began);
         if view.available {
             if !has_waited {
-                near::point_out(&session, surface, &name, &reading);
+                near::point_out(&session, reporter, &name, &reading);
             }
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let answer = session.dialect.answer(&Done::Free { name: &name });
-            let text = answer.unwrap_or_else(|| format!("{name} is free"));
+            let done = Done::Free { name: &name };
+            let text = session.text_of(&done, || format!("{name} is free"));
             return Ok((
                 text,
                 json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),

@@ -261,7 +261,7 @@ fn standing(view: &LockView) -> Value {
     Value::Object(answer)
 }
 
-/// Who has it, by the names of the record.
+/// The holder, by the names of the record.
 fn holder(view: &LockView) -> Value {
     let Some(holder) = &view.holder else {
         return Value::Null;

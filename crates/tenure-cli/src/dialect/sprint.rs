@@ -125,7 +125,7 @@ impl Answer {
 
 /// The object of a call that could not be carried out.
 pub(crate) fn failed(mode: &str, mut failure: Failure) -> Failure {
-    // 4 is the answer that somebody else has the lock, and this is none.
+    // Exit 4 says that another session has the lock, and this failure does not.
     if failure.exit == Exit::Precondition {
         failure.exit = Exit::StoreUnavailable;
     }
@@ -155,7 +155,7 @@ pub(crate) fn store_failed(error: StoreError) -> Failure {
     // The contract tells these apart, and nothing else.
     match &*usual.code {
         "PERMISSION_DENIED" | "UNSAFE_PLACE" | "LOCK_UNREADABLE" => {
-            Failure::new(usual.exit, usual.code, clean(&message))
+            Failure::new(usual.exit, &*usual.code, clean(&message))
         }
         _ => Failure::new(Exit::StoreUnavailable, "STORE_UNAVAILABLE", clean(&message)),
     }
@@ -171,7 +171,7 @@ mod tests {
         let failure = failed("check", Failure::bad_arguments("project_root required"));
         assert_eq!(failure.exit, Exit::BadArguments);
         assert!(failure.is_answer, "on stdout");
-        let context = Value::Object(failure.context);
+        let context = Value::Object(failure.context.clone());
         assert_eq!(context["status"], "failure");
         assert_eq!(context["mode"], "check");
         assert_eq!(context["lock_info"]["exists"], Value::Null);

@@ -162,7 +162,7 @@ impl Format {
         self == Self::Sprint
     }
 
-    /// The id that a caller shows who types none.
+    /// The id that counts as shown where the caller types none.
     pub(crate) fn default_id(self, variables: &Variables) -> Option<&str> {
         let run_id = variables.run_id.as_deref();
         run_id.filter(|_| self == Self::Session)

@@ -4,13 +4,13 @@
 
 use super::super::Session;
 use super::super::run::terms::usual_without_signals;
+use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
 use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
-use crate::trail::occasion;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::clock::{Clock, instant, since};
@@ -35,7 +35,7 @@ pub(super) fn end(
     session: &Session,
     name: &LockName,
     by: &RequestId,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     let orphans = orphans(session, name)?;
     let mut ended = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn end(
             return Err(not_orphaned(session, name, &reading));
         }
         let done = orphan.end(terms_of(how, claim, &command));
-        record(session, surface, name, by, claim, &done);
+        record(session, reporter, name, by, claim, &done);
         let outcome = outcome(session, name, claim, &done)?;
         let what = done.gone.iter().map(u32::to_string).collect::<Vec<_>>();
         let afterwards = if outcome.is_free {
@@ -311,7 +311,7 @@ fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
 /// Somebody has ended another's work: that is always recorded.
 fn record(
     session: &Session,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     name: &LockName,
     by: &RequestId,
     claim: &Claim,
@@ -319,6 +319,6 @@ fn record(
 ) {
     let now = session.clock.now();
     session
-        .trail
-        .orphan_ended(surface, occasion(name, by, &now), claim, &done.gone);
+        .audit_writer
+        .orphan_ended(reporter, occasion(name, by, &now), claim, &done.gone);
 }

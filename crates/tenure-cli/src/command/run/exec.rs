@@ -9,7 +9,7 @@
 //! So only a lock can be held like this that the kernel vouches for. What has to be renewed, or
 //! published for other programs and withdrawn, needs somebody who stays, and was refused before (`request`).
 
-use super::taking::Hold;
+use super::acquire_all::Hold;
 #[cfg(unix)]
 use crate::signals;
 use crate::signals::Signals;

@@ -1,7 +1,7 @@
 //! Which locks a run takes, in which order, under which terms and within which wait.
 
+use super::acquire_all::Target;
 use super::exec;
-use super::taking::Target;
 use crate::command::{Session, already_held, covers, ticket};
 use crate::exit::Exit;
 use crate::failure::{Failure, object};

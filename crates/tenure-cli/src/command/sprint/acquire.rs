@@ -1,5 +1,5 @@
-//! `acquire` in a sprint's way: blocked at once by whoever is alive, and a zombie is taken over
-//! only by somebody who said so, with a flag or at the terminal.
+//! `acquire` in a sprint's way: a live session blocks at once, and a zombie is taken over only after the
+//! caller has said so, with a flag or at the terminal.
 //!
 //! Every takeover is decided by the store on what stands there at that instant. A yes that was
 //! given here only says how much the next attempt may insist.
@@ -15,7 +15,7 @@ use crate::dialect::sprint::{
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::waiting::Progress;
 use crate::request::{Acquire, Owner, Place};
 use crate::signals::{SignalSleeper, Signals};
@@ -39,7 +39,7 @@ pub(super) fn acquire(
     acquire: Acquire,
     again: &dyn Fn() -> Result<Place, Failure>,
     mode: &str,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<Answer, Failure> {
     let Acquire {
         place,
@@ -54,10 +54,10 @@ pub(super) fn acquire(
     let signals = collect_signals()?;
     let session = Session::waiting(place, signals)?;
     let request_id = session.format.request_id(who.id)?;
-    surface.set_request_id(request_id.as_str());
+    reporter.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
     let owner = owner(whose).map_err(|mut failure| {
-        // The general advice is no advice here: nobody's lock would be a zombie from the start.
+        // The general advice is no advice here: a lock without an owner is a zombie from the start.
         if failure.message == OwnerError::NoneFound.to_string() {
             failure.message = String::from(
                 "no lasting process was found that could own the lock; name one with --owner PID",
@@ -66,7 +66,7 @@ pub(super) fn acquire(
         failure
     })?;
     if wait != Wait::No {
-        session.refuse_nesting(&name)?;
+        session.refuse_own_hold(&name)?;
     }
     let epic_spec = who.facts.iter().find(|(key, _)| key == "epic_spec");
     let epic_spec = epic_spec.map(|(_, epic_spec)| tenure::profile::why(epic_spec));
@@ -82,7 +82,7 @@ pub(super) fn acquire(
     });
     let is_first_use = ignored::is_first_use(&session, &name);
     let mut granted = None;
-    let answer = Taking {
+    let answer = Acquisition {
         again,
         chosen,
         mode,
@@ -104,12 +104,12 @@ pub(super) fn acquire(
         wait,
         asked: false,
     }
-    .take(surface, &mut granted)?;
+    .take(reporter, &mut granted)?;
     if is_first_use {
-        ignored::tell(surface, &session, &name);
+        ignored::tell(reporter, &session, &name);
     }
     if let Some(Granted { claim, already }) = granted {
-        unless_heard(surface, session, name, claim, already);
+        unless_heard(reporter, session, name, claim, already);
     }
     Ok(answer)
 }
@@ -122,10 +122,10 @@ struct Granted {
 }
 
 /// An acquisition on its way, with whatever was said yes to.
-struct Taking<'a> {
+struct Acquisition<'a> {
     /// Names the place of the lock once more.
     again: &'a dyn Fn() -> Result<Place, Failure>,
-    /// Whose life the lock follows, where nobody said it.
+    /// The process whose life the lock follows, where the caller named none.
     chosen: Option<String>,
     mode: &'a str,
     session: &'a Session,
@@ -134,7 +134,7 @@ struct Taking<'a> {
     request: Request,
     wait: Wait,
     deadline: Option<Instant>,
-    /// The force is somebody's yes to a zombie, and no flag.
+    /// The force is a person's yes to a zombie, and no flag.
     asked: bool,
 }
 
@@ -150,18 +150,18 @@ enum Next {
     Answer(Box<Answer>),
 }
 
-impl Taking<'_> {
+impl Acquisition<'_> {
     fn take(
         mut self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         granted: &mut Option<Granted>,
     ) -> Result<Answer, Failure> {
         let mut confirmed: Option<Box<Confirmed>> = None;
         let mut unreadable = 0;
         loop {
-            let error = match self.attempt(surface, confirmed.as_deref()) {
+            let error = match self.attempt(reporter, confirmed.as_deref()) {
                 Ok(had) => {
-                    let answer = self.acquired(surface, &had.claim);
+                    let answer = self.acquired(reporter, &had.claim);
                     *granted = Some(had);
                     return Ok(answer);
                 }
@@ -173,11 +173,11 @@ impl Taking<'_> {
                     entry,
                     retry_after_ms,
                     ..
-                } => match self.refused(surface, &refusal, &entry, retry_after_ms)? {
+                } => match self.refused(reporter, &refusal, &entry, retry_after_ms)? {
                     Next::Answer(answer) => return Ok(*answer),
                     Next::Again(next) => confirmed = next,
                 },
-                // Another session has it now, about which nobody was asked: all begins anew.
+                // Another session has it now, and no person was asked about that one: all begins anew.
                 AcquireError::Store(StoreError::Record { .. })
                     if confirmed
                         .as_ref()
@@ -186,7 +186,7 @@ impl Taking<'_> {
                     confirmed = None;
                     self.request.force = Force::Asked;
                 }
-                // Who waits finds what another program is writing this instant. A new attempt
+                // A waiter meets a record that another program is writing this instant. A new attempt
                 // reads it until it has settled.
                 AcquireError::Store(StoreError::Unreadable { .. })
                     if self.wait != Wait::No && unreadable < UNREADABLE_MAX =>
@@ -217,12 +217,12 @@ impl Taking<'_> {
 
     fn attempt(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         confirmed: Option<&Confirmed>,
     ) -> Result<Granted, AcquireError> {
         let wait = self.rest();
         let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
-        let mut progress = Progress::new(surface, self.name, &self.session.identity.host, wait);
+        let mut progress = Progress::new(reporter, self.name, &self.session.identity.host, wait);
         let acquired = engine::acquire(
             &**store,
             &self.session.clock,
@@ -234,18 +234,18 @@ impl Taking<'_> {
         drop(progress);
         let acquired = acquired?;
         self.session
-            .record_grant(surface, self.name, &acquired, self.request.force);
+            .record_grant(reporter, self.name, &acquired, self.request.force);
         Ok(Granted {
             claim: acquired.claim,
             already: acquired.already,
         })
     }
 
-    fn acquired(&self, surface: &mut Surface, claim: &Claim) -> Answer {
+    fn acquired(&self, reporter: &mut Reporter, claim: &Claim) -> Answer {
         self.session
-            .tell(surface, &Line::Acquired { name: self.name });
+            .tell(reporter, &Line::Acquired { name: self.name });
         if let Some(chosen) = &self.chosen {
-            surface.inform(chosen);
+            reporter.inform(chosen);
         }
         let standing = Standing::Held(tenure_core::Life::Detached);
         let alive = claim.holder.process.map(|_| true);
@@ -260,17 +260,17 @@ impl Taking<'_> {
 
     fn refused(
         &mut self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         refusal: &Refusal,
         entry: &Entry,
         retry_after_ms: u64,
     ) -> Result<Next, Failure> {
         let seen = self.seen(refusal, entry)?;
         match refusal.reason {
-            Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(surface, &seen),
+            Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(reporter, &seen),
             Reason::NeedsConfirmation => self.active(&seen, retry_after_ms),
             Reason::Held | Reason::QueueFull => {
-                self.session.say_unheeded(surface, self.request.force);
+                self.session.say_unheeded(reporter, self.request.force);
                 Ok(self.blocked(&seen, retry_after_ms, None))
             }
             Reason::Unknown => Err(Failure::new(
@@ -301,7 +301,7 @@ impl Taking<'_> {
         Ok(Seen::claimed(refusal.standing, claim.clone(), alive))
     }
 
-    fn zombie(&mut self, surface: &mut Surface, seen: &Seen) -> Result<Next, Failure> {
+    fn zombie(&mut self, reporter: &mut Reporter, seen: &Seen) -> Result<Next, Failure> {
         if !prompt::can_ask() {
             let mut answer = self.answer(
                 Status::ZombieDetected,
@@ -314,7 +314,7 @@ impl Taking<'_> {
         let question = format!("{}. override the zombie lock?", seen.zombie());
         match prompt::ask(&question, self.signals) {
             Reply::Yes => {
-                surface.explain("the zombie lock is overridden as confirmed");
+                reporter.explain("the zombie lock is overridden as confirmed");
                 self.request.force = Force::Asked;
                 self.asked = true;
                 Ok(Next::Again(None))
@@ -329,13 +329,13 @@ impl Taking<'_> {
         }
     }
 
-    /// Force meets somebody alive, which needs a second yes. Only a flag can give it where nobody
-    /// is there to be asked, and where nobody can tell what the record means.
+    /// Force meets a live session, which needs a second yes. Only a flag can give it where no person can
+    /// be asked, or where the record cannot be judged.
     fn active(&mut self, seen: &Seen, retry_after_ms: u64) -> Result<Next, Failure> {
         let claim = seen.claim.as_ref();
         let hold = claim.filter(|claim| claim.kind != Kind::Sealed);
         let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
-            // A yes to a zombie was none to whoever has taken the lock since.
+            // A yes to a zombie was none to a session that has taken the lock since.
             let hint = (!self.asked).then_some(
                 "overriding an active lock may corrupt state and needs --yes beside --force",
             );
@@ -383,7 +383,7 @@ impl Taking<'_> {
         };
         let mut answer = self.answer(Status::Blocked, seen, message);
         if seen.is_free() {
-            // It was let go at the very end of the wait; somebody else was before us.
+            // It was let go at the very end of the wait; another session was before us.
             answer.document.lock_info = LockInfo::default();
         }
         answer.document.errors.extend(hint.map(str::to_owned));

@@ -1,5 +1,5 @@
-//! A yes is a yes to one hold. Between the question and the takeover somebody else may have got
-//! the lock, and nobody was asked about that one.
+//! A yes is a yes to one hold. Between the question and the takeover another session may have got the
+//! lock, and the person was not asked about that one.
 //!
 //! The record is read and replaced under one guard, so this looks at it from inside: a store with
 //! this profile in front of its own writes no claim once it has read a record that is not the one

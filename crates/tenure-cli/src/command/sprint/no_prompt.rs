@@ -15,12 +15,12 @@ pub(super) enum Reply {
     Interrupted,
 }
 
-/// Whether somebody is there to be asked.
+/// Whether a person can be asked.
 pub(super) fn can_ask() -> bool {
     false
 }
 
-/// Asks nobody.
+/// Asks no person.
 pub(super) fn ask(_: &str, _: Signals) -> Reply {
     Reply::No
 }

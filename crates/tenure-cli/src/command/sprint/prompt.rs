@@ -1,4 +1,4 @@
-//! Asks the person at the terminal, and nobody else.
+//! Asks the person at the terminal.
 //!
 //! What was typed before the question stood there is no answer to it.
 
@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Interrupted,
 }
 
-/// Whether somebody is there to be asked.
+/// Whether a person can be asked.
 pub(super) fn can_ask() -> bool {
     isatty(std::io::stdin()) && isatty(std::io::stderr())
 }

@@ -17,11 +17,11 @@ use tenure_core::{Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp,
 pub(crate) enum Status {
     /// The lock is the caller's.
     Acquired,
-    /// Nobody's any more.
+    /// The lock is free now.
     Released,
-    /// Somebody alive has it, or nobody said yes to taking it over.
+    /// A live session has it, or the caller did not say yes to taking it over.
     Blocked,
-    /// Somebody dead left it.
+    /// A dead session left it.
     ZombieDetected,
     /// There is no lock.
     Clean,
@@ -195,7 +195,7 @@ impl Seen {
         }
     }
 
-    /// What a reading found. Who only waits has no record and is not seen here.
+    /// What a reading found. A waiter has no record and is not seen here.
     pub(crate) fn of(reading: &Reading, policy: &Policy, now: &Now) -> Self {
         let (entry, evidence) = match &reading.content {
             Content::Whole { entry, evidence } => (entry, evidence),
@@ -223,7 +223,7 @@ impl Seen {
         }
     }
 
-    /// What keeps the record from being judged, though somebody's it is.
+    /// What keeps the record from being judged, although it is a session's.
     fn unjudged(&self) -> Option<&str> {
         self.claim.as_ref()?.holder.fact("unjudged")
     }
@@ -264,7 +264,7 @@ impl Seen {
         since(claim).map(|since| since.age_ms(boot, now))
     }
 
-    /// What somebody should know about the record beside how it stands.
+    /// What the caller should know about the record beside how it stands.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(why) = &self.unreadable {

@@ -1,7 +1,7 @@
 //! What a command learns from its environment, beside everything that it inherits.
 
+use super::acquire_all::Hold;
 use super::plan::Outer;
-use super::taking::Hold;
 use crate::holds;
 use crate::request;
 use std::ffi::OsString;
@@ -9,12 +9,12 @@ use std::process::Command;
 use tenure_core::{LockName, RequestId};
 
 /// Variables to set and to take away.
-pub(crate) struct Told {
+pub(crate) struct ChildEnv {
     set: Vec<(&'static str, OsString)>,
     removed: Vec<&'static str>,
 }
 
-impl Told {
+impl ChildEnv {
     /// Under locks, of which `main` gives its name and token: one of `holds`, or `outer`, the run
     /// around this one's. The group is named beside it.
     pub(crate) fn of_holds(
@@ -119,7 +119,7 @@ impl Told {
         }
     }
 
-    pub(crate) fn tell(&self, command: &mut Command) {
+    pub(crate) fn apply(&self, command: &mut Command) {
         for name in &self.removed {
             command.env_remove(name);
         }

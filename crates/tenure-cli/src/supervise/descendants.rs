@@ -19,12 +19,12 @@
 //!
 //! Whoever had children before its command (a shell that has become tenure by `exec`) could not
 //! tell them from the command's, and adopts nobody. Then what the command starts is kept together
-//! by a control group (`cell`), and where there is none to be had, only the command's process group
+//! by a control group (`cgroup`), and where there is none to be had, only the command's process group
 //! is watched. That is so on macOS in any case, which has neither subreapers nor control groups.
 //!
 //! When to ask and by which signal is decided in `supervise`; `driver` says it here.
 
-use super::cell::Cell;
+use super::cgroup::Cgroup;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, test_kill_process_group, waitid,
@@ -43,14 +43,14 @@ enum Reach {
     /// Whoever loses its parent comes to us.
     Adoption,
     /// All of it is in a control group.
-    Cell(Cell),
+    Cgroup(Cgroup),
     /// What has left the command's process group is not found.
     Group,
 }
 
 /// What is left of a run beside its command.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct Descendants {
     reach: Reach,
     /// The signal by which the work is being asked to end.
     asking: Option<Signal>,
@@ -88,7 +88,7 @@ fn become_subreaper() -> bool {
     false
 }
 
-impl Rest {
+impl Descendants {
     /// Has to be called before the command starts, for nobody is adopted afterwards who was
     /// orphaned before.
     ///
@@ -106,7 +106,7 @@ impl Rest {
             reach: if childless && become_subreaper() {
                 Reach::Adoption
             } else {
-                Cell::make().map_or(Reach::Group, Reach::Cell)
+                Cgroup::make().map_or(Reach::Group, Reach::Cgroup)
             },
             asking: None,
             asked_group: false,
@@ -131,8 +131,8 @@ impl Rest {
 
     /// Has to be called right before a command is started, and [`Rest::after_start`] right after.
     pub(super) fn before_start(&mut self) {
-        if let Reach::Cell(cell) = &self.reach
-            && !cell.enter()
+        if let Reach::Cgroup(cgroup) = &self.reach
+            && !cgroup.enter()
         {
             self.reach = Reach::Group;
         }
@@ -141,7 +141,7 @@ impl Rest {
     /// An error says in words that not all is as it was before the start.
     pub(super) fn after_start(&self) -> Result<(), String> {
         match &self.reach {
-            Reach::Cell(cell) => cell.leave(),
+            Reach::Cgroup(cgroup) => cgroup.leave(),
             Reach::Adoption | Reach::Group => Ok(()),
         }
     }
@@ -150,7 +150,7 @@ impl Rest {
     pub(super) fn adopts(&self) -> bool {
         match self.reach {
             Reach::Adoption => true,
-            Reach::Cell(_) | Reach::Group => false,
+            Reach::Cgroup(_) | Reach::Group => false,
         }
     }
 
@@ -177,11 +177,11 @@ impl Rest {
         };
         match &self.reach {
             Reach::Adoption => {}
-            Reach::Cell(cell) => {
-                let left = cell.is_populated();
+            Reach::Cgroup(cgroup) => {
+                let left = cgroup.is_populated();
                 match self.asking {
-                    Some(Signal::KILL) if left => cell.kill(),
-                    Some(signal) if left => cell.ask(signal, command, group, &mut self.asked),
+                    Some(Signal::KILL) if left => cgroup.kill(),
+                    Some(signal) if left => cgroup.ask(signal, command, group, &mut self.asked),
                     Some(_) | None => {}
                 }
                 // Some of it may have been moved to another control group.
@@ -267,8 +267,8 @@ impl Rest {
     pub(super) fn survivors(&mut self, command: Pid) -> Vec<Pid> {
         match &self.reach {
             Reach::Adoption => self.left(command),
-            Reach::Cell(cell) => {
-                let members = cell.members().into_iter();
+            Reach::Cgroup(cgroup) => {
+                let members = cgroup.members().into_iter();
                 members.filter(|pid| *pid != command).collect()
             }
             Reach::Group => Vec::new(),

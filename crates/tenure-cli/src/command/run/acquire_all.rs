@@ -8,7 +8,7 @@ use crate::command::{Session, occasion};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holds;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::signals;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
@@ -96,8 +96,8 @@ impl Hold<'_> {
                 let failed = self.schedule.failed(now.boot_ms);
                 if failed.is_event {
                     let occasion = occasion(self.name(), &self.id, &now);
-                    let trail = &self.session.trail;
-                    trail.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
+                    let audit_writer = &self.session.audit_writer;
+                    audit_writer.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
                 }
             }
         }
@@ -180,11 +180,11 @@ pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
 
 /// Takes one lock after the other, within one wait. Whatever was taken before a failure comes back
 /// with it, for the caller to give back.
-pub(crate) fn take_all<'a>(
+pub(crate) fn acquire_all<'a>(
     targets: Vec<Target<'a>>,
     mut wait: Wait,
     keep: Option<Keep>,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
     let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
     let mut may_be_asked = false;
@@ -196,9 +196,9 @@ pub(crate) fn take_all<'a>(
         } = target;
         let limits = Limits { wait, keep };
         let taken = if holds.is_empty() {
-            session.acquire(surface, &name, &request, limits, &mut NoLocks)
+            session.acquire(reporter, &name, &request, limits, &mut NoLocks)
         } else {
-            session.acquire(surface, &name, &request, limits, &mut Taken(&mut holds))
+            session.acquire(reporter, &name, &request, limits, &mut Taken(&mut holds))
         };
         let acquired = match taken {
             Ok(acquired) => acquired,
@@ -213,7 +213,7 @@ pub(crate) fn take_all<'a>(
             return Err((holds, failure));
         };
         if let Some(token) = acquired.claim.token {
-            surface.explain(&format!("holding {name}, fencing token {token}"));
+            reporter.explain(&format!("holding {name}, fencing token {token}"));
         }
         let hold = Hold {
             session,

@@ -6,9 +6,9 @@ use std::convert::Infallible;
 
 /// There are none.
 #[derive(Debug)]
-pub(super) struct Cell(Infallible);
+pub(super) struct Cgroup(Infallible);
 
-impl Cell {
+impl Cgroup {
     pub(super) fn make() -> Option<Self> {
         None
     }

@@ -1,10 +1,10 @@
-//! Waits across runs: who holds a lock and waits for another writes that down in its hold, and
-//! whoever finds a circle of such waits in which it is the youngest gives way.
+//! Deadlocks across runs: a holder that waits for another lock writes that down in its hold. A waiter that
+//! finds a circle of such waits, and is the youngest in it, gives way.
 //!
 //! Each waiter writes first and looks afterwards, again and again. So of those who close a circle
 //! at least the last one sees all of it, and the others do at their next look; all of them compare
 //! the same instants and come to the same youngest. A note names the ticket that waits, and counts
-//! only while that claim does, so what somebody left behind who was killed deceives nobody.
+//! only while that claim does, so the note of a killed waiter deceives no other.
 //!
 //! A hold has room for one note. Of several waits at once under one hold the first is noted, and the
 //! next one as soon as that is over.
@@ -38,15 +38,15 @@ pub(crate) struct Scene<'a> {
     pub(crate) clock: &'a SystemClock,
 }
 
-/// A wait by somebody who holds other locks.
-pub(crate) struct Nesting<'a> {
+/// A wait by a caller that holds other locks.
+pub(crate) struct NestedWait<'a> {
     scene: Scene<'a>,
     name: &'a LockName,
     holds: Vec<Hold>,
     noted: Option<u64>,
 }
 
-impl<'a> Nesting<'a> {
+impl<'a> NestedWait<'a> {
     /// For a caller with these holds; `None` where there is nothing to be noted.
     pub(crate) fn of(scene: Scene<'a>, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
         let is_native = scene.store.profile().record().is_none();
@@ -72,7 +72,7 @@ impl<'a> Nesting<'a> {
         path.iter().max() == path.first()
     }
 
-    /// Whether nobody gets on who holds this lock until this process does. `path` collects the
+    /// Whether no holder of this lock goes on until this process does. `path` collects the
     /// waits that say so.
     fn is_stuck(&self, folder: &Path, name: &str, mode: Mode, path: &mut Vec<Wait>) -> bool {
         if path.len() > LENGTH_MAX {
@@ -165,8 +165,8 @@ impl<'a> Nesting<'a> {
         Some(ask(&store))
     }
 
-    /// Writes down in every hold what is waited for, unless somebody else's wait stands there. A
-    /// hold that cannot be written is one circle that nobody sees; the wait goes on.
+    /// Writes down in every hold what is waited for, unless another caller's wait stands there. Where a
+    /// hold cannot be written, its circle stays unseen and the wait goes on.
     fn note(&mut self, ticket: u64) {
         let own = self.own_note(ticket);
         for hold in &self.holds {
@@ -204,7 +204,7 @@ impl<'a> Nesting<'a> {
     }
 }
 
-impl Drop for Nesting<'_> {
+impl Drop for NestedWait<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.noted else { return };
         let own = self.own_note(ticket);

@@ -1,12 +1,12 @@
 //! What a call leaves in the audit. An audit that cannot be written is told on stderr and stops
-//! nothing: who holds a lock must not depend on a log.
+//! nothing: the holder of a lock must not depend on a log.
 //!
-//! Native `run`s are made to cost little, so theirs is kept only where somebody named a folder for
-//! it; what breaks a promise to somebody else (a takeover, an override, a forced release) is
-//! always recorded.
+//! Native `run`s are made to cost little, so theirs is kept only where the caller named a folder for
+//! it; what breaks a promise to another holder (a takeover, an override, a forced release) is always
+//! recorded.
 
 use crate::failure::Failure;
-use crate::render::{Surface, say};
+use crate::render::{Reporter, say};
 use std::time::Duration;
 use tenure::audit::{
     self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
@@ -20,7 +20,7 @@ const HURRY: Duration = Duration::from_millis(20);
 
 /// Where a call records what it does.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct AuditWriter {
     log: AuditLog,
     /// Ordinary events too.
     everything: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Trail {
     ignored: bool,
 }
 
-impl Trail {
+impl AuditWriter {
     pub(crate) fn new(folder: audit::Place, is_named: bool, profile: &dyn Profile) -> Self {
         Self {
             log: AuditLog::new(folder, profile.audit_layout()),
@@ -45,7 +45,7 @@ impl Trail {
     /// What happened on the way to a grant.
     pub(crate) fn acquired(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         occasion: Occasion<'_>,
         lease: Lease,
         lock_path: &str,
@@ -78,14 +78,14 @@ impl Trail {
                     continue;
                 }
             };
-            self.write(surface, &record);
+            self.write(reporter, &record);
         }
     }
 
     /// The end of a hold by release.
     pub(crate) fn released(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         occasion: Occasion<'_>,
         held_ms: u64,
         ending: Ending<'_>,
@@ -94,14 +94,14 @@ impl Trail {
         if self.everything || by_other || ending == Ending::Forced {
             let held = Duration::from_millis(held_ms);
             let record = Record::lock_released(occasion, held, ending, by_other);
-            self.write(surface, &record);
+            self.write(reporter, &record);
         }
     }
 
     /// A release that the system did not let succeed.
     pub(crate) fn release_failed(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         occasion: Occasion<'_>,
         lock_path: &str,
         error: &StoreError,
@@ -113,11 +113,11 @@ impl Trail {
             _ => return,
         };
         let record = Record::lock_release_failed(occasion, lock_path.as_ref(), &error);
-        self.write(surface, &record);
+        self.write(reporter, &record);
     }
 
     /// Heartbeats that fail one after the other. The supervisor writes this between two steps of an end that
-    /// may be under way, so a file that somebody keeps is not waited for.
+    /// may be under way, so a file that another process keeps is not waited for.
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
         let log = self.log.clone().waiting_at_most(HURRY);
@@ -126,22 +126,22 @@ impl Trail {
         }
     }
 
-    /// Work whose supervisor was dead, ended by somebody who asked for that.
+    /// Work whose supervisor was dead, ended because an operator asked for that.
     #[cfg(target_os = "linux")]
     pub(crate) fn orphan_ended(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         occasion: Occasion<'_>,
         holder: &Claim,
         ended: &[u32],
     ) {
-        self.write(surface, &Record::orphan_ended(occasion, holder, ended));
+        self.write(reporter, &Record::orphan_ended(occasion, holder, ended));
     }
 
     /// A hold that was found left behind and removed, or a record that could not be read.
     pub(crate) fn removed(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         occasion: Occasion<'_>,
         previous: Option<&Claim>,
         bytes: &[u8],
@@ -151,18 +151,18 @@ impl Trail {
             None => StealReason::CorruptLock,
         };
         let record = Record::lock_stolen(occasion, previous, bytes, reason);
-        self.write(surface, &record);
+        self.write(reporter, &record);
     }
 
-    fn write(&self, surface: &mut Surface, record: &Record) {
+    fn write(&self, reporter: &mut Reporter, record: &Record) {
         if let Err(error) = self.log.append(record) {
-            surface.warn(unwritten(&error));
+            reporter.warn(unwritten(&error));
             return;
         }
         if self.ignored
             && let Err(error) = self.log.keep_out_of_git()
         {
-            surface.warn(error.to_string());
+            reporter.warn(error.to_string());
         }
     }
 }
@@ -184,7 +184,7 @@ pub(crate) fn occasion<'a>(
     }
 }
 
-/// The id under which somebody acts: the one that was shown, in whatever form another program's record
+/// The id under which the caller acts: the one that was shown, in whatever form another program's record
 /// has it, or a new one, for the audit wants one all the same.
 pub(crate) fn acting(shown: Option<&str>) -> Result<RequestId, Failure> {
     shown.map_or_else(

@@ -10,7 +10,7 @@
 //! as a member of the group after the handle was opened: if its number has passed to somebody else
 //! by then, that one is not in the group, or the handle speaks of the dead.
 //!
-//! **Nobody is asked twice.** As in `rest`: whose parent is in the group is left to that parent.
+//! **Nobody is asked twice.** As in `descendants`: whose parent is in the group is left to that parent.
 //!
 //! # Crash safety
 //! If we are killed, the group stays, with whatever runs in it. It holds no lock and limits nobody.
@@ -44,7 +44,7 @@ const LEFT_BEHIND_MAX: usize = 64;
 
 /// A control group for one command after the other.
 #[derive(Debug)]
-pub(super) struct Cell {
+pub(super) struct Cgroup {
     /// The group that we belong to, as the kernel names it to us.
     home: Vec<u8>,
     /// Its folder.
@@ -54,7 +54,7 @@ pub(super) struct Cell {
     folder: PathBuf,
 }
 
-impl Cell {
+impl Cgroup {
     /// Makes a group inside the one that we are in. `None` where that is not possible: there is no
     /// control group of version 2, we may not write to it, or the kernel is too old for it.
     #[cold]
@@ -74,18 +74,18 @@ impl Cell {
         folders(&mounts, &home).into_iter().find_map(|home_folder| {
             let folder = home_folder.join(&name);
             fs::create_dir(&folder).ok()?;
-            let cell = Self {
+            let cgroup = Self {
                 home: home.clone(),
                 home_folder,
                 name: name.clone(),
                 folder,
             };
             // What is not a control group after all is removed again.
-            if !cell.folder.join("cgroup.procs").exists() {
+            if !cgroup.folder.join("cgroup.procs").exists() {
                 return None;
             }
-            remove_left_behind(&cell.home_folder);
-            Some(cell)
+            remove_left_behind(&cgroup.home_folder);
+            Some(cgroup)
         })
     }
 
@@ -230,7 +230,7 @@ impl Cell {
     }
 }
 
-impl Drop for Cell {
+impl Drop for Cgroup {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
