@@ -1,5 +1,5 @@
-//! The documents as a whole: every link leads to a page and a heading that exist, and an index
-//! names every page.
+//! The documents as a whole: every link leads to a page and a heading that exist, an index names
+//! every page, and the files of the project that a page names are there.
 //!
 //! What the pages say is tried elsewhere: `cli/readme.rs` runs their commands, `coverage.rs` looks
 //! for what the table of rules names.
@@ -133,4 +133,48 @@ fn an_index_names_every_page() {
             );
         }
     }
+}
+
+/// A file or folder of the project, as a page names it in backticks: from the root, or from
+/// `crates/`. What is in braces is left alone.
+fn named_file(name: &str) -> Option<PathBuf> {
+    let (first, rest) = name.split_once('/')?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    if rest.is_empty() || !rest.chars().all(plain) {
+        return None;
+    }
+    match first {
+        "crates" | "docs" | "examples" | "scripts" | "schemas" | "fuzz" | "api" => {
+            Some(root().join(name))
+        }
+        _ if first.starts_with("tenure") && root().join("crates").join(first).is_dir() => {
+            Some(root().join("crates").join(name))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn every_file_that_a_page_names_is_there() {
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        let text = text(&page);
+        for (number, line) in prose(&text) {
+            for name in line.split('`').skip(1).step_by(2) {
+                // Behind the file may stand what is meant in it: `path.rs function`, `path.rs::test`.
+                let name = name.split([' ', ':']).next().unwrap_or_default();
+                let Some(file) = named_file(name) else {
+                    continue;
+                };
+                seen += 1;
+                // A test's folder goes by the name of the test target, too.
+                if !file.exists() && !file.with_extension("rs").exists() {
+                    missing.push(format!("{page}:{number}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 200, "only {seen} files are named");
+    assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
 }
