@@ -1005,7 +1005,7 @@ impl Claim {
             queueing: Queueing::Fifo,
             grace_ms: 0,
             cancel: None,
-            away: None,
+            reservation: None,
             waiting_for: None,
             aside: None,
         }

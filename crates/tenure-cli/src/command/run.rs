@@ -449,7 +449,11 @@ fn supervise(
         Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
             reporter.warn("the rollback was ended, because the lock was lost");
         }
-        Err(SpawnError::Command(error) | SpawnError::LivenessLock(error) | SpawnError::Unseen(error)) => {
+        Err(
+            SpawnError::Command(error)
+            | SpawnError::LivenessLock(error)
+            | SpawnError::Unseen(error),
+        ) => {
             reporter.warn(format!("the rollback could not be run: {error}"));
         }
         Err(SpawnError::Unnamed(error)) => {

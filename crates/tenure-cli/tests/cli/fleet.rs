@@ -738,7 +738,7 @@ fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
 #[test]
 fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     use tenure_core::{
-        LivenessLock, Claim, Evidence, Holder, Host, Kind, Lease, Liveness, Now, Policy, RequestId,
+        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
         Stamp, Standing, judge,
     };
     let at = |wall_ms| Stamp {

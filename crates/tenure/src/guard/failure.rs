@@ -86,7 +86,10 @@ mod tests {
     #[test]
     fn a_configuration_that_may_not_be_read_has_one_entry_wherever_it_comes_from() {
         let direct = Failure::from(denied());
-        assert_eq!((direct.exit, &*direct.code), (Exit::Permission, "PERMISSION_DENIED"));
+        assert_eq!(
+            (direct.exit, &*direct.code),
+            (Exit::Permission, "PERMISSION_DENIED")
+        );
         let opened = Failure::from(OpenError::Config(denied()));
         assert_eq!((opened.exit, &opened.code), (direct.exit, &direct.code));
         assert_eq!(opened.message, direct.message);

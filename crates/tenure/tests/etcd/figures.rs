@@ -11,7 +11,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use tenure::guard::{Again, LockManager, Options};
 use tenure::store::Verbs;
-use tenure_core::{TryGrant, Entering};
+use tenure_core::{Entering, TryGrant};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::Wait;
 
