@@ -3,6 +3,7 @@
 //! What a store of your own implements is [`Store`], six methods. What callers do with it is in
 //! [`Verbs`], which every store has.
 
+pub mod codec;
 pub mod conformance;
 pub mod contract;
 #[cfg(all(feature = "etcd", unix))]

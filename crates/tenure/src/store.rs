@@ -1,7 +1,8 @@
 //! Where locks are kept: what a store has to do ([`Store`]), what callers do with one ([`Verbs`]), and
 //! the stores that there are.
 //!
-//! A store of your own implements [`Store`] and runs the [`conformance`] suite; then
+//! A store of your own implements [`Store`] and runs the [`conformance`] suite; [`codec`] makes bytes of a list.
+//! `examples/store` is one in under 300 lines: a folder of files. Then
 //! [`LockManager::with_store`](crate::guard::LockManager::with_store) takes it.
 //!
 //! # Examples
@@ -51,5 +52,5 @@
 pub use tenure_engine::store::etcd;
 pub use tenure_engine::store::{
     Cleaned, Content, ForcedRelease, Handle, Reading, RenewedOwned, Store, StoreError, Verbs, Wake,
-    conformance, contract, file, memory, verbs,
+    codec, conformance, contract, file, memory, verbs,
 };

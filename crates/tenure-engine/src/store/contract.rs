@@ -231,6 +231,22 @@ pub struct Draft<'a> {
     pub entered: &'a dyn Fn() -> bool,
 }
 
+impl<'a> Draft<'a> {
+    /// A whole list that could be understood, in a store that neither asks whether processes are stopped nor
+    /// counts the runs within a hold.
+    pub fn whole(entry: Entry, evidence: &'a dyn Fn(&Claim, Depth) -> Evidence) -> Self {
+        Self {
+            entry,
+            events: Vec::new(),
+            unread: 0,
+            corrupt: None,
+            evidence,
+            stopped: &|_| false,
+            entered: &|| false,
+        }
+    }
+}
+
 impl Debug for Draft<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Draft")
@@ -356,6 +372,21 @@ pub struct Committed {
     pub own: Option<u64>,
     /// The claim that was made.
     pub handle: Option<Box<dyn Handle>>,
+}
+
+impl Committed {
+    /// The first run of a change that made no claim, in a store whose numbers are those of the draft.
+    pub fn first(draft: Draft<'_>) -> Self {
+        Self {
+            run: Run::Nth(0),
+            entry: draft.entry,
+            events: draft.events,
+            unread: draft.unread,
+            record: Vec::new(),
+            own: None,
+            handle: None,
+        }
+    }
 }
 
 /// What a caller waits for.

@@ -210,7 +210,7 @@ impl EtcdStore {
     }
 
     /// A change that could be written down.
-    fn told<T>(&self, change: Result<T, serde_json::Error>) -> Result<T, StoreError> {
+    fn told<T>(&self, change: Result<T, super::codec::CodecError>) -> Result<T, StoreError> {
         change.map_err(|error| self.unreachable("writing the lock", error.to_string()))
     }
 

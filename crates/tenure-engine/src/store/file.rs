@@ -1,6 +1,6 @@
 //! The file store: one coordination file per lock, kernel locks on single bytes of it.
 //!
-//! The file holds the list of claims, in two pages (`pages`, `list`). What other programs see of a hold is
+//! The file holds the list of claims, in two pages (`pages`, the store's `codec`). What other programs see of a hold is
 //! a record beside it (`publication`), where a profile publishes one; list and record are brought together
 //! whenever they are read (`joined`).
 //!
@@ -27,7 +27,6 @@ pub mod fuzzing;
 mod guarded;
 mod handle;
 mod joined;
-pub(in crate::store) mod list;
 mod look;
 mod pages;
 mod partial;

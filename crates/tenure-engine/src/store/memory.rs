@@ -20,8 +20,8 @@
 //! the whole store with it.
 
 use super::contract::{
-    About, Ask, Committed, Depth, Draft, Handle, Location, Outcome, Rules, Run, Step, Store,
-    Waiting, Which, Write, own,
+    About, Ask, Committed, Depth, Draft, Handle, Location, Outcome, Rules, Step, Store, Waiting,
+    Which, Write, own,
 };
 use super::{Content, Reading, StoreError, Wake};
 use crate::clock::instant;
@@ -291,25 +291,13 @@ impl Store for MemoryStore {
             }
             (None, _) => return Ok(Outcome::Absent),
         };
+        let evidence = |claim: &Claim, _: Depth| state.evidence(ask.name, claim);
         let mut draft = Draft {
-            entry: lock.entry.clone(),
-            events: Vec::new(),
-            unread: 0,
-            corrupt: None,
-            evidence: &|claim: &Claim, _: Depth| state.evidence(ask.name, claim),
             stopped: &|claim: &Claim| state.is_stopped(claim),
-            entered: &|| false,
+            ..Draft::whole(lock.entry.clone(), &evidence)
         };
         let step = change(&mut draft);
-        let mut done = Committed {
-            run: Run::Nth(0),
-            entry: draft.entry,
-            events: draft.events,
-            unread: 0,
-            record: Vec::new(),
-            own: None,
-            handle: None,
-        };
+        let mut done = Committed::first(draft);
         let Step::Write(Write { makes, removes, .. }) = step else {
             return Ok(Outcome::Done(done));
         };

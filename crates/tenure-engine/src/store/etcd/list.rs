@@ -15,6 +15,7 @@ use super::api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
 use crate::process::liveness;
+use crate::store::codec::CodecError;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Now};
 
@@ -299,7 +300,7 @@ impl List {
         name: &LockName,
         after: &Entry,
         writing: &Writing<'_>,
-    ) -> Result<Option<Change>, serde_json::Error> {
+    ) -> Result<Option<Change>, CodecError> {
         let mut change = Change::default();
         let mut compared = BTreeSet::new();
         let attachments = writing.attachments;
@@ -429,7 +430,7 @@ impl List {
         after: &Entry,
         row: &Row,
         attachments: &[Attachment],
-    ) -> Result<(), serde_json::Error> {
+    ) -> Result<(), CodecError> {
         let ticket = row.written.claim.ticket;
         let before = self.entry.claim(ticket);
         let attachment = attachments

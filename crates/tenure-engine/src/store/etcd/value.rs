@@ -5,7 +5,7 @@
 //! grant is written as *granted here*, which stands for the revision of that very write; whoever
 //! writes the claim again puts the number in its place.
 
-use crate::store::file::list;
+use crate::store::codec;
 use serde::{Deserialize, Serialize};
 use tenure_core::{Claim, Entry, History, Stamp};
 
@@ -69,13 +69,14 @@ const VERSION: u32 = 1;
 pub(super) fn encode(
     mut written: Written,
     granted_here: bool,
-) -> Result<Vec<u8>, serde_json::Error> {
+) -> Result<Vec<u8>, codec::CodecError> {
     let mut value = serde_json::to_vec(&Frame {
         tenure: VERSION,
         lease_key: std::mem::take(&mut written.lease_key),
         granted_here,
         was_reserved: written.was_reserved,
-    })?;
+    })
+    .map_err(|error| codec::CodecError::unwritten(&error))?;
     value.push(b'\n');
     // The key says it better.
     written.claim.ticket = 0;
@@ -83,8 +84,8 @@ pub(super) fn encode(
         written.claim.token = None;
     }
     let hosts = [&written.claim.holder.host];
-    list::write_head(&mut value, &Entry::default(), &hosts)?;
-    list::write_claim(&mut value, &written.claim, &hosts)?;
+    codec::write_head(&mut value, &Entry::default(), &hosts)?;
+    codec::write_claim(&mut value, &written.claim, &hosts)?;
     Ok(value)
 }
 
@@ -102,8 +103,8 @@ pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Writte
     }
     let frame: Frame =
         serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
-    let hosts = list::read_head(line()?)?.hosts;
-    let mut claim = list::read_claim(line()?, &hosts)?;
+    let hosts = codec::read_head(line()?)?.hosts;
+    let mut claim = codec::read_claim(line()?, &hosts)?;
     claim.ticket = created;
     if frame.granted_here {
         claim.token = Some(modified);
@@ -116,19 +117,19 @@ pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Writte
 }
 
 /// Writes what is kept of past holds.
-pub(super) fn encode_header(history: History) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn encode_header(history: History) -> Result<Vec<u8>, codec::CodecError> {
     let mut value = Vec::new();
     let entry = Entry {
         history,
         ..Entry::default()
     };
-    list::write_head(&mut value, &entry, &[])?;
+    codec::write_head(&mut value, &entry, &[])?;
     Ok(value)
 }
 
 /// Reads it.
 pub(super) fn decode_header(value: &[u8]) -> Result<History, String> {
-    list::read_head(value).map(|head| head.entry.history)
+    codec::read_head(value).map(|head| head.entry.history)
 }
 
 /// The instant that lies `age_ms` before `now_ms`, on some other machine than this.

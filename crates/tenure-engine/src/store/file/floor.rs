@@ -4,10 +4,11 @@
 use super::folder::{Access, Folder, fault};
 use super::guarded::{GUARD_PATIENCE, Guarded, Names};
 use super::pages::{self, ReadError};
-use super::{FileStore, fd, list};
+use super::{FileStore, fd};
 use crate::os;
 use crate::profile::SUFFIX;
 use crate::store::StoreError;
+use crate::store::codec;
 
 /// The coordination file that remembers that number. No lock can have this name.
 ///
@@ -52,9 +53,9 @@ pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
         why,
     };
     match pages::read_unguarded(fd(&opened)) {
-        Ok(snapshot) => list::decode(&snapshot.body)
+        Ok(snapshot) => codec::decode(&snapshot.body)
             .map(|entry| entry.last)
-            .map_err(unreadable),
+            .map_err(|error| unreadable(error.into())),
         Err(ReadError::Torn(why)) => Err(unreadable(why)),
         Err(ReadError::Io(errno)) => Err(fault(&folder.path_of(&file), "reading", errno)),
     }
@@ -96,9 +97,9 @@ fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), Stor
     let snapshot = guarded
         .snapshot()
         .map_err(|error| error.into_store(&path()))?;
-    let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
+    let mut entry = codec::decode(&snapshot.body).map_err(|error| StoreError::Unreadable {
         place: path().display().to_string(),
-        why,
+        why: error.into(),
     })?;
     if entry.last < last {
         entry.raise(last);

@@ -5,8 +5,9 @@
 //! `fuzzing` alone, and is no part of what the library promises. What has to hold is said where
 //! they are tried (`fuzz/src`).
 
+use super::pages;
 use super::partial::{self, Want};
-use super::{list, pages};
+use crate::store::codec;
 use std::os::fd::BorrowedFd;
 use tenure_core::Entry;
 
@@ -49,12 +50,12 @@ pub fn page(sequence: u64, body: &[u8]) -> Vec<u8> {
 /// # Errors
 /// - What cannot be understood.
 pub fn decode(body: &[u8]) -> Result<Entry, String> {
-    list::decode(body)
+    codec::decode(body).map_err(String::from)
 }
 
 /// Writes a list of claims.
 pub fn encode(entry: &Entry) -> Option<Vec<u8>> {
-    list::encode(entry).ok()
+    codec::encode(entry).ok()
 }
 
 /// Every way in which a part of a list is read, and the list as it is written back from that part

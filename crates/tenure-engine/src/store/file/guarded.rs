@@ -15,9 +15,10 @@ use super::pages::{self, ReadError, Snapshot, UNKNOWN};
 use super::partial::{self, Rest, Want};
 use super::publication::{Change, Publication, Published};
 use super::sleeper::ByteLock;
-use super::{Byte, FileStore, Mode, bytes, fd, list};
+use super::{Byte, FileStore, Mode, bytes, fd};
 use crate::os;
 use crate::profile::Record;
+use crate::store::codec;
 use crate::store::{StoreError, Wake};
 use std::cell::Cell;
 use std::time::Duration;
@@ -276,9 +277,14 @@ impl<'a> Guarded<'a> {
                 rest: Some(rest),
             });
         }
-        let entry = match list::decode(&snapshot.body) {
+        let entry = match codec::decode(&snapshot.body) {
             Ok(entry) => entry,
-            Err(why) => return Err(LoadError::List { why, snapshot }),
+            Err(error) => {
+                return Err(LoadError::List {
+                    why: error.into(),
+                    snapshot,
+                });
+            }
         };
         if snapshot.sequence == 0 && any_is_held(self.opened) {
             return Err(LoadError::List {
@@ -348,7 +354,7 @@ impl<'a> Guarded<'a> {
         }
         let body = match &before.rest {
             Some(rest) => rest.encode(&before.snapshot.body, after),
-            None => list::encode(after),
+            None => codec::encode(after),
         };
         let body = body.map_err(|error| self.not_encoded(error))?;
         let unread = before.rest.as_ref().map_or(0, Rest::len);
@@ -428,20 +434,20 @@ impl<'a> Guarded<'a> {
             .snapshot()
             .map_err(|error| error.into_store(&self.folder.path_of(&self.names.list)))?;
         let mut entry = before.entry.clone();
-        if let Ok(written) = list::decode(&current.body) {
+        if let Ok(written) = codec::decode(&current.body) {
             entry.raise(written.last);
         }
         self.write_list(&current, &entry)
     }
 
     pub(super) fn write_list(&self, current: &Snapshot, entry: &Entry) -> Result<(), StoreError> {
-        let body = list::encode(entry).map_err(|error| self.not_encoded(error))?;
+        let body = codec::encode(entry).map_err(|error| self.not_encoded(error))?;
         self.write_body(current, &body, entry.claims.len())
     }
 
-    fn not_encoded(&self, error: serde_json::Error) -> StoreError {
+    fn not_encoded(&self, error: codec::CodecError) -> StoreError {
         let path = self.folder.path_of(&self.names.list);
-        io_fault(&path, "writing the lock", error.into())
+        io_fault(&path, "writing the lock", std::io::Error::other(error))
     }
 
     fn write_body(&self, current: &Snapshot, body: &[u8], claims: usize) -> Result<(), StoreError> {
@@ -535,7 +541,7 @@ mod tests {
         let answer = write(&change, meanwhile);
         let text = std::fs::read_to_string(store.record_path(&names)).ok();
         let snapshot = pages::read(fd(guarded.opened), UNKNOWN).expect("a state");
-        let list = list::decode(&snapshot.body).expect("a list");
+        let list = codec::decode(&snapshot.body).expect("a list");
         (answer, text, tickets(&list))
     }
 

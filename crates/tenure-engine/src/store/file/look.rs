@@ -10,10 +10,11 @@ use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, Names};
 use super::handle::FileHandle;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
-use super::{BorrowedDescriptor, FileStore, fd, joined, list};
+use super::{BorrowedDescriptor, FileStore, fd, joined};
 use crate::clock::{instant, since};
 use crate::process::{self, liveness};
 use crate::profile::document::UNJUDGED;
+use crate::store::codec;
 use crate::store::contract::Depth;
 use crate::store::{Content, Reading, StoreError};
 use std::time::{Duration, Instant};
@@ -111,7 +112,7 @@ impl FileStore {
                 None => Ok(Entry::default()),
                 Some(Ok(snapshot)) => {
                     is_empty = snapshot.sequence == 0;
-                    list::decode(&snapshot.body)
+                    codec::decode(&snapshot.body).map_err(String::from)
                 }
                 Some(Err(ReadError::Torn(why))) => Err(why),
                 Some(Err(ReadError::Io(errno))) => {

@@ -9,7 +9,7 @@
 //!
 //! What a claim's line looks like is `list`'s business.
 
-use super::list::{self, Head};
+use crate::store::codec::{self, Head};
 use std::ops::Range;
 use tenure_core::{Entry, Host};
 
@@ -57,12 +57,12 @@ impl Rest {
     /// from.
     ///
     /// # Errors
-    /// - As [`list::encode`].
+    /// - As [`codec::encode`].
     pub(super) fn encode(
         &self,
         before: &[u8],
         entry: &Entry,
-    ) -> Result<Vec<u8>, serde_json::Error> {
+    ) -> Result<Vec<u8>, codec::CodecError> {
         let mut hosts: Vec<&Host> = self.hosts.iter().collect();
         for claim in &entry.claims {
             if !hosts.contains(&&claim.holder.host) {
@@ -70,19 +70,19 @@ impl Rest {
             }
         }
         let mut body = Vec::with_capacity(before.len() + 1_024);
-        list::write_head(&mut body, entry, &hosts)?;
+        codec::write_head(&mut body, entry, &hosts)?;
         for line in &self.lines {
             if !line.read {
                 body.extend_from_slice(before.get(line.range.clone()).unwrap_or_default());
                 body.push(b'\n');
             } else if let Some(claim) = entry.claim(line.ticket) {
-                list::write_claim(&mut body, claim, &hosts)?;
+                codec::write_claim(&mut body, claim, &hosts)?;
             }
         }
         // New claims have the highest tickets.
         let known = self.lines.last().map_or(0, |line| line.ticket);
         for claim in entry.claims.iter().filter(|claim| claim.ticket > known) {
-            list::write_claim(&mut body, claim, &hosts)?;
+            codec::write_claim(&mut body, claim, &hosts)?;
         }
         Ok(body)
     }
@@ -116,14 +116,14 @@ pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
     choose(&mut lines, body, want)?;
     let Head {
         mut entry, hosts, ..
-    } = list::read_head(body.get(..head_end)?).ok()?;
+    } = codec::read_head(body.get(..head_end)?).ok()?;
     // Hosts that nobody names any more are dropped when all is read and written.
     if hosts.len() > SHORT || lines.last().is_some_and(|line| line.ticket > entry.last) {
         return None;
     }
     for line in lines.iter().filter(|line| line.read) {
         let text = body.get(line.range.clone())?;
-        entry.claims.push(list::read_claim(text, &hosts).ok()?);
+        entry.claims.push(codec::read_claim(text, &hosts).ok()?);
     }
     Some((entry, Rest { hosts, lines }))
 }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn body(entry: &Entry) -> Vec<u8> {
-        list::encode(entry).expect("a body")
+        codec::encode(entry).expect("a body")
     }
 
     fn ticket(entry: &Entry, index: usize) -> u64 {
@@ -283,7 +283,7 @@ mod tests {
         let written = rest.encode(&before, &part).expect("a body");
         let mut whole = entry.clone();
         assert_eq!(answer, change(&mut whole), "{want:?}");
-        let read = list::decode(&written).expect("a list");
+        let read = codec::decode(&written).expect("a list");
         assert_eq!(read, whole, "{want:?}");
         String::from_utf8(written).expect("text")
     }

@@ -1,4 +1,13 @@
-//! The list of claims as a coordination file keeps it.
+//! The list of claims as bytes: what a coordination file keeps, and what a store of your own may keep.
+//!
+//! ```
+//! use tenure_engine::store::codec;
+//! use tenure_engine::tenure_core::Entry;
+//!
+//! let bytes = codec::encode(&Entry::default())?;
+//! assert_eq!(codec::decode(&bytes)?, Entry::default());
+//! # Ok::<(), codec::CodecError>(())
+//! ```
 //!
 //! The body is JSON lines: the header first (the rising counter, past holds), then one claim per
 //! line in queue order. Unknown keys are skipped when reading, so an older program reads what a newer
@@ -157,11 +166,41 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// Writes a list as a body.
+/// Why bytes are no list of claims, or a list cannot become bytes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CodecError(String);
+
+impl From<String> for CodecError {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
+impl From<&str> for CodecError {
+    fn from(why: &str) -> Self {
+        Self(why.to_owned())
+    }
+}
+
+impl From<CodecError> for String {
+    fn from(error: CodecError) -> Self {
+        error.0
+    }
+}
+
+impl CodecError {
+    /// What serde says of a value that it could not write.
+    pub(in crate::store) fn unwritten(error: &serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Writes a list as bytes.
 ///
 /// # Errors
-/// - Never in practice: every field is text or a number. The error is serde's.
-pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+/// - [`CodecError`], never in practice: every field is text or a number.
+pub fn encode(entry: &Entry) -> Result<Vec<u8>, CodecError> {
     let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
     let mut hosts: Vec<&Host> = Vec::new();
     for claim in entry.claims.iter().filter(|claim| is_kept(claim)) {
@@ -184,7 +223,7 @@ pub(in crate::store) fn write_head(
     body: &mut Vec<u8>,
     entry: &Entry,
     hosts: &[&Host],
-) -> Result<(), serde_json::Error> {
+) -> Result<(), CodecError> {
     // Claims name hosts. Without claims it is nobody's turn.
     let ended = entry.ended.filter(|_| !hosts.is_empty());
     let header = Header {
@@ -195,7 +234,7 @@ pub(in crate::store) fn write_head(
         ended_boot_ms: boot_ms_of(ended),
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
-    serde_json::to_writer(&mut *body, &header)?;
+    serde_json::to_writer(&mut *body, &header).map_err(|error| CodecError::unwritten(&error))?;
     body.push(b'\n');
     Ok(())
 }
@@ -208,10 +247,11 @@ pub(in crate::store) fn write_claim(
     body: &mut Vec<u8>,
     claim: &Claim,
     hosts: &[&Host],
-) -> Result<(), serde_json::Error> {
+) -> Result<(), CodecError> {
     if is_kept(claim) {
         let host = hosts.iter().position(|host| **host == claim.holder.host);
-        serde_json::to_writer(&mut *body, &line(claim, host.unwrap_or(0)))?;
+        serde_json::to_writer(&mut *body, &line(claim, host.unwrap_or(0)))
+            .map_err(|error| CodecError::unwritten(&error))?;
         body.push(b'\n');
     }
     Ok(())
@@ -307,11 +347,11 @@ fn boot_ms_of(stamp: Option<Stamp>) -> Option<u64> {
         .filter(|boot_ms| *boot_ms != Stamp::OTHER_BOOT)
 }
 
-/// Reads a body back.
+/// Reads a list back. No bytes are an empty list.
 ///
 /// # Errors
-/// - A sentence that says what cannot be understood.
-pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
+/// - [`CodecError`] says what cannot be understood.
+pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     if body.is_empty() {
         return Ok(Entry::default());
     }
@@ -323,11 +363,11 @@ pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
     for line in lines {
         let claim = read_claim(line, &hosts)?;
         if claim.ticket == 0 || claim.ticket > entry.last {
-            return Err("a ticket was never drawn".to_owned());
+            return Err("a ticket was never drawn".into());
         }
         let last = entry.claims.last();
         if last.is_some_and(|last| last.ticket >= claim.ticket) {
-            return Err("its claims are not in the order of their tickets".to_owned());
+            return Err("its claims are not in the order of their tickets".into());
         }
         entry.claims.push(claim);
     }
@@ -475,7 +515,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A list of one claim that has everything a claim can have.
-    pub(in crate::store::file) fn sample() -> Entry {
+    pub(in crate::store) fn sample() -> Entry {
         let stamp = Stamp {
             wall_ms: 1_795_000_000_000,
             boot_ms: 5_000,
