@@ -59,8 +59,8 @@ static PAUSE: AtomicBool = AtomicBool::new(false);
 /// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt: for a lock, or
 /// for a reader of its answer.
 static SLEEPING: AtomicBool = AtomicBool::new(false);
-/// Whether a waiter was called, because somebody asked it to stop.
-static SUMMONED: AtomicBool = AtomicBool::new(false);
+/// Whether a waiter was woken, because another caller asked it to stop.
+static WOKEN: AtomicBool = AtomicBool::new(false);
 
 /// What this process was started with, beside what it leaves alone: signals that were ignored, and
 /// those that were blocked.
@@ -129,7 +129,7 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
         PAUSE.store(true, Ordering::SeqCst);
         beat_if_asleep();
     } else if number == libc::SIGIO {
-        SUMMONED.store(true, Ordering::SeqCst);
+        WOKEN.store(true, Ordering::SeqCst);
         beat_if_asleep();
     } else if number == libc::SIGALRM {
         if !timer::is_made() {
@@ -616,7 +616,7 @@ fn sleep(
         if interruptible && stop_asked().is_some() {
             break Ok(Wake::Interrupted);
         }
-        if interruptible && SUMMONED.swap(false, Ordering::SeqCst) {
+        if interruptible && WOKEN.swap(false, Ordering::SeqCst) {
             break Ok(Wake::Ready);
         }
         if until.is_some_and(|until| instant() >= until) {

@@ -22,7 +22,7 @@ use tenure_core::{
 };
 
 /// How long the kernel may take to let go of the liveness lock of processes that have ended.
-const BEACON_GOES_OUT: Duration = Duration::from_secs(2);
+const LIVENESS_LOCK_ENDS: Duration = Duration::from_secs(2);
 
 /// How often the lock is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
@@ -240,9 +240,9 @@ fn outcome(
         .with_context(facts(name, claim)));
     }
     let patience = if session.store.is_remote() {
-        Duration::from_millis(claim.lease.ttl_ms) + BEACON_GOES_OUT
+        Duration::from_millis(claim.lease.ttl_ms) + LIVENESS_LOCK_ENDS
     } else {
-        BEACON_GOES_OUT
+        LIVENESS_LOCK_ENDS
     };
     let began = instant();
     loop {

@@ -154,7 +154,7 @@ impl Sleeper for ThreadSleeper {
             return Ok(Wake::Interrupted);
         }
         if let Some(wake_up) = wake_up {
-            return helper.wait_summoned(wake_up, until, &is_cancelled);
+            return helper.wait_for_wake_up(wake_up, until, &is_cancelled);
         }
         loop {
             let word = match until {
@@ -280,8 +280,8 @@ impl Helper {
 
 impl Helper {
     /// Waits for the helper and for a wake-up alike, by looking at one between naps on the other:
-    /// a wake-up is answered at once, the end of the claim before within [`SUMMONED_NAP`].
-    fn wait_summoned(
+    /// a wake-up is answered at once, the end of the claim before within [`WAKE_UP_NAP`].
+    fn wait_for_wake_up(
         self,
         wake_up: BorrowedDescriptor<'_>,
         until: Option<Instant>,
@@ -297,8 +297,8 @@ impl Helper {
                 PARKED.set(Some(self));
                 return Ok(Wake::Interrupted);
             }
-            let nap_ends = instant() + SUMMONED_NAP;
-            let wake = poll_readable(&[wake_up], SUMMONED_NAP, until)?;
+            let nap_ends = instant() + WAKE_UP_NAP;
+            let wake = poll_readable(&[wake_up], WAKE_UP_NAP, until)?;
             if wake == Wake::Expired || instant() < nap_ends {
                 PARKED.set(Some(self));
                 return Ok(wake);
@@ -308,7 +308,7 @@ impl Helper {
 }
 
 /// How long a sleep without signals lasts at most that can also be ended by a wake-up.
-const SUMMONED_NAP: Duration = Duration::from_millis(5);
+const WAKE_UP_NAP: Duration = Duration::from_millis(5);
 
 /// A nap that is shorter than this ends by the monotonic clock. So much later than it should be, a caller
 /// may look that the machine was put to sleep beneath.
@@ -438,7 +438,7 @@ mod tests {
         // Owned to the end: the helper of a wait ends with its byte, and the next file might be given
         // the same inode.
         let mut owners = Vec::new();
-        for (until, is_summoned) in [(None, false), (Some(LATE), false), (Some(LATE), true)] {
+        for (until, can_be_woken) in [(None, false), (Some(LATE), false), (Some(LATE), true)] {
             let (ours, owner) = taken();
             owners.push(owner);
             let (hears, _calls) = os::bell().expect("a bell");
@@ -448,7 +448,7 @@ mod tests {
                     std::thread::sleep(SOON);
                     cancel.cancel();
                 });
-                let wake_up = is_summoned.then(|| hears.descriptor());
+                let wake_up = can_be_woken.then(|| hears.descriptor());
                 let until = until.and_then(|until| instant().checked_add(until));
                 timed(|| {
                     listening(Some(&cancel), || {
@@ -456,8 +456,8 @@ mod tests {
                     })
                 })
             });
-            assert_eq!(wake, Wake::Interrupted, "{until:?}, {is_summoned}");
-            assert!(took < LATE / 2, "{until:?}, {is_summoned}: {took:?}");
+            assert_eq!(wake, Wake::Interrupted, "{until:?}, {can_be_woken}");
+            assert!(took < LATE / 2, "{until:?}, {can_be_woken}: {took:?}");
         }
     }
 

@@ -77,7 +77,7 @@ const OVERTAKEN_MAX: usize = 64;
 /// scripts that open 3 to 9 themselves, within the 64 descriptors that a process has without
 /// growing its table, and above whatever else its process opens. The kernel closes the descriptors
 /// of the dead from the highest down, and some (inotify) take it milliseconds.
-const BEACON_FD_MIN: i32 = 57;
+const LIVENESS_FD_MIN: i32 = 57;
 
 /// What became of one run through the frame.
 enum Round {
@@ -555,7 +555,7 @@ impl Guarded<'_> {
         let opened = self.folder.open_file(&self.names.list, Access::Write)?;
         let opened = opened.filter(|opened| opened.is_same(self.opened));
         let opened = opened.ok_or_else(|| self.failed(doing, os::Errno::NOENT))?;
-        Ok(opened.moved_above(BEACON_FD_MIN))
+        Ok(opened.moved_above(LIVENESS_FD_MIN))
     }
 }
 

@@ -30,7 +30,7 @@ const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
 const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
 
 /// How long a waiter sleeps that can be asked to stop, where nothing can be watched.
-const SUMMONS_NAP: Duration = Duration::from_millis(50);
+const WAKE_UP_NAP: Duration = Duration::from_millis(50);
 
 /// What a waiter sleeps on.
 enum Behind<'a> {
@@ -102,7 +102,7 @@ impl FileStore {
             WakeUp::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
             WakeUp::Watch(watch) => watch,
             WakeUp::Looks => {
-                let look = instant() + SUMMONS_NAP;
+                let look = instant() + WAKE_UP_NAP;
                 let first = until.map_or(look, |until| until.min(look));
                 let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
                 return Ok(woken_early(wake, until));
@@ -356,9 +356,9 @@ mod tests {
         for length in [None, Some(LONG)] {
             let (wake, took) = sleep(length);
             assert_eq!(wake, Wake::Ready, "it has to look: {length:?}");
-            assert!(took >= SUMMONS_NAP && took < LONG, "{took:?}");
+            assert!(took >= WAKE_UP_NAP && took < LONG, "{took:?}");
         }
-        assert_eq!(sleep(Some(SUMMONS_NAP / 5)).0, Wake::Expired);
+        assert_eq!(sleep(Some(WAKE_UP_NAP / 5)).0, Wake::Expired);
         store.release(&*holder, &store.now()).expect("a release");
         assert_eq!(sleep(None).0, Wake::Ready, "nobody is before it");
     }
