@@ -46,28 +46,18 @@ mod support_matrix;
 
 use crate::support_crash::{
     Answer, Fault, NAME, OVERLAP, Process, SOON, Site, Standing, Started, children_of, eventually,
-    need, was_killed, word,
+    is_long, need, try_each, was_killed, word,
 };
 use crate::support_matrix::{self as matrix, Aftermath};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::{ChildStdin, Command};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure::clock::instant;
 
 /// Of the points before the folder of locks is opened, and of the failures of the transitions that are
 /// for the long run, one in so many is tried.
 const SAMPLE: usize = 10;
-
-/// Whether everything is tried: `TENURE_CRASH_POINTS=long`.
-fn is_long() -> bool {
-    std::env::var_os("TENURE_CRASH_POINTS").is_some_and(|value| value == "long")
-}
-
-/// How many points are tried at once.
-const WORKERS: usize = 2;
 
 /// How long a supervisor that is to be killed with its command at work may take to get there.
 const STRIKE: Duration = Duration::from_secs(3);
@@ -528,7 +518,7 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
     let mut phase = Phase::Early;
     let mut found = Vec::new();
     let mut after_private = false;
-    let mut steps = steps(trace, locks).into_iter();
+    let mut steps = matrix::steps(trace, locks).into_iter();
     for shown in trace.lines() {
         let step = steps.next().unwrap_or_default();
         if shown.starts_with("--- SIGCHLD") {
@@ -554,7 +544,8 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
                 call: call.to_owned(),
                 nth: *nth,
                 phase,
-                alike: matrix::is_unnoticed(shown, locks),
+                // A private one that is kept stands for the call after it, which is left out.
+                alike: matrix::is_unnoticed(shown, locks) && !matrix::is_private(shown),
                 shown: shown.chars().take(240).collect(),
                 step,
             });
@@ -565,18 +556,6 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
         point.alike &= phases.get(index + 1) == Some(&point.phase);
     }
     found
-}
-
-/// For each line of a trace the step that comes next.
-fn steps(trace: &str, locks: &str) -> Vec<String> {
-    let mut next = "end".to_owned();
-    let mut steps: Vec<String> = Vec::new();
-    for shown in trace.lines().rev() {
-        next = matrix::step(shown, locks).unwrap_or(next);
-        steps.push(next.clone());
-    }
-    steps.reverse();
-    steps
 }
 
 /// How one try went.
@@ -1055,31 +1034,10 @@ fn try_all(
     what: &str,
 ) -> Vec<(usize, Outcome)> {
     let began = instant();
-    let index = AtomicUsize::new(0);
-    let outcomes = Mutex::new(Vec::new());
-    let faults = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                loop {
-                    let at = index.fetch_add(1, Ordering::Relaxed);
-                    let Some(injection) = injections.get(at) else {
-                        break;
-                    };
-                    match transition.try_once(prepared, injection) {
-                        Ok(outcome) => outcomes.lock().expect("no panic").push((at, outcome)),
-                        Err(fault) => faults
-                            .lock()
-                            .expect("no panic")
-                            .push(format!("{injection:?}\n    {fault}")),
-                    }
-                }
-            });
-        }
+    let (outcomes, faults) = try_each(injections, |injection| {
+        let tried = transition.try_once(prepared, injection);
+        tried.map_err(|fault| format!("{injection:?}\n    {fault}"))
     });
-    let mut outcomes = outcomes.into_inner().expect("no panic");
-    outcomes.sort_by_key(|(at, _)| *at);
-    let faults = faults.into_inner().expect("no panic");
     let count =
         |is: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, outcome)| is(outcome)).count();
     let struck = count(|outcome| outcome.struck);

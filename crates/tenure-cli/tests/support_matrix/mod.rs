@@ -24,7 +24,7 @@ pub(crate) struct Aftermath {
 
 /// The step that a line of a trace (`strace -y`) is, if others can notice it: a change of a file or
 /// folder below `place`, a kernel lock, a new process.
-pub(crate) fn step(shown: &str, place: &str) -> Option<String> {
+fn step(shown: &str, place: &str) -> Option<String> {
     let (call, rest) = shown.split_once('(')?;
     if matches!(call, "clone" | "clone3" | "fork" | "vfork") {
         return Some("start the command".to_owned());
@@ -107,6 +107,18 @@ pub(crate) fn is_unnoticed(shown: &str, place: &str) -> bool {
         "close" => has("</") && !has(place),
         _ => is_private(shown),
     }
+}
+
+/// For each line of a trace the step that comes next, that line included.
+pub(crate) fn steps(trace: &str, place: &str) -> Vec<String> {
+    let mut next = "end".to_owned();
+    let mut steps: Vec<String> = Vec::new();
+    for shown in trace.lines().rev() {
+        next = step(shown, place).unwrap_or(next);
+        steps.push(next.clone());
+    }
+    steps.reverse();
+    steps
 }
 
 /// A change of a kernel lock. The bytes are those of `store/file/bytes.rs`.
