@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// The lock that everybody wants.
 pub(crate) const NAME: &str = "prize";
@@ -455,7 +455,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether a descriptor has news, or its other end is gone, within `limit`.
+/// Whether a descriptor has changed, or its other end is gone, within `limit`.
 pub(crate) fn readable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
     let end = instant() + limit;
     loop {

@@ -1,0 +1,441 @@
+//! Where locks are kept, and the defaults that a project's `tenure.toml` gives.
+//!
+//! The place is, in this order: what the caller names, `$TENURE_DIR`, the nearest `tenure.toml`
+//! upwards, `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`; on Windows the last is
+//! `%LOCALAPPDATA%\tenure\locks`. A configuration
+//! file is looked for only when nothing more explicit was said, so that a caller who names the
+//! folder pays for no search.
+//!
+//! A file that is found has to belong to the caller, to root, or to the user who became root by sudo
+//! (decision 0023). One that is named is read whoever it belongs to.
+
+use crate::os::{self, Errno};
+use crate::profile::{ProfileError, RowConfig};
+use crate::trust::{self, Whose};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The name of the configuration file.
+pub const FILE: &str = "tenure.toml";
+
+/// The largest configuration file that is read.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// What a configuration file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The file itself.
+    #[serde(skip)]
+    pub file: PathBuf,
+    /// Who named the file.
+    #[serde(skip)]
+    pub source: Source,
+    /// The lock folder; relative paths begin at the file's own folder.
+    pub dir: Option<PathBuf>,
+    /// The store by its URL, where the locks are not in a folder: `etcd://HOST:PORT/PREFIX`.
+    pub store: Option<String>,
+    /// The folder of the audit; relative paths begin at the file's own folder.
+    pub audit_dir: Option<PathBuf>,
+    /// What this machine is called in the records of a fleet; else its host name.
+    pub host_id: Option<String>,
+    /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
+    #[serde(default, rename = "lock")]
+    pub locks: BTreeMap<String, LockDefaults>,
+    /// The user's own profiles, by name.
+    #[serde(default, rename = "profile")]
+    pub profiles: BTreeMap<String, RowConfig>,
+}
+
+/// Who named a configuration file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Source {
+    /// The caller. What it says is as good as the caller's own words.
+    #[default]
+    Named,
+    /// Nobody; it was found, and is the caller's own or root's.
+    Found,
+    /// Nobody; it was found by root, and belongs to the user who became root by sudo. The places that
+    /// it names are to get no secrets of root's.
+    FoundOfSudoUser,
+}
+
+/// Defaults for some locks, as written: durations are parsed by whoever uses them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockDefaults {
+    /// How long to wait.
+    pub wait: Option<String>,
+    /// The ttl.
+    pub ttl: Option<String>,
+}
+
+/// Why a configuration could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// How it failed.
+        r#source: std::io::Error,
+    },
+    /// It says something that is not understood.
+    #[error("{path}: {why}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// What, and where.
+        why: String,
+    },
+    /// One of its profiles cannot be used.
+    #[error("{path}: {source}")]
+    Profile {
+        /// The file.
+        path: String,
+        /// Which, and why.
+        r#source: ProfileError,
+    },
+    /// It was found, and its owner, or its mode, lets somebody else say what stands in it.
+    #[error(
+        "{path} {why}; a file that is merely found is not obeyed then, so name it with \
+             --config FILE (or TENURE_CONFIG) if it is to be read"
+    )]
+    Untrusted {
+        /// The file.
+        path: String,
+        /// Whose it is, or who may write it.
+        why: String,
+    },
+    /// No folder can be named: there is neither a configuration nor a home.
+    #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
+    NoPlace,
+}
+
+impl Config {
+    /// Reads one file. Relative paths in it are made absolute.
+    ///
+    /// # Errors
+    /// - [`ConfigError::Read`] if it cannot be read or is larger than a mebibyte.
+    /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
+    /// - [`ConfigError::Profile`] if the row of a profile contradicts itself.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let file = std::fs::File::open(path).map_err(|source| unread(path, source))?;
+        Self::of_file(path, file)
+    }
+
+    fn of_file(path: &Path, file: std::fs::File) -> Result<Self, ConfigError> {
+        use std::io::{Error, ErrorKind, Read};
+        let read = || -> std::io::Result<String> {
+            let mut bytes = Vec::new();
+            file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            // The first part of a file may be a whole one, which says something else.
+            if bytes.len() as u64 > CONFIG_BYTES_MAX {
+                let why = format!("it is larger than {CONFIG_BYTES_MAX} bytes");
+                return Err(Error::new(ErrorKind::FileTooLarge, why));
+            }
+            String::from_utf8(bytes)
+                .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+        };
+        let text = read().map_err(|source| unread(path, source))?;
+        let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+            path: path.display().to_string(),
+            why: located(&text, &error),
+        })?;
+        if config.dir.is_some() && config.store.is_some() {
+            return Err(ConfigError::Syntax {
+                path: path.display().to_string(),
+                why: "dir and store both say where the locks are; leave one of them out".to_owned(),
+            });
+        }
+        for (name, row) in &config.profiles {
+            row.policy(name).map_err(|source| ConfigError::Profile {
+                path: path.display().to_string(),
+                source: ProfileError::Row {
+                    name: name.clone(),
+                    source,
+                },
+            })?;
+        }
+        path.clone_into(&mut config.file);
+        for dir in [&mut config.dir, &mut config.audit_dir] {
+            if let (Some(dir), Some(folder)) = (dir, path.parent()) {
+                *dir = folder.join(&*dir);
+            }
+        }
+        Ok(config)
+    }
+
+    /// Reads the nearest file from `start` upwards, if there is one.
+    ///
+    /// # Errors
+    /// - As [`Config::read`].
+    /// - [`ConfigError::Untrusted`] if it belongs to neither the caller nor root (nor, where root
+    ///   asks, to the user of `SUDO_UID`), or if everybody may write it. The search does not go on
+    ///   behind such a file: whoever planted it could hide the next one.
+    pub fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
+        for folder in start.ancestors() {
+            let path = folder.join(FILE);
+            let Some((file, source)) = found(&path)? else {
+                continue;
+            };
+            let config = Self::of_file(&path, file)?;
+            return Ok(Some(Self { source, ..config }));
+        }
+        Ok(None)
+    }
+
+    /// The defaults for one lock.
+    pub fn defaults(&self, name: &str) -> LockDefaults {
+        self.locks
+            .iter()
+            .filter(|(pattern, _)| fits(pattern, name))
+            .max_by_key(|(pattern, _)| pattern.len())
+            .map(|(_, defaults)| defaults.clone())
+            .unwrap_or_default()
+    }
+}
+
+fn unread(path: &Path, source: std::io::Error) -> ConfigError {
+    let path = path.display().to_string();
+    ConfigError::Read { path, source }
+}
+
+/// Opens a file that a search has come by, if it is one, and looks at whose it is. It is opened once:
+/// what is judged is what is read, however its name changes meanwhile.
+fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
+    let distrust = |why: String| {
+        Err(ConfigError::Untrusted {
+            path: crate::printed::clean(&path.display().to_string()),
+            why,
+        })
+    };
+    let opened = match os::open_by_path(path, false) {
+        Err(Errno::LOOP) => {
+            // Where a link leads is what its owner says, and so is which folder paths begin at. In a
+            // folder of a stranger's nobody else's link can be put: links get no second names.
+            let link = os::link_at(path).ok().flatten();
+            if let Some(link) = link
+                && trust::whose(&link) == Whose::Stranger
+            {
+                return distrust(format!("is a link that belongs to {}", link.owner_text()));
+            }
+            os::open_by_path(path, true)
+        }
+        other => other,
+    };
+    let fd = match opened {
+        Ok(fd) => fd,
+        // There is none; a file may also stand in a folder that we may not even look into.
+        Err(errno) if is_absent(path, errno) => return Ok(None),
+        Err(errno) => return Err(unread(path, errno.into())),
+    };
+    let facts = os::facts(&fd).map_err(|errno| unread(path, errno.into()))?;
+    if !facts.is_regular() {
+        return Ok(None);
+    }
+    let source = match trust::whose(&facts) {
+        Whose::Ours => Source::Found,
+        Whose::SudoUser => Source::FoundOfSudoUser,
+        Whose::Stranger => return distrust(format!("belongs to {}", facts.owner_text())),
+    };
+    if facts.all_may_write() {
+        return distrust("can be written by everybody".to_owned());
+    }
+    Ok(Some((fd.into(), source)))
+}
+
+/// Whether an error of opening means that no file is there for us.
+fn is_absent(path: &Path, errno: Errno) -> bool {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO => true,
+        // Of a file that may not be read it cannot be known what it says.
+        _ => !path.is_file(),
+    }
+}
+
+/// What a parser has to say, with the line and, as far as it can be told, the key.
+fn located(text: &str, error: &toml::de::Error) -> String {
+    let said = error.message();
+    let Some((before, after)) = error
+        .span()
+        .and_then(|span| text.split_at_checked(span.start))
+    else {
+        return said.to_owned();
+    };
+    let number = before.matches('\n').count() + 1;
+    let line = before.rsplit('\n').next().into_iter();
+    let line: String = line.chain(after.split('\n').next()).collect();
+    let key = line.split_once('=').map(|(key, _)| key.trim());
+    match key.filter(|key| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic())) {
+        Some(key) => format!("line {number}, {key}: {said}"),
+        None => format!("line {number}: {said}"),
+    }
+}
+
+/// Whether a pattern with `*` fits a whole name.
+///
+/// What stands between two stars is taken where it is found first: if the rest fits anywhere behind
+/// it, it fits behind that. So no pattern of any length keeps a reader busy.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inner = name
+        .strip_prefix(first)
+        .and_then(|tail| tail.strip_suffix(last));
+    inner.is_some_and(|inner| {
+        between
+            .split('*')
+            .try_fold(inner, |tail, part| Some(tail.split_once(part)?.1))
+            .is_some()
+    })
+}
+
+/// The folder that the URL of a store names, `file:DIR` or `file://DIR`; `None` if it names another
+/// kind of store, or no folder.
+pub fn folder_of_url(url: &str) -> Option<PathBuf> {
+    let rest = url.strip_prefix("file:")?;
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    (!path.is_empty()).then(|| PathBuf::from(path))
+}
+
+/// The folder that is used when nothing else was said.
+///
+/// # Errors
+/// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` (on Windows: `LOCALAPPDATA`) is set
+///   to an absolute path.
+pub fn default_folder() -> Result<PathBuf, ConfigError> {
+    let absolute = |variable: &str| {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = if cfg!(windows) {
+        absolute("LOCALAPPDATA")
+    } else {
+        absolute("XDG_STATE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+    };
+    state
+        .map(|state| state.join("tenure").join("locks"))
+        .ok_or(ConfigError::NoPlace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_pattern_that_fits_wins() {
+        let config: Config = toml::from_str(
+            "[lock.\"deploy-*\"]\nwait = \"1m\"\n[lock.\"*\"]\nwait = \"1s\"\n\
+             [lock.\"deploy-*-eu\"]\nttl = \"5s\"\n",
+        )
+        .expect("a configuration");
+        assert_eq!(config.defaults("deploy-us").wait.as_deref(), Some("1m"));
+        assert_eq!(config.defaults("other").wait.as_deref(), Some("1s"));
+        assert_eq!(config.defaults("deploy-a-eu").ttl.as_deref(), Some("5s"));
+    }
+
+    #[test]
+    fn patterns_fit_whole_names() {
+        for (pattern, name, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("*", "", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b", "a-b-c", false),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("*-*-eu", "a-b-eu", true),
+            ("*-*-eu", "a-eu", false),
+            ("**", "é", true),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} on {name}");
+        }
+    }
+
+    /// Trying every place for every star took minutes for a line of a file that a build merely
+    /// finds in the tree it works on.
+    #[test]
+    fn a_pattern_of_many_stars_is_answered_at_once() {
+        let began = crate::clock::instant();
+        let name = "a".repeat(128);
+        assert!(!fits(&format!("{}b", "*a".repeat(60)), &name));
+        assert!(fits(&"*a".repeat(128), &name));
+        let took = crate::clock::instant().saturating_duration_since(began);
+        assert!(took < std::time::Duration::from_secs(1), "it took {took:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        let limit = usize::try_from(CONFIG_BYTES_MAX).expect("a size");
+        let mut text = "dir = \"locks\"\n#".to_owned();
+        text.push_str(&"x".repeat(limit - text.len()));
+        std::fs::write(&path, &text).expect("a file");
+        assert!(Config::read(&path).is_ok(), "as large as it may be");
+        // Cut at the limit, it would be the same file without its last line.
+        text.push_str("\naudit_dir = \"log\"\n");
+        std::fs::write(&path, &text).expect("a file");
+        let said = Config::read(&path).expect_err("too large").to_string();
+        assert!(said.contains("larger than 1048576 bytes"), "{said}");
+    }
+
+    #[test]
+    fn a_key_that_means_nothing_is_an_error_and_not_ignored() {
+        assert!(toml::from_str::<Config>("dri = \"x\"").is_err());
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_found_by_its_line_and_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "[profile.x]\nheld = \"1s\"\nttl = 5\n").expect("a file");
+        let said = Config::read(&path).expect_err("no text").to_string();
+        assert!(said.contains(": line 3, ttl: invalid type"), "{said}");
+    }
+
+    #[test]
+    fn the_row_of_a_profile_is_looked_at_as_soon_as_it_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "[profile.fleet]\n").expect("a file");
+        let error = Config::read(&path).expect_err("a name that is taken");
+        assert!(
+            matches!(
+                &error,
+                ConfigError::Profile {
+                    source: ProfileError::Row {
+                        source: crate::profile::RowError::NameTaken,
+                        ..
+                    },
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_nearest_file_upwards_counts_and_its_paths_begin_beside_it() {
+        let top = tempfile::tempdir().expect("a folder");
+        let deep = top.path().join("a/b");
+        std::fs::create_dir_all(&deep).expect("folders");
+        std::fs::write(
+            top.path().join(FILE),
+            "dir = \"locks\"\naudit_dir = \"log\"",
+        )
+        .expect("a file");
+        let config = Config::nearest(&deep).expect("a search").expect("found");
+        assert_eq!(config.dir, Some(top.path().join("locks")));
+        assert_eq!(config.audit_dir, Some(top.path().join("log")));
+    }
+}
