@@ -474,7 +474,7 @@ pub(crate) fn answer(command: &mut Command) -> Answer {
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let began = instant();
     while !condition() {
-        let waited = tenure::clock::since(began);
+        let waited = tenure_engine::clock::since(began);
         assert!(waited < BOUND, "waited in vain for {what}");
         let pause = (waited / 8).clamp(Duration::from_millis(5), Duration::from_millis(25));
         std::thread::sleep(pause);
