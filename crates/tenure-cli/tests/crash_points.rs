@@ -8,12 +8,15 @@
 //! out any more. What is seen afterwards is the state between two calls, for all pairs of them.
 //!
 //! # Which points are left out
-//! - A call that nobody else can notice (memory, signal dispositions: [`is_private`]) leaves the
-//!   state as it was, so being killed after it is being killed before it; of a row of such calls
-//!   one point is kept. Calls that only read are not left out.
+//! - A call that nobody else can notice (memory, signal dispositions: [`matrix::is_private`]) leaves
+//!   the state as it was, so being killed after it is being killed before it; of a row of such calls
+//!   one point is kept.
+//! - The same is true of a call that only looks, or readies a descriptor ([`matrix::is_unnoticed`]).
+//!   Such a point shows what the next one shows, and is left to the long run
+//!   (`TENURE_CRASH_POINTS=long`); only where the command ends in between both are kept. All of them
+//!   are made to fail.
 //! - Before the folder of locks is opened nothing can have happened to it; of those points (the
-//!   loader, the arguments) every [`SAMPLE`]th is kept. From that call to the last one of the
-//!   process all are tried.
+//!   loader, the arguments) every [`SAMPLE`]th is kept.
 //!
 //! `strace` runs without `-f`: it counts the calls of each process by itself, and with `-f` the
 //! third `openat` of the command would be struck as well as that of the program. The one instant
@@ -43,23 +46,18 @@ mod support_matrix;
 
 use crate::support_crash::{
     Answer, Fault, NAME, OVERLAP, Process, SOON, Site, Standing, Started, children_of, eventually,
-    need, was_killed, word,
+    is_long, need, try_each, was_killed, word,
 };
 use crate::support_matrix::{self as matrix, Aftermath};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::{ChildStdin, Command};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_engine::clock::instant;
 
 /// Of the points before the folder of locks is opened, and of the failures of the transitions that are
 /// for the long run, one in so many is tried.
 const SAMPLE: usize = 10;
-
-/// How many points are tried at once.
-const WORKERS: usize = 2;
 
 /// How long a supervisor that is to be killed with its command at work may take to get there.
 const STRIKE: Duration = Duration::from_secs(3);
@@ -360,8 +358,11 @@ fn all_is_quiet(site: &Site) -> Result<(), Fault> {
         // The second kind remembers the numbers of locks that were cleaned away.
         .filter(|file| !locks.contains(file) && !file.starts_with(".floor."))
         .collect();
-    let second = site.call(["check", SECOND])?;
-    crate::ensure!(second.is(0), "the second lock is not free: {second}");
+    // What was never made is free.
+    if site.locks().join(format!("{SECOND}.tenure")).exists() {
+        let second = site.call(["check", SECOND])?;
+        crate::ensure!(second.is(0), "the second lock is not free: {second}");
+    }
     crate::ensure!(
         strange.is_empty(),
         "something was left behind in the folder: {strange:?}"
@@ -467,6 +468,8 @@ struct Point {
     /// Which one of its name.
     nth: usize,
     phase: Phase,
+    /// Whether being killed here shows what being killed at the next point shows.
+    alike: bool,
     /// As the trace shows it.
     shown: String,
     /// The step that comes next, this call included, of those that others can notice.
@@ -508,28 +511,6 @@ impl Injection {
     }
 }
 
-/// Whether a call changes nothing that anybody else could notice.
-fn is_private(shown: &str) -> bool {
-    const NAMES: [&str; 13] = [
-        "brk",
-        "getgid",
-        "getpid",
-        "gettid",
-        "getuid",
-        "geteuid",
-        "mmap",
-        "mprotect",
-        "munmap",
-        "rt_sigaction",
-        "rt_sigprocmask",
-        "sigaltstack",
-        "sched_getaffinity",
-    ];
-    let name = shown.split('(').next().unwrap_or_default();
-    // A debug build looks before it closes whether the descriptor is still its own.
-    NAMES.contains(&name) || (name == "fcntl" && shown.contains("F_GETFD"))
-}
-
 /// Reads a trace. The first line that names the folder of locks ends the early phase; the first
 /// SIGCHLD begins the late one.
 fn points(trace: &str, locks: &str) -> Vec<Point> {
@@ -537,7 +518,7 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
     let mut phase = Phase::Early;
     let mut found = Vec::new();
     let mut after_private = false;
-    let mut steps = steps(trace, locks).into_iter();
+    let mut steps = matrix::steps(trace, locks).into_iter();
     for shown in trace.lines() {
         let step = steps.next().unwrap_or_default();
         if shown.starts_with("--- SIGCHLD") {
@@ -556,31 +537,25 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
         }
         let nth = counts.entry(call).or_default();
         *nth += 1;
-        let kept =
-            phase == Phase::Early || !std::mem::replace(&mut after_private, is_private(shown));
+        let kept = phase == Phase::Early
+            || !std::mem::replace(&mut after_private, matrix::is_private(shown));
         if kept {
             found.push(Point {
                 call: call.to_owned(),
                 nth: *nth,
                 phase,
+                // A private one that is kept stands for the call after it, which is left out.
+                alike: matrix::is_unnoticed(shown, locks) && !matrix::is_private(shown),
                 shown: shown.chars().take(240).collect(),
                 step,
             });
         }
     }
-    found
-}
-
-/// For each line of a trace the step that comes next.
-fn steps(trace: &str, locks: &str) -> Vec<String> {
-    let mut next = "end".to_owned();
-    let mut steps: Vec<String> = Vec::new();
-    for shown in trace.lines().rev() {
-        next = matrix::step(shown, locks).unwrap_or(next);
-        steps.push(next.clone());
+    let phases: Vec<Phase> = found.iter().map(|point| point.phase).collect();
+    for (index, point) in found.iter_mut().enumerate() {
+        point.alike &= phases.get(index + 1) == Some(&point.phase);
     }
-    steps.reverse();
-    steps
+    found
 }
 
 /// How one try went.
@@ -679,6 +654,7 @@ impl Transition {
         } else {
             Some(struck.answer()?)
         };
+        let (after, standing) = known.aftermath(site, at_work, blocker.is_there())?;
         let outcome = Outcome {
             struck: answer
                 .as_ref()
@@ -687,13 +663,13 @@ impl Transition {
             failed: answer
                 .as_ref()
                 .is_some_and(|answer| !answer.is(0) && !was_killed(answer.status)),
-            after: Some(known.aftermath(site, at_work, blocker.is_there())?),
+            after: Some(after),
         };
         if let Some(answer) = &answer {
             self.judge(answer, injection, started.is_some())?;
         }
         if let Some(input) = input {
-            passes_on_when_work_ends(site, input, seen)?;
+            passes_on_when_work_ends(site, &standing, input, seen)?;
         } else if blocker.is_there() {
             let mut next = Next::start(site);
             if self.verb.asks_to_stop() {
@@ -705,7 +681,6 @@ impl Transition {
             }
             next.works(seen)?;
         } else {
-            let standing = free_soon(site)?;
             crate::ensure!(
                 standing.is_free(),
                 "nobody is at work and the lock is not free: {standing:?}"
@@ -802,11 +777,12 @@ impl Transition {
         mut blocker: Blocker,
         (mut seen, known): (u64, &Known),
     ) -> Result<Outcome, Fault> {
+        let (after, standing) = known.aftermath(site, false, true)?;
         let outcome = Outcome {
             struck: was_killed(struck.status),
             at_work: false,
             failed: !struck.is(0) && !was_killed(struck.status),
-            after: Some(known.aftermath(site, false, true)?),
+            after: Some(after),
         };
         if outcome.failed {
             crate::ensure!(
@@ -816,9 +792,10 @@ impl Transition {
                 "it failed in an unexpected way: {struck}"
             );
         }
-        let standing = site.check()?;
         match self.verb {
-            Verb::Acquire => seen = self.after_acquire(site, struck, &mut blocker, seen)?,
+            Verb::Acquire => {
+                seen = self.after_acquire(site, struck, &standing, &mut blocker, seen)?;
+            }
             Verb::AcquireForcing => {
                 let ours = standing.is_held_by(STRUCK);
                 crate::ensure!(
@@ -889,10 +866,10 @@ impl Transition {
         &self,
         site: &Site,
         struck: &Answer,
+        standing: &Standing,
         blocker: &mut Blocker,
         seen: u64,
     ) -> Result<u64, Fault> {
-        let standing = site.check()?;
         let ours = standing.is_held_by(STRUCK);
         crate::ensure!(
             ours || standing.is_free() || (blocker.is_there() && standing.is_held()),
@@ -950,8 +927,14 @@ impl Known {
         Self([NAME, SECOND].map(tickets))
     }
 
-    /// What is on disk now, and who goes on from there. The test goes on to see whether they do.
-    fn aftermath(&self, site: &Site, at_work: bool, others_hold: bool) -> Result<Aftermath, Fault> {
+    /// What is on disk now, and who goes on from there; and the lock as others see it. The test goes on to
+    /// see whether they do.
+    fn aftermath(
+        &self,
+        site: &Site,
+        at_work: bool,
+        others_hold: bool,
+    ) -> Result<(Aftermath, Standing), Fault> {
         let Self([first, second]) = self;
         let file = |name: &str| site.locks().join(format!("{name}.tenure"));
         let mut disk = if site.locks().is_dir() {
@@ -984,17 +967,22 @@ impl Known {
         } else {
             "the next caller"
         };
-        Ok(Aftermath {
+        let aftermath = Aftermath {
             disk,
             then: then.to_owned(),
-        })
+        };
+        Ok((aftermath, standing))
     }
 }
 
 /// The command of a dead supervisor is still at work: nobody gets in, everybody is told why, and
 /// whoever waits gets in once the work has ended.
-fn passes_on_when_work_ends(site: &Site, input: ChildStdin, seen: u64) -> Result<(), Fault> {
-    let standing = site.check()?;
+fn passes_on_when_work_ends(
+    site: &Site,
+    standing: &Standing,
+    input: ChildStdin,
+    seen: u64,
+) -> Result<(), Fault> {
     crate::ensure!(
         standing.code == 4,
         "the command of the dead supervisor is at work and the lock is not held: {standing:?}"
@@ -1037,34 +1025,19 @@ fn watches(supervisor: u32) -> bool {
     })
 }
 
-/// Tries all `injections` on the transition, some at once, and fails with all that went wrong.
-fn try_all(transition: &Transition, prepared: &Prepared, injections: &[Injection], what: &str) {
+/// Tries all `injections` on the transition, some at once, and fails with all that went wrong. The
+/// outcomes are in their order, each with the number of its injection.
+fn try_all(
+    transition: &Transition,
+    prepared: &Prepared,
+    injections: &[Injection],
+    what: &str,
+) -> Vec<(usize, Outcome)> {
     let began = instant();
-    let index = AtomicUsize::new(0);
-    let outcomes = Mutex::new(Vec::new());
-    let faults = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                loop {
-                    let at = index.fetch_add(1, Ordering::Relaxed);
-                    let Some(injection) = injections.get(at) else {
-                        break;
-                    };
-                    match transition.try_once(prepared, injection) {
-                        Ok(outcome) => outcomes.lock().expect("no panic").push((at, outcome)),
-                        Err(fault) => faults
-                            .lock()
-                            .expect("no panic")
-                            .push(format!("{injection:?}\n    {fault}")),
-                    }
-                }
-            });
-        }
+    let (outcomes, faults) = try_each(injections, |injection| {
+        let tried = transition.try_once(prepared, injection);
+        tried.map_err(|fault| format!("{injection:?}\n    {fault}"))
     });
-    let mut outcomes = outcomes.into_inner().expect("no panic");
-    outcomes.sort_by_key(|(at, _)| *at);
-    let faults = faults.into_inner().expect("no panic");
     let count =
         |is: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, outcome)| is(outcome)).count();
     let struck = count(|outcome| outcome.struck);
@@ -1089,27 +1062,14 @@ fn try_all(transition: &Transition, prepared: &Prepared, injections: &[Injection
         faults.len(),
         injections.len()
     );
-    if what == "crash" {
-        // The trace of a process that was woken or interrupted differs a little from run to run.
-        assert!(
-            struck * 10 >= injections.len() * 9,
-            "{}: only {struck} of {} kills struck; the trace does not describe what runs",
-            transition.name,
-            injections.len()
-        );
-        let seen: Vec<(String, Aftermath)> = outcomes
-            .into_iter()
-            .filter(|(_, outcome)| outcome.struck)
-            .filter_map(|(at, outcome)| match injections.get(at)? {
-                Injection::Kill(point) => Some((point.step.clone(), outcome.after?)),
-                Injection::Trace(_) | Injection::Fail(..) => None,
-            })
-            .collect();
-        matrix::agree(transition.name, &seen);
-    }
+    outcomes
 }
 
-/// Kills the transition at all of its points.
+/// Kills the transition at its points: at those that differ, and at the others too where the page does not
+/// agree with what was seen.
+///
+/// The trace of a process that was woken or interrupted differs a little from run to run: a kill may then
+/// strike a call earlier or later than was meant, or none. The points beside one make up for it.
 fn crash(transition: &Transition) {
     for tool in ["strace", "flock", "bash"] {
         need(tool);
@@ -1119,13 +1079,47 @@ fn crash(transition: &Transition) {
     let (early, rest): (Vec<Point>, Vec<Point>) = found
         .into_iter()
         .partition(|point| point.phase == Phase::Early);
-    let injections: Vec<Injection> = early
-        .into_iter()
-        .step_by(SAMPLE)
-        .chain(rest)
-        .map(Injection::Kill)
+    let points: Vec<Point> = early.into_iter().step_by(SAMPLE).chain(rest).collect();
+    let all = is_long() || matrix::is_written();
+    let differs = |at: &usize| all || points[*at].phase == Phase::Early || !points[*at].alike;
+    let (distinct, alike): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(differs);
+    let mut seen = kill(transition, &prepared, &points, &distinct);
+    let enough = |seen: &[(usize, Aftermath)], tried: usize| seen.len() * 10 >= tried * 9;
+    let of_points = |seen: &[(usize, Aftermath)]| -> Vec<(String, Aftermath)> {
+        let of_point = |(at, after): &(usize, Aftermath)| (points[*at].step.clone(), after.clone());
+        seen.iter().map(of_point).collect()
+    };
+    let mut tried = distinct.len();
+    if !enough(&seen, tried) || !matrix::agrees(transition.name, &of_points(&seen)) {
+        seen.extend(kill(transition, &prepared, &points, &alike));
+        seen.sort_by_key(|(at, _)| *at);
+        tried += alike.len();
+    }
+    assert!(
+        enough(&seen, tried),
+        "{}: only {} of {tried} kills struck; the trace does not describe what runs",
+        transition.name,
+        seen.len(),
+    );
+    matrix::agree(transition.name, &of_points(&seen));
+}
+
+/// Kills the transition at these of its points; what was seen where the kill struck.
+fn kill(
+    transition: &Transition,
+    prepared: &Prepared,
+    points: &[Point],
+    which: &[usize],
+) -> Vec<(usize, Aftermath)> {
+    let kills: Vec<Injection> = which
+        .iter()
+        .map(|at| Injection::Kill(points[*at].clone()))
         .collect();
-    try_all(transition, &prepared, &injections, "crash");
+    try_all(transition, prepared, &kills, "crash")
+        .into_iter()
+        .filter(|(_, outcome)| outcome.struck)
+        .filter_map(|(at, outcome)| Some((which[at], outcome.after?)))
+        .collect()
 }
 
 /// Makes every call of some kinds fail once, in some ways; of all that, one in `sample` is tried.
@@ -1158,7 +1152,7 @@ fn fail(transition: &Transition, sample: usize) {
         .step_by(sample)
         .collect();
     assert!(!injections.is_empty(), "nothing was found that can fail");
-    try_all(transition, &prepared, &injections, "failure");
+    let _ = try_all(transition, &prepared, &injections, "failure");
 }
 
 const RUN_NEW: Transition = Transition {
@@ -1422,7 +1416,8 @@ mod crash_points {
         let input = struck.take_input().expect("the input of the command");
         let started = Started::of(struck.line().expect("a line")).expect("a command");
         assert!(started.token > prepared.token, "the token has risen");
-        passes_on_when_work_ends(&site, input, started.token).expect("the next caller goes on");
+        passes_on_when_work_ends(&site, &standing, input, started.token)
+            .expect("the next caller goes on");
         all_is_quiet(&site).expect("nothing is left behind");
     }
 
@@ -1455,10 +1450,12 @@ mod crash_points {
                 .expect("it becomes its command")
                 .0;
             let mut found = points(&trace[..end], "/locks");
+            found.retain(|point| is_long() || !point.alike);
             found.push(Point {
                 call: "execve".to_owned(),
                 nth: 1,
                 phase: Phase::Middle,
+                alike: false,
                 shown: trace[end..].trim_start().chars().take(240).collect(),
                 step: "become the command".to_owned(),
             });
@@ -1556,9 +1553,7 @@ mod crash_points {
             $(
                 #[test]
                 fn $test() {
-                    let wanted = std::env::var_os("TENURE_CRASH_POINTS");
-                    let is_long = wanted.is_some_and(|value| value == "long");
-                    fail(&$transition, if is_long { 1 } else { SAMPLE });
+                    fail(&$transition, if is_long() { 1 } else { SAMPLE });
                 }
             )+
         };
@@ -1592,21 +1587,24 @@ mod crash_points {
                      mmap(NULL, 1) = 0x2\n\
                      munmap(0x2) = 0\n\
                      fcntl(6, F_OFD_SETLK) = 0\n\
+                     pread64(6</x/locks/a>, \"\", 1, 0) = 0\n\
                      --- SIGCHLD {si_signo=SIGCHLD} ---\n\
                      fcntl(6, F_OFD_SETLK) = 0\n\
                      exit_group(0) = ?\n";
         let found: Vec<_> = points(trace, "/locks")
             .into_iter()
-            .map(|point| (point.call, point.nth, point.phase))
+            .map(|point| (point.call, point.nth, point.phase, point.alike))
             .collect();
         let expected = [
-            ("brk", 1, Phase::Early),
-            ("open", 1, Phase::Middle),
-            ("mmap", 1, Phase::Middle),
-            ("fcntl", 2, Phase::Late),
-            ("exit_group", 1, Phase::Late),
+            ("brk", 1, Phase::Early, false),
+            ("open", 1, Phase::Middle, true),
+            ("mmap", 1, Phase::Middle, false),
+            // The command ends before the next one.
+            ("pread64", 1, Phase::Middle, false),
+            ("fcntl", 2, Phase::Late, false),
+            ("exit_group", 1, Phase::Late, false),
         ]
-        .map(|(call, nth, phase)| (call.to_owned(), nth, phase));
+        .map(|(call, nth, phase, alike)| (call.to_owned(), nth, phase, alike));
         assert_eq!(
             found, expected,
             "`munmap` and the first `fcntl` show the same as `mmap`, after nothing but private calls"

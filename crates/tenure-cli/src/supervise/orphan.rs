@@ -310,18 +310,23 @@ struct Relations {
     group: Option<Pid>,
 }
 
-/// Read at one go from `/proc/PID/stat`. The name in it may contain anything, so fields are counted from
-/// the last closing parenthesis.
+/// Read at one go from `/proc/PID/stat`.
 fn relations(pid: Pid) -> Option<Relations> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end = text.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
+    relations_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name in it may contain anything, so fields are counted from the last closing parenthesis. A process
+/// that is just being collected has left its group already, and -1 is shown for that.
+fn relations_in(stat: &[u8]) -> Option<Relations> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
     let mut next = || fields.next()?.parse().ok();
     let (parent, group): (i32, i32) = (next()?, next()?);
+    let seen = |number: i32| Pid::from_raw(number.max(0));
     Some(Relations {
-        parent: Pid::from_raw(parent),
-        group: Pid::from_raw(group),
+        parent: seen(parent),
+        group: seen(group),
     })
 }
 
@@ -339,4 +344,17 @@ pub(crate) fn ignores(pid: u32, signal: i32) -> bool {
         .ok()
         .and_then(|bit| 1_u64.checked_shl(bit));
     mask.zip(bit).is_some_and(|(mask, bit)| mask & bit != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_being_collected_is_in_no_group() {
+        let seen = relations_in(b"7 (a) b) Z 5 -1 -1 0 -1 0").map(|it| (it.parent, it.group));
+        assert_eq!(seen, Some((Pid::from_raw(5), None)));
+        let seen = relations_in(b"7 (sh) S 5 6 6 0 -1 0").map(|it| (it.parent, it.group));
+        assert_eq!(seen, Some((Pid::from_raw(5), Pid::from_raw(6))));
+    }
 }

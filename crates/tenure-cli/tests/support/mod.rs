@@ -231,11 +231,12 @@ impl Gate {
         }
     }
 
-    /// The script: `prelude` first, then the waiting.
+    /// The script: `prelude` first, then the waiting. Each pause is a process, so the first one alone is
+    /// short.
     pub(crate) fn script(&self, prelude: &str) -> String {
         format!(
             "{prelude}\necho $$ >'{begun}.new' && mv '{begun}.new' '{begun}'\n\
-             while [ -d '{folder}' ] && [ ! -e '{open}' ]; do sleep 0.01; done",
+             pause=0.01; while [ -d '{folder}' ] && [ ! -e '{open}' ]; do sleep $pause; pause=0.04; done",
             begun = self.begun.display(),
             folder = self.folder.display(),
             open = self.open.display(),
@@ -467,12 +468,16 @@ pub(crate) fn answer(command: &mut Command) -> Answer {
 }
 
 /// Waits until `condition` holds, and fails the test if it never does.
+///
+/// Looking often starts a process each time: what has lasted for a while is looked at less often.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = instant() + BOUND;
+    let began = instant();
     while !condition() {
-        assert!(instant() < until, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        let waited = tenure_engine::clock::since(began);
+        assert!(waited < BOUND, "waited in vain for {what}");
+        let pause = (waited / 8).clamp(Duration::from_millis(5), Duration::from_millis(25));
+        std::thread::sleep(pause);
     }
 }
 

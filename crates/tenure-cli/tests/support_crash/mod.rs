@@ -16,6 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tenure_engine::clock::instant;
@@ -51,6 +53,41 @@ pub(crate) fn need(tool: &str) {
         found,
         "{tool} is missing and this test is nothing without it; run scripts/test, which installs it"
     );
+}
+
+/// Whether every crash point and every failure is tried: `TENURE_CRASH_POINTS=long`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("TENURE_CRASH_POINTS").is_some_and(|value| value == "long")
+}
+
+/// Tries all of these, two at once. What came of each, in their order and with its number, and what went
+/// wrong.
+pub(crate) fn try_each<T: Sync, R: Send>(
+    all: &[T],
+    try_one: impl Fn(&T) -> Result<R, Fault> + Sync,
+) -> (Vec<(usize, R)>, Vec<Fault>) {
+    const WORKERS: usize = 2;
+    let index = AtomicUsize::new(0);
+    let done = Mutex::new((Vec::new(), Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let at = index.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(at) else { break };
+                    let tried = try_one(one);
+                    let mut done = done.lock().expect("no panic");
+                    match tried {
+                        Ok(outcome) => done.0.push((at, outcome)),
+                        Err(fault) => done.1.push(fault),
+                    }
+                }
+            });
+        }
+    });
+    let (mut outcomes, faults) = done.into_inner().expect("no panic");
+    outcomes.sort_by_key(|(at, _)| *at);
+    (outcomes, faults)
 }
 
 /// A folder of locks, and the witness beside it.

@@ -24,7 +24,7 @@ pub(crate) struct Aftermath {
 
 /// The step that a line of a trace (`strace -y`) is, if others can notice it: a change of a file or
 /// folder below `place`, a kernel lock, a new process.
-pub(crate) fn step(shown: &str, place: &str) -> Option<String> {
+fn step(shown: &str, place: &str) -> Option<String> {
     let (call, rest) = shown.split_once('(')?;
     if matches!(call, "clone" | "clone3" | "fork" | "vfork") {
         return Some("start the command".to_owned());
@@ -59,6 +59,66 @@ pub(crate) fn step(shown: &str, place: &str) -> Option<String> {
         "fcntl" => lock(rest),
         _ => None,
     }
+}
+
+/// Whether a call changes nothing that anybody else could notice, whatever it is given: the memory and the
+/// signals of the process alone, or nothing.
+pub(crate) fn is_private(shown: &str) -> bool {
+    const NAMES: [&str; 13] = [
+        "brk",
+        "getgid",
+        "getpid",
+        "gettid",
+        "getuid",
+        "geteuid",
+        "mmap",
+        "mprotect",
+        "munmap",
+        "rt_sigaction",
+        "rt_sigprocmask",
+        "sigaltstack",
+        "sched_getaffinity",
+    ];
+    let name = shown.split('(').next().unwrap_or_default();
+    // A debug build looks before it closes whether the descriptor is still its own.
+    NAMES.contains(&name) || (name == "fcntl" && shown.contains("F_GETFD"))
+}
+
+/// Whether others see the same before and after the call on a line of a trace (`strace -y`): it is private,
+/// or it looks at files, kernel locks and processes, or readies a descriptor of its own. What is not known
+/// to be so is not named here.
+pub(crate) fn is_unnoticed(shown: &str, place: &str) -> bool {
+    let Some((call, rest)) = shown.split_once('(') else {
+        return false;
+    };
+    let has = |word: &str| rest.contains(word);
+    match call {
+        "access" | "faccessat" | "faccessat2" | "fstat" | "fstatfs" | "getcwd" | "getdents64"
+        | "getrandom" | "inotify_add_watch" | "inotify_init1" | "lseek" | "lstat"
+        | "newfstatat" | "pread64" | "read" | "readlink" | "readlinkat" | "stat" | "statfs"
+        | "statx" | "timerfd_create" | "timerfd_settime" | "uname" => true,
+        "open" | "openat" => !["O_CREAT", "O_TRUNC"].into_iter().any(has),
+        "fcntl" => ["F_GETFD", "F_SETFD", "F_GETFL", "F_DUPFD", "F_OFD_GETLK"]
+            .into_iter()
+            .any(has),
+        "ioctl" => has("TIOCGWINSZ") || has("TCGETS"),
+        "waitid" => has("WNOWAIT"),
+        // With the last descriptor of a file of the place its kernel lock goes.
+        "close" => has("</") && !has(place),
+        _ => is_private(shown),
+    }
+}
+
+/// For each line of a trace the step that comes next, that line included.
+pub(crate) fn steps(trace: &str, place: &str) -> Vec<String> {
+    let mut next = "end".to_owned();
+    let mut steps: Vec<String> = Vec::new();
+    for shown in trace.lines().rev() {
+        next = step(shown, place).unwrap_or(next);
+        steps.push(next.clone());
+    }
+    steps.reverse();
+    steps
 }
 
 /// A change of a kernel lock. The bytes are those of `store/file/bytes.rs`.
@@ -190,8 +250,18 @@ fn slot_of(slot: &[u8]) -> Option<(u64, &[u8])> {
     Some((sequence, slot.get(end + 1..)?.get(..length)?))
 }
 
-/// Compares what was seen after kills, in the order of the trace and each with the step that it came
-/// before, with the section of the page.
+/// Whether the page is to be written, and not compared.
+pub(crate) fn is_written() -> bool {
+    std::env::var_os(WRITE).is_some()
+}
+
+/// Whether what was seen after kills, in the order of the trace and each with the step that it came
+/// before, is what the page says. A page that is to be written agrees.
+pub(crate) fn agrees(name: &str, seen: &[(String, Aftermath)]) -> bool {
+    is_written() || differences_to_page(&page(), name, seen).is_empty()
+}
+
+/// Fails unless [`agrees`], or writes the section.
 pub(crate) fn agree(name: &str, seen: &[(String, Aftermath)]) {
     let section = section(name, seen);
     if let Some(folder) = std::env::var_os(WRITE) {
@@ -200,16 +270,24 @@ pub(crate) fn agree(name: &str, seen: &[(String, Aftermath)]) {
         return;
     }
     let page = page();
-    let committed = committed(&page, name).unwrap_or_default();
-    let in_place = !["run", "behind"].iter().any(|word| name.contains(word));
-    let differences = differences(&rows(committed), seen, in_place);
+    let differences = differences_to_page(&page, name, seen);
     assert!(
         differences.is_empty(),
-        "docs/internals/crash-matrix.md no longer says what happens to {name:?}; look at the \
-         difference, and have the page written by scripts/crash-matrix if it is right.\n{}\n\
-         found:\n{section}\non the page:\n{committed}",
-        differences.join("\n")
+        "docs/internals/crash-matrix.md no longer says what happens to {name:?}; look at the difference, and \
+         have the page written by scripts/crash-matrix if it is right.\n{}\nfound:\n{section}\non \
+         the page:\n{}",
+        differences.join("\n"),
+        committed(&page, name).unwrap_or_default()
     );
+}
+
+fn differences_to_page(page: &str, name: &str, seen: &[(String, Aftermath)]) -> Vec<String> {
+    let in_place = !["run", "behind"].iter().any(|word| name.contains(word));
+    differences(
+        &rows(committed(page, name).unwrap_or_default()),
+        seen,
+        in_place,
+    )
 }
 
 fn page() -> String {
@@ -325,7 +403,7 @@ fn section(name: &str, seen: &[(String, Aftermath)]) -> String {
 
 /// Every section whose title begins so is that of a transition which is tried.
 pub(crate) fn all_are_tried(begins: &[&str], names: &[&str]) {
-    if std::env::var_os(WRITE).is_some() {
+    if is_written() {
         return;
     }
     let page = page();
@@ -346,6 +424,39 @@ pub(crate) fn all_are_tried(begins: &[&str], names: &[&str]) {
 
 mod crash_points {
     use super::*;
+
+    #[test]
+    fn a_call_that_locks_writes_removes_or_ends_is_noticed() {
+        for (shown, unnoticed) in [
+            (
+                "openat(5</x>, \"a\", O_RDWR|O_CLOEXEC) = 7</x/locks/a>",
+                true,
+            ),
+            (
+                "openat(5</x>, \"a\", O_RDWR|O_CREAT, 0600) = 7</x/locks/a>",
+                false,
+            ),
+            ("pread64(6</x/locks/a>, \"\", 4096, 0) = 0", true),
+            ("pwrite64(6</x/locks/a>, \"\", 2048, 0) = 2048", false),
+            ("fcntl(8</x/locks/a>, F_OFD_GETLK, {}) = 0", true),
+            ("fcntl(8</x/locks/a>, F_OFD_SETLK, {}) = 0", false),
+            ("close(7</proc/1/stat>) = 0", true),
+            ("close(7</x/locks/a>) = 0", false),
+            ("close(7<pipe:[1]>) = 0", false),
+            (
+                "waitid(P_PID, 7, {}, WNOHANG|WEXITED|WNOWAIT, NULL) = 0",
+                true,
+            ),
+            ("waitid(P_PID, 7, {}, WNOHANG|WEXITED, NULL) = 0", false),
+            ("unlinkat(5</x/locks>, \"a\", 0) = 0", false),
+            ("clone3({flags=CLONE_VFORK}, 88) = 7", false),
+            ("ppoll([{fd=3}], 1, NULL, NULL, 8) = 1", false),
+            ("brk(NULL) = 0x1", true),
+            ("exit_group(0) = ?", false),
+        ] {
+            assert_eq!(is_unnoticed(shown, "/locks"), unnoticed, "{shown}");
+        }
+    }
 
     /// The page can be wrong in each of these ways, and is told so.
     #[test]

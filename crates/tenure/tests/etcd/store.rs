@@ -702,10 +702,17 @@ fn much_junk_among_the_claims_is_replaced_as_one() {
     let server = Server::start();
     let store = caller(&server.address("much"));
     for name in [name("entered"), name("released")] {
-        for number in 0..150 {
-            let key = format!("/much/locks/{name}/claims/0-{number}");
-            server.etcdctl(&["put", &key, "junk"]);
-        }
+        on(&server, async |client| {
+            let junk = (0..150).map(|number| {
+                let key = format!("/much/locks/{name}/claims/0-{number}");
+                TxnOp::put(key, "junk", None)
+            });
+            // etcd takes 128 operations in one transaction.
+            for some in junk.collect::<Vec<_>>().chunks(100) {
+                let written = client.txn(Txn::new().and_then(some)).await;
+                written.expect("junk among the claims");
+            }
+        });
         if name.as_str() == "entered" {
             let mut forced = request("forced", LONG);
             forced.force = Force::Confirmed;
