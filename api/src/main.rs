@@ -6,7 +6,7 @@
 //!
 //! Left out, because a newer Rust or another crate would change them: blanket implementations, auto
 //! traits (but a type that is not `Send` or not `Sync` is said to be so), and the functions that
-//! somebody else's trait prescribes (that it is implemented is said).
+//! another crate's trait prescribes (that it is implemented is said).
 //!
 //! How the JSON comes about, and what the listings are compared with, is `scripts/public-api`'s.
 
@@ -109,7 +109,7 @@ fn list(json: &Path, named: &mut BTreeMap<String, String>) -> Result<String, Str
     Ok(listing)
 }
 
-/// Where a `pub use` of somebody else's item leads to.
+/// Where a `pub use` of another crate's item leads to.
 fn reexported(crate_: &Crate, id: Id) -> Option<&str> {
     match &crate_.index.get(&id)?.inner {
         ItemEnum::Use(reexport) => Some(&reexport.source),

@@ -1,6 +1,6 @@
 //! What has to hold for whatever a decoder is given, one function for each target.
 //!
-//! The fuzzer calls them (`scripts/fuzz`), and so does `crates/tenure/tests/corpus.rs` with every
+//! The fuzzer calls them (`scripts/fuzz`), and so does `crates/tenure-engine/tests/corpus.rs` with every
 //! file below `corpus/`, which includes this file by its path: an input that once broke something
 //! is a test for good as soon as it lies in that folder.
 //!

@@ -3,8 +3,7 @@
 use super::draw::Draw;
 use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
 use tenure::tenure_core::{
-    Claim, Force, Holder, Host, Kind, Lease, LockName, Mode, Now, Process, Queueing, RequestId,
-    Stamp,
+    Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
 };
 
 /// 2026-02-07T10:00:05.250Z.
@@ -130,11 +129,10 @@ fn drawn(draw: &mut Draw<'_>) -> Claim {
             facts.push((key.to_owned(), value));
         }
     }
-    Claim {
-        ticket: 3,
-        token: Some(draw.number()),
-        kind: Kind::Detached,
-        holder: Holder {
+    let mut claim = Claim::new(
+        3,
+        Kind::Detached,
+        Holder {
             request_id: RequestId::new(draw.name()).expect("letters of names"),
             actor: draw.text(),
             process: draw.some(|draw| Process {
@@ -151,22 +149,16 @@ fn drawn(draw: &mut Draw<'_>) -> Claim {
             why: draw.text(),
             facts,
         },
-        entered: at,
-        since: Some(at),
-        lease: Lease {
+        at,
+        Lease {
             ttl_ms: draw.number(),
             renewed: at,
             renewals: 0,
         },
-        force: Force::No,
-        mode: Mode::Exclusive,
-        queueing: Queueing::Fifo,
-        grace_ms: 0,
-        cancel: None,
-        away: None,
-        waiting_for: None,
-        aside: None,
-    }
+    );
+    claim.token = Some(draw.number());
+    claim.since = Some(at);
+    claim
 }
 
 /// What decides, and what people read.

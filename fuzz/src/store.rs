@@ -7,12 +7,12 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use tenure::store::file::fuzzing;
 use tenure::tenure_core::{
-    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
-    RequestId, Stamp, WaitingFor,
+    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
+    RequestId, Reservation, Stamp, WaitingFor,
 };
 
-/// The size of a slot of the first pair.
-const SLOT_BYTES: usize = 2048;
+/// The size of a page of the first pair.
+const PAGE_BYTES: usize = 2048;
 
 /// Both ways of reading find the same in any file, and what is written is read. In a file of our
 /// own, a write that is cut off anywhere leaves the state before or the one after, also where the
@@ -41,15 +41,15 @@ type State = (u64, Vec<u8>);
 /// A file from its first write on, of which some writes are cut off.
 fn history(draw: &mut Draw<'_>) {
     let mut image = draw.some(Draw::number).map_or_else(Vec::new, |sequence| {
-        let mut slot = fuzzing::slot(sequence, b"begun");
-        slot.resize(SLOT_BYTES, 0);
-        slot
+        let mut page = fuzzing::page(sequence, b"begun");
+        page.resize(PAGE_BYTES, 0);
+        page
     });
     for _ in 0..draw.below(16) {
         let file = file_of(&image);
         let Ok(before) = state(&file) else {
             // Only what the file began with can be no state.
-            assert!(image.len() == SLOT_BYTES, "a cut made it unreadable");
+            assert!(image.len() == PAGE_BYTES, "a cut made it unreadable");
             return;
         };
         let body = body(draw);
@@ -151,8 +151,8 @@ pub fn list(data: &[u8]) {
         "written and read"
     );
     for claim in &entry.claims {
-        for excerpt in fuzzing::excerpts(&body, claim.ticket) {
-            assert_eq!(fuzzing::decode(&excerpt), Ok(entry.clone()), "in parts");
+        for partial in fuzzing::partial(&body, claim.ticket) {
+            assert_eq!(fuzzing::decode(&partial), Ok(entry.clone()), "in parts");
         }
     }
 }
@@ -200,15 +200,14 @@ fn process(draw: &mut Draw<'_>) -> Process {
 fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
     let entered = stamp(draw);
     let since = draw.some(stamp);
-    Claim {
+    let mut claim = Claim::new(
         ticket,
-        token,
-        kind: if draw.flag() {
+        if draw.flag() {
             Kind::Detached
         } else {
             Kind::Kernel
         },
-        holder: Holder {
+        Holder {
             request_id: RequestId::new(draw.name()).expect("letters of names"),
             actor: draw.text(),
             process: draw.some(process),
@@ -225,35 +224,37 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
                 .collect(),
         },
         entered,
-        since,
-        lease: Lease {
+        Lease {
             ttl_ms: draw.number(),
             renewed: draw.some(stamp).unwrap_or(since.unwrap_or(entered)),
             renewals: draw.number(),
         },
-        force: [Force::No, Force::Asked, Force::Confirmed][draw.below(3)],
-        mode: match draw.below(3) {
-            0 => Mode::Exclusive,
-            1 => Mode::Shared,
-            _ => NonZeroU32::new(u32::from(draw.byte())).map_or(Mode::Shared, Mode::Slots),
-        },
-        queueing: [Queueing::Fifo, Queueing::Single, Queueing::Max][draw.below(3)],
+    );
+    claim.token = token;
+    claim.since = since;
+    claim.force = [Force::No, Force::Asked, Force::Confirmed][draw.below(3)];
+    claim.mode = match draw.below(3) {
+        0 => Mode::Exclusive,
+        1 => Mode::Shared,
+        _ => NonZeroU32::new(u32::from(draw.byte())).map_or(Mode::Shared, Mode::Slots),
+    };
+    claim.queueing = [Queueing::Fifo, Queueing::Single, Queueing::Max][draw.below(3)];
+    claim.grace_ms = draw.number();
+    claim.cancel = draw.some(|draw| Cancel {
+        by: draw.text(),
+        at: stamp(draw),
+        actor: draw.text(),
+        why: draw.text(),
+    });
+    claim.reservation = draw.some(|draw| Reservation {
+        since: stamp(draw),
         grace_ms: draw.number(),
-        cancel: draw.some(|draw| Cancel {
-            by: draw.text(),
-            at: stamp(draw),
-            actor: draw.text(),
-            why: draw.text(),
-        }),
-        away: draw.some(|draw| Away {
-            since: stamp(draw),
-            grace_ms: draw.number(),
-        }),
-        waiting_for: draw.some(|draw| WaitingFor {
-            place: draw.text(),
-            name: draw.text(),
-            ticket: draw.number(),
-        }),
-        aside: draw.some(stamp),
-    }
+    });
+    claim.waiting_for = draw.some(|draw| WaitingFor {
+        place: draw.text(),
+        name: draw.text(),
+        ticket: draw.number(),
+    });
+    claim.aside = draw.some(stamp);
+    claim
 }

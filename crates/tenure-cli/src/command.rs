@@ -777,7 +777,7 @@ impl Session {
     }
 
     /// The hold in the way of a native claim, if the caller's own script may have taken it.
-    fn own_in_the_way<'a>(&self, refusal: &'a Refusal) -> Option<&'a Claim> {
+    fn own_blocker<'a>(&self, refusal: &'a Refusal) -> Option<&'a Claim> {
         let claim = refusal.blocker.as_deref()?;
         let is_native = self.store.profile().record().is_none();
         let is_held = refusal.reason == Reason::Held && claim.token.is_some();
@@ -797,7 +797,7 @@ impl Session {
                 kept,
             } => {
                 let mut view = self.refused(name, &refusal, &entry);
-                let own = self.own_in_the_way(&refusal);
+                let own = self.own_blocker(&refusal);
                 view.mine = own.is_some();
                 let failure = failure_of(view.clone(), refusal.reason, waited, retry_after_ms);
                 let mut failure = self.blocked(failure, &view, refusal.reason);
@@ -837,7 +837,6 @@ impl Session {
             AcquireError::Interrupted => cancelled("acquire"),
             AcquireError::Superseded { by } => superseded(name, &by),
             AcquireError::Store(error) => self.store_failed(name, error),
-            other => Failure::new(Exit::General, "ACQUIRE_FAILED", other.to_string()),
         }
     }
 }

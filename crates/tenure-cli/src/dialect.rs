@@ -193,7 +193,7 @@ fn took_over(name: &LockName, why: Takeover, previous: Option<&Claim>) -> String
 /// How a holder left its lock to the next one, as a part of a sentence about it.
 fn left_how(reason: StaleReason) -> &'static str {
     match reason {
-        StaleReason::BeaconOut
+        StaleReason::LivenessLockReleased
         | StaleReason::ProcessDead(Death::Gone | Death::Zombie | Death::Replaced) => {
             "which ended without releasing"
         }

@@ -9,7 +9,7 @@
 //! from line to line.
 //!
 //! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
-//! go of the highest one first, and the witness has to be gone before the copy of the beacon is.
+//! go of the highest one first, and the witness has to be gone before the copy of the liveness lock is.
 //!
 //! # How much
 //! 8 contenders with 25 rounds each; `TENURE_CONTENTION=long` makes it 20 with 200.
@@ -38,7 +38,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Nothing in here takes longer. The contenders themselves wait for 30 s at most.
 const STUCK: Duration = Duration::from_secs(60);

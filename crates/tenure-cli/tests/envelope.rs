@@ -566,8 +566,8 @@ fn other_refusals() {
 
 #[test]
 fn every_event_of_the_audit() {
-    use tenure::audit::{AuditLog, Ending, Layout, Occasion, Record};
     use tenure_core::{LockName, RequestId, Takeover};
+    use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record};
     let scene = Scene::new();
     let (lock, id) = (LockName::new("x").unwrap(), RequestId::new("r").unwrap());
     let occasion = Occasion {

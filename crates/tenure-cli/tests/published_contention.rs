@@ -24,7 +24,7 @@ use crate::support_published::{ALL, Format, plant, seen};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// How many contend.
 const CONTENDERS: usize = 8;
@@ -132,7 +132,7 @@ fn takeovers(format: Format) {
     println!(
         "{format:?}: {rounds} rounds of {CONTENDERS}, {} wrong, {:.1} s",
         faults.len(),
-        tenure::clock::since(began).as_secs_f64()
+        tenure_engine::clock::since(began).as_secs_f64()
     );
     faults.truncate(5);
     assert!(faults.is_empty(), "{format:?}:\n{}", faults.join("\n"));
@@ -291,7 +291,7 @@ impl Supervised {
             tally.waiters.into_inner().expect("no panic"),
             recoveries.get(recoveries.len() / 2),
             recoveries.last(),
-            tenure::clock::since(began).as_secs_f64(),
+            tenure_engine::clock::since(began).as_secs_f64(),
         );
         let mut faults = faults.into_inner().expect("no panic");
         faults.truncate(5);

@@ -36,7 +36,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Of the calls before the folder is opened, one in so many is tried.
 const SAMPLE: usize = 20;
@@ -320,10 +320,10 @@ impl Transition {
             .collect::<Vec<_>>()
             .join("; "),
             then: match (standing, self.verb) {
-                (Hold::Nobody, _) if after.is_some() => "whoever is next, past what is dead",
-                (Hold::Nobody, _) => "whoever is next",
+                (Hold::Nobody, _) if after.is_some() => "the next caller, past what is dead",
+                (Hold::Nobody, _) => "the next caller",
                 (Hold::First, _) => "the holder before, undisturbed",
-                (Hold::Struck, Verb::Run) => "whoever is next, once it is too old",
+                (Hold::Struck, Verb::Run) => "the next caller, once it is too old",
                 (Hold::Struck, _) => "its owner, by a release",
             }
             .to_owned(),
@@ -496,7 +496,7 @@ impl Transition {
             strikes.len(),
             seen.len(),
             faults.len(),
-            tenure::clock::since(began).as_secs_f64()
+            tenure_engine::clock::since(began).as_secs_f64()
         );
         faults.truncate(8);
         assert!(faults.is_empty(), "{}:\n{}", self.name, faults.join("\n"));

@@ -15,7 +15,7 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{BOUND, Scene, children, eventually, has_stopped, is_alive, state, throughout};
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// The shell's prompt; nothing else on the screen looks like it.
 const PROMPT: &str = "ready>";
@@ -1079,9 +1079,12 @@ impl Terminal {
 
     /// Puts a lock of this process there, taken some hours ago.
     fn sprint_lock(&self, pid: u32, session: &str) -> String {
-        use tenure::clock::Clock as _;
+        use tenure_engine::clock::Clock as _;
         std::fs::create_dir_all(self.scene.path("project")).expect("a folder");
-        let now_ms = tenure::clock::SystemClock::new(None).now().stamp().wall_ms;
+        let now_ms = tenure_engine::clock::SystemClock::new(None)
+            .now()
+            .stamp()
+            .wall_ms;
         let at = i64::try_from(now_ms - 3_600_000).expect("an instant");
         let record = format!(
             "pid: {pid}\nsession_id: {session}\nstarted_at: {}\nepic_spec: epic5\n\
@@ -1172,7 +1175,7 @@ fn terminal_sprint_silence_of_30_seconds_is_a_no() {
         screen.contains("no answer within 30 s")
     });
     assert!(
-        tenure::clock::since(began) >= Duration::from_secs(29),
+        tenure_engine::clock::since(began) >= Duration::from_secs(29),
         "30 seconds"
     );
     assert_eq!(terminal.sprint_status(4), "blocked");

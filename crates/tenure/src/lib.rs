@@ -1,10 +1,27 @@
+//! ```no_run
+//! # fn deploy(_: u64) {}
+//! let locks = tenure::guard::LockManager::open()?; // where `tenure run` keeps its locks
+//! let guard = locks.acquire("deploy-prod")?;       // waits up to 10 s, in the same queue as `tenure run`
+//! deploy(guard.token());                           // the fencing token: let the resource refuse smaller ones
+//! guard.release()?;                                // or let it drop
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! One holder at a time, for scripts, CI jobs and AI agents.
 //!
 //! # The model
-//! A lock is an ordered list of claims, kept by a [`store`]. The first live claim holds. Every
-//! claim carries evidence of life: a kernel lock that its process keeps (its *beacon*), or the
-//! identity of an owner's process, or a ttl. Whoever waits sleeps in the kernel until the claim
-//! before it ends. At the grant a claim draws a *fencing token* that only ever rises.
+//! A lock is an ordered list of claims, kept by a [`store`]. The first live claim holds. A claim lives by a
+//! kernel lock that its process keeps, by an owner's process, or by a ttl. A waiter sleeps in the kernel
+//! until the claim before its own ends. At the grant a claim draws a *fencing token*, which only rises.
+//!
+//! # Where to begin
+//! - [`guard`] is a lock as a guard, blocking or async: several at once, shared, slots, cancellation, a loss
+//!   that can be awaited. [`testing`] lets you test what you build on it.
+//! - [`resume`] is the same for a program that resumes sessions or jobs: one call.
+//! - `framework` (with the feature of that name) is for authors of command-line tools: a lock declared
+//!   beside a clap-derived command. [`envelope`] says why a call failed.
+//! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
+//! - [`store`] is for a store of your own. [`tenure_core`] decides: pure types, without a clock or a file.
 //!
 //! # Limitations
 //! - A file store excludes processes on **one machine** that see the same folder on a file system
@@ -17,50 +34,29 @@
 //!   has to look.
 //!
 //! # Features
-//! None is on by default.
+//! None is on by default, and none of the defaults brings clap, tokio or YAML.
 //! - `framework`: locks declared beside a clap command, for tools of one's own.
 //! - `etcd`: locks for many machines.
+//! - `yaml`: a store of one's own in the format of sprint, which is YAML.
 //! - `chrono`: the time of a resume lock is a `chrono::DateTime<Utc>`, as in the original's types
 //!   ([`resume::AcquiredAt`]). It changes a type for a whole build, so it is for programs and not for libraries.
-//!
-//! # Where to begin
-//! - [`guard`] is a lock as a guard: `LockManager::open()?.acquire("deploy")?`. Several at once,
-//!   shared, slots, cancellation, a loss that can be awaited. [`testing`] lets you test what you
-//!   build on it.
-//! - `framework` (with the feature of that name) is for authors of command-line tools: a lock declared
-//!   beside a clap-derived command. [`envelope`] is the document that it answers with.
-//! - [`resume`] is a lock as a guard, for a Rust program that resumes sessions or jobs: one call,
-//!   blocking or async.
-//! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
-//! - [`tenure_core`] decides: pure types, without a clock or a file.
-//! - [`engine`] with a [`store`] and a [`profile`] is everything that the binary `tenure` does,
-//!   which is a thin user of this crate.
 
-pub mod audit;
-mod cancel;
 pub mod clock;
-pub mod config;
-pub mod duration;
-pub mod engine;
 pub mod envelope;
-pub mod fence;
 #[cfg(feature = "framework")]
 pub mod framework;
 pub mod guard;
-mod herald;
-pub mod intent;
-mod offload;
-mod os;
-mod printed;
-mod private;
-pub mod process;
-pub mod profile;
 pub mod resume;
 pub mod store;
-mod sync;
 pub mod testing;
-mod trust;
-pub mod yaml;
+
+pub use tenure_engine::fence;
+
+use tenure_engine::{
+    audit, cancel, config, engine, herald, offload, os, process, profile, sync, trust,
+};
+#[cfg(feature = "framework")]
+use tenure_engine::{duration, printed};
 
 /// The pure core, whose types this crate names. By its own name: `core` would take the place of the
 /// standard library's in a program that says `use tenure::*`.
@@ -69,7 +65,8 @@ pub mod yaml;
 /// use tenure::*;
 /// use core::time::Duration;
 ///
-/// assert_eq!(duration::parse("2s"), Ok(Duration::from_secs(2)));
+/// let options = guard::Options::new().ttl(Duration::from_secs(60));
 /// assert!(tenure_core::LockName::new("deploy-prod").is_ok());
+/// # let _ = options;
 /// ```
 pub use tenure_core;

@@ -1,321 +1,55 @@
-//! Where claims are kept: the [`contract`] of a store, its [`verbs`], and the stores.
+//! Where locks are kept: what a store has to do ([`Store`]), what callers do with one ([`Verbs`]), and
+//! the stores that there are.
 //!
-//! What a store of your own implements is [`Store`], six methods. What callers do with it is in
-//! [`Verbs`], which every store has.
+//! A store of your own implements [`Store`] and runs the [`conformance`] suite; then
+//! [`LockManager::with_store`](crate::guard::LockManager::with_store) takes it.
+//!
+//! # Examples
+//! ```
+//! use tenure::store::{conformance, memory::MemoryStore};
+//! use tenure::tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//!
+//! struct Memory(MemoryStore, AtomicU32);
+//!
+//! impl conformance::Harness for Memory {
+//!     type Store = MemoryStore;
+//!     fn store(&self) -> MemoryStore {
+//!         self.0.clone()
+//!     }
+//!     fn name(&self) -> LockName {
+//!         let number = self.1.fetch_add(1, Ordering::Relaxed);
+//!         LockName::new(format!("lock-{number}")).expect("an accepted name")
+//!     }
+//!     fn host(&self) -> Host {
+//!         Host::default()
+//!     }
+//!     fn start_process(&self) -> Process {
+//!         let pid = self.1.fetch_add(1, Ordering::Relaxed);
+//!         self.0.set_process(pid, Liveness::Alive);
+//!         Process { pid, started: None }
+//!     }
+//!     fn end_process(&self, process: Process) {
+//!         self.0.set_process(process.pid, Liveness::Dead(Death::Gone));
+//!     }
+//!     fn stranger(&self) -> (Host, Process) {
+//!         let pid = self.1.fetch_add(1, Ordering::Relaxed);
+//!         (Host::default(), Process { pid, started: None })
+//!     }
+//! }
+//!
+//! let memory = Memory(MemoryStore::new(Policy::NATIVE), AtomicU32::new(1));
+//! for (name, promise) in conformance::promises() {
+//!     if name == "a_release_wants_ownership" {
+//!         promise(&memory)?;
+//!     }
+//! }
+//! # Ok::<(), conformance::Broken>(())
+//! ```
 
-pub mod conformance;
-pub mod contract;
 #[cfg(all(feature = "etcd", unix))]
-pub mod etcd;
-pub mod file;
-pub mod memory;
-pub mod verbs;
-
-pub use contract::{Handle, Store};
-pub use verbs::Verbs;
-
-use crate::profile::ends_without_release;
-use tenure_core::{
-    Claim, Entry, Evidence, Forced, Now, Policy, StaleUnforced, Standing, Standstill, judge,
+pub use tenure_engine::store::etcd;
+pub use tenure_engine::store::{
+    Cleaned, Content, ForcedRelease, Handle, Reading, RenewedOwned, Store, StoreError, Verbs, Wake,
+    conformance, contract, file, memory, verbs,
 };
-
-/// How a sleep ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wake {
-    /// Something happened that is worth a look.
-    Ready,
-    /// The time is up.
-    Expired,
-    /// The caller was interrupted and wants to stop waiting.
-    Interrupted,
-}
-
-/// A lock as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
-    /// Where the lock is kept, for people.
-    pub place: String,
-    /// What is kept, with the evidence for each claim in the same order.
-    pub content: Content,
-    /// The tickets of the claims whose processes are certainly stopped, where the store looks for
-    /// that.
-    pub stopped: Vec<u64>,
-    /// Whether anything is kept. Of a handle: whether the lock is still the one in which its claim was
-    /// made.
-    pub stored: bool,
-    /// The bytes that other programs see; empty where there are none.
-    pub record: Vec<u8>,
-}
-
-/// What a reading found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
-    /// A whole list; an absent lock is an empty one.
-    Whole {
-        /// The list.
-        entry: Entry,
-        /// What is known of each claim.
-        evidence: Vec<Evidence>,
-    },
-    /// Something that cannot be understood.
-    Unreadable {
-        /// What is wrong with it.
-        why: String,
-        /// When it was written last, in milliseconds since the epoch, where the store knows.
-        modified_ms: Option<u64>,
-    },
-}
-
-impl Reading {
-    /// What the lock amounts to under `policy`, and the claim that makes it so.
-    pub fn standing(&self, policy: &Policy, now: &Now) -> (Standing, Option<&Claim>) {
-        match &self.content {
-            Content::Whole { entry, evidence } => {
-                let known = known_of(entry, evidence);
-                let stopped = |claim: &Claim| self.is_stopped(claim);
-                match entry.standing_seeing(policy, now, known, stopped) {
-                    // What had to end like that was left behind by nobody, if whoever comes next may
-                    // take it.
-                    (Standing::Stale(_), Some(claim))
-                        if policy.stale_unforced == StaleUnforced::TakeOver
-                            && ends_without_release(claim) =>
-                    {
-                        self.left_by_another(entry, policy, now)
-                    }
-                    standing => standing,
-                }
-            }
-            Content::Unreadable { .. } => (tenure_core::unreadable(policy), None),
-        }
-    }
-
-    /// The first claim that was left behind and should have been released; a free lock if there is
-    /// none.
-    fn left_by_another<'a>(
-        &self,
-        entry: &'a Entry,
-        policy: &Policy,
-        now: &Now,
-    ) -> (Standing, Option<&'a Claim>) {
-        let mut left = entry
-            .granted()
-            .filter(|claim| !ends_without_release(claim))
-            .map(|claim| (self.standing_of(policy, claim, now), Some(claim)))
-            .filter(|(standing, _)| matches!(standing, Standing::Stale(_)));
-        left.next().unwrap_or((Standing::Free, None))
-    }
-
-    /// Whether the process of one of its claims is certainly stopped.
-    pub fn is_stopped(&self, claim: &Claim) -> bool {
-        self.stopped.contains(&claim.ticket)
-    }
-
-    /// Whether nobody holds, and the process of the claim that is next is stopped.
-    pub fn standstill(&self, policy: &Policy, now: &Now) -> Option<(Standstill, &Claim)> {
-        let Content::Whole { entry, evidence } = &self.content else {
-            return None;
-        };
-        // In most lists nobody is stopped.
-        if self.stopped.is_empty() {
-            return None;
-        }
-        let known = known_of(entry, evidence);
-        entry.standstill_seeing(policy, now, known, |claim| self.is_stopped(claim))
-    }
-
-    /// What one of its claims amounts to under `policy`.
-    pub fn standing_of(&self, policy: &Policy, claim: &Claim, now: &Now) -> Standing {
-        match self.evidence_of(claim) {
-            Some(evidence) => judge(policy, claim, &evidence, now),
-            None => Standing::Unknown,
-        }
-    }
-
-    /// Whether one of its claims waits in vain, because its caller has died or its place has
-    /// lapsed.
-    pub fn is_gone(&self, policy: &Policy, claim: &Claim, now: &Now) -> bool {
-        let evidence = self.evidence_of(claim);
-        evidence.is_some_and(|evidence| claim.is_gone(policy, evidence, now))
-    }
-
-    /// What is known of one of its claims.
-    pub fn evidence_of(&self, claim: &Claim) -> Option<Evidence> {
-        let Content::Whole { entry, evidence } = &self.content else {
-            return None;
-        };
-        let index = entry.position(claim.ticket)?;
-        evidence.get(index).copied()
-    }
-
-    /// The claims, if they could be read.
-    pub fn entry(&self) -> Option<&Entry> {
-        match &self.content {
-            Content::Whole { entry, .. } => Some(entry),
-            Content::Unreadable { .. } => None,
-        }
-    }
-}
-
-/// What was found out about each claim of a list; about any other, nothing.
-fn known_of<'a>(entry: &'a Entry, evidence: &'a [Evidence]) -> impl Fn(&Claim) -> Evidence + 'a {
-    |claim| {
-        let known = entry.position(claim.ticket);
-        let known = known.and_then(|index| evidence.get(index).copied());
-        known.unwrap_or(Evidence {
-            beacon: tenure_core::Beacon::None,
-            process: tenure_core::Liveness::Unknown,
-            command: tenure_core::Liveness::Unknown,
-        })
-    }
-}
-
-/// What [`Verbs::clean`] did to one lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cleaned {
-    /// The claims that no longer counted.
-    pub swept: Vec<Claim>,
-    /// Whether nothing is left of the lock.
-    pub removed: bool,
-    /// The bytes of the record that was removed; empty where there was none.
-    pub record: Vec<u8>,
-}
-
-/// Why a store could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The place refuses us.
-    #[error("{place}: permission denied ({doing})")]
-    Permission {
-        /// What was touched.
-        place: String,
-        /// What was tried.
-        doing: &'static str,
-    },
-    /// The servers refuse this user: it has no right to do this, its password is wrong, or none was
-    /// given.
-    #[error("{place}: permission denied ({doing}): {why}")]
-    Denied {
-        /// The servers.
-        place: String,
-        /// What was tried.
-        doing: &'static str,
-        /// What they say.
-        why: String,
-    },
-    /// The place is not safe to keep locks in.
-    #[error("{place} is not a safe place for locks: {why}")]
-    Unsafe {
-        /// What was looked at.
-        place: String,
-        /// Why.
-        why: String,
-    },
-    /// The file system does not promise working locks.
-    #[error("{place} is on {kind}, {why}")]
-    FileSystem {
-        /// What was looked at.
-        place: String,
-        /// The kind of file system.
-        kind: String,
-        /// What follows.
-        why: &'static str,
-    },
-    /// The record cannot be read, and this call may not replace it.
-    #[error("{place} cannot be read as a lock: {why}")]
-    Unreadable {
-        /// The record.
-        place: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The claim cannot be written down in the format that this profile publishes.
-    #[error("{place}: {why}")]
-    Record {
-        /// The record.
-        place: String,
-        /// What the claim lacks.
-        why: String,
-    },
-    /// Other programs changed the record each time that we were about to.
-    #[error("{place}: another program changes it again and again")]
-    Contended {
-        /// The record.
-        place: String,
-    },
-    /// The list has grown beyond what the store keeps.
-    #[error("{place}: the queue is full ({claims} claims)")]
-    Full {
-        /// The lock.
-        place: String,
-        /// How many claims stand in it.
-        claims: usize,
-    },
-    /// Another process keeps the guard for longer than any transition takes.
-    #[error(
-        "{place}: another process has been in the middle of a change for {waited_ms} ms; \
-         it may be stopped"
-    )]
-    Stuck {
-        /// The lock.
-        place: String,
-        /// How long was waited.
-        waited_ms: u64,
-    },
-    /// The servers cannot be reached, or do not answer in time. Whether the call was carried out may
-    /// be unknown; nobody who gets this holds anything.
-    #[error("{place}: {doing}: {why}")]
-    Unreachable {
-        /// The servers.
-        place: String,
-        /// What was tried.
-        doing: &'static str,
-        /// How it failed.
-        why: String,
-    },
-    /// A handle of another store, or a store that breaks its contract. Nobody may be told anything about
-    /// the lock then.
-    #[error("{place}: {why}")]
-    Misused {
-        /// The lock.
-        place: String,
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// The system failed.
-    #[error("{place}: {doing}: {source}")]
-    Io {
-        /// What was touched.
-        place: String,
-        /// What was tried.
-        doing: &'static str,
-        /// How it failed.
-        r#source: std::io::Error,
-    },
-}
-
-/// The answer to [`Verbs::renew_owned`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RenewedOwned {
-    /// The hold is renewed.
-    Renewed {
-        /// The claim as it stands now, with a request to stop if there is one.
-        claim: Box<Claim>,
-    },
-    /// Somebody else holds the lock.
-    NotOwner {
-        /// That claim.
-        claim: Box<Claim>,
-    },
-    /// Nobody does.
-    Lost,
-}
-
-/// The answer to [`Verbs::force_release`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForcedRelease {
-    /// What was done.
-    pub released: Forced,
-    /// What an audit would record of the bytes that other programs saw.
-    pub record: Vec<u8>,
-}

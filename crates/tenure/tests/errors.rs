@@ -8,18 +8,18 @@
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
-use tenure::audit::AuditError;
-use tenure::config::ConfigError;
-use tenure::duration::{self, DurationError};
 use tenure::fence::GuardError;
 use tenure::guard::{
     AcquireError, Guard, Guards, LockName, NameError, OpenError, ReleaseAllError, ReleaseError,
     ReleaseFailure, VerifyError,
 };
-use tenure::intent::IntentError;
-use tenure::profile::{ProfileError, RowError};
 use tenure::resume::ResumeLockError;
 use tenure::store::StoreError;
+use tenure_engine::audit::AuditError;
+use tenure_engine::config::ConfigError;
+use tenure_engine::duration::{self, DurationError};
+use tenure_engine::intent::IntentError;
+use tenure_engine::profile::{ProfileError, RowError};
 
 /// What every error here comes from.
 const CAUSE: &str = "the cause of it all";
@@ -79,7 +79,7 @@ type Case = (Box<dyn Error>, String);
 fn cases() -> Vec<Case> {
     let io: Vec<Box<dyn Error>> = vec![
         Box::new(store()),
-        Box::new(tenure::engine::AcquireError::from(store())),
+        Box::new(tenure_engine::engine::AcquireError::from(store())),
         Box::new(OpenError::Folder { source: cause() }),
         Box::new(OpenError::Servers { source: store() }),
         Box::new(OpenError::from(read())),
@@ -191,7 +191,9 @@ fn an_error_says_its_whole_reason_once() {
 fn no_error_both_says_its_source_and_names_it() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in [ours.join("src"), ours.join("../tenure-core/src")] {
+    for folder in
+        ["src", "../tenure-engine/src", "../tenure-core/src"].map(|folder| ours.join(folder))
+    {
         rust_files(&folder, &mut files);
     }
     assert!(files.len() > 50, "the sources are where they were");
@@ -214,7 +216,7 @@ fn no_error_both_says_its_source_and_names_it() {
             assert_eq!(
                 named,
                 None,
-                "{}, message {number} ({message}): write r#source, see docs/decisions/0031",
+                "{}, message {number} ({message}): write r#source, see docs/internals/decisions/0031",
                 file.display()
             );
         }

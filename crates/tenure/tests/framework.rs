@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
-use tenure::clock::instant;
 #[cfg(unix)]
 use tenure::guard::AcquireError;
 use tenure::guard::{Guard, LockManager};
-use tenure::process::Identity;
 use tenure::store::Store;
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure_core::LockName;
+use tenure_engine::clock::instant;
+use tenure_engine::process::Identity;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -228,7 +228,10 @@ impl Working {
 fn eventually(is_so: impl Fn() -> bool) {
     let began = instant();
     while !is_so() {
-        assert!(tenure::clock::since(began) < PATIENCE, "waited too long");
+        assert!(
+            tenure_engine::clock::since(began) < PATIENCE,
+            "waited too long"
+        );
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -240,7 +243,7 @@ fn a_waiter_exits_4_with_lock_held_after_its_time() {
     let held = scene.hold("deploy-prod");
     let began = instant();
     let answer = scene.run(&["deploy", "--env", "prod", "--wait", "300ms"]);
-    let took = tenure::clock::since(began);
+    let took = tenure_engine::clock::since(began);
     let error = answer.error(4, "LOCK_HELD");
     assert!(
         took >= Duration::from_millis(300),
@@ -550,7 +553,7 @@ fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
     assert!(!scene.is_free("deploy-prod"), "not released under its work");
     let error = working.end().error(143, "CANCELLED");
     assert!(
-        tenure::clock::since(began) >= Duration::from_secs(1),
+        tenure_engine::clock::since(began) >= Duration::from_secs(1),
         "it has its grace"
     );
     assert_eq!(error["partial"], true);
@@ -565,7 +568,7 @@ fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
 
 #[test]
 fn who_is_asked_for_its_lock_ends_as_superseded() {
-    use tenure::clock::{Clock, SystemClock};
+    use tenure_engine::clock::{Clock, SystemClock};
     let scene = Scene::new();
     let working = scene.at_work(&[]);
     let name = LockName::new("deploy-prod").expect("a name");
@@ -626,7 +629,7 @@ fn terminated(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().expect("a child") {
             return status;
         }
-        if tenure::clock::since(began) > PATIENCE {
+        if tenure_engine::clock::since(began) > PATIENCE {
             child.kill().expect("it is ours");
             unreachable!("SIGTERM was not heard");
         }
@@ -647,7 +650,7 @@ fn a_waiter_whose_stderr_nobody_reads_leaves_the_line_at_once() {
     let began = instant();
     assert_eq!(terminated(&mut child).code(), Some(143));
     assert!(
-        tenure::clock::since(began) < Duration::from_secs(6),
+        tenure_engine::clock::since(began) < Duration::from_secs(6),
         "long before a grace is over"
     );
     assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");

@@ -8,20 +8,20 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use tenure::clock::{Clock, SystemClock, instant};
 #[cfg(target_os = "linux")]
 use tenure::guard::Guards;
 use tenure::guard::{
     AcquireError, Again, Cancel, Guard, GuardState, LockManager, LockName, Options, ReleaseError,
     ReleaseFailure, Wait,
 };
-use tenure::process::Identity;
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::memory::MemoryStore;
 use tenure::store::{Reading, Store};
 use tenure::testing::Scene;
 use tenure_core::{AgeLimit, AgeRule, Policy};
+use tenure_engine::clock::{Clock, SystemClock, instant};
+use tenure_engine::process::Identity;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -215,7 +215,10 @@ impl Drop for Alone {
 fn eventually(is_so: impl Fn() -> bool) {
     let began = instant();
     while !is_so() {
-        assert!(tenure::clock::since(began) < PATIENCE, "waited too long");
+        assert!(
+            tenure_engine::clock::since(began) < PATIENCE,
+            "waited too long"
+        );
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -288,7 +291,7 @@ fn the_same_process_is_answered_at_once() {
         }
     }
     assert!(
-        tenure::clock::since(began) < Duration::from_secs(5),
+        tenure_engine::clock::since(began) < Duration::from_secs(5),
         "without a wait"
     );
     assert_eq!(place.claims("a"), 1, "nobody stays in the queue");
@@ -549,7 +552,7 @@ fn a_panic_that_aborts_hands_the_lock_to_the_next_in_line() {
     drop(waiter.join().expect("no panic").expect("its turn"));
 }
 
-/// The body of a process that forks without an exec while it has a guard, and a keeper that knows it.
+/// The body of a process that forks without an exec while it has a guard, and a renewer that knows it.
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "a fork is what is tried")]
 fn fork_under_a_guard(locks: &LockManager, name: &str) {
@@ -695,7 +698,7 @@ fn a_request_to_stop_shows_and_takes_nothing_away() {
     let place = Place::new();
     let guard = place.locks().acquire("a").expect("a free lock");
     assert!(!guard.should_stop());
-    // Later than the keeper's first look, so that it has to be told.
+    // Later than the renewer's first look, so that it has to be told.
     thread::sleep(Duration::from_millis(60));
     place.ask_to_stop("a");
     eventually(|| guard.should_stop());
@@ -735,7 +738,7 @@ fn a_guard_whose_folder_gets_another_name_is_lost_within_seconds() {
     let began = instant();
     std::fs::rename(&above, place.0.path().join("elsewhere")).expect("another name");
     eventually(|| guard.is_lost());
-    let took = tenure::clock::since(began);
+    let took = tenure_engine::clock::since(began);
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(guard.verify().is_err());
     // The same manager goes on where others do.
@@ -789,17 +792,17 @@ fn a_guard_may_be_released_by_another_thread() {
 }
 
 #[cfg(target_os = "linux")]
-fn keepers() -> usize {
+fn renewers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     tasks
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim() == "tenure-keeper")
+        .filter(|name| name.trim() == "tenure-renewer")
         .count()
 }
 
-/// How often the keepers of this process have gone to sleep.
+/// How often the renewers of this process have gone to sleep.
 #[cfg(target_os = "linux")]
-fn keepers_naps() -> u64 {
+fn renewers_naps() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     let status = |task: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(task.ok()?.path().join("status")).ok()
@@ -809,9 +812,9 @@ fn keepers_naps() -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.map(|line| line.trim().to_owned())
         };
-        let is_keeper = value("Name:")? == "tenure-keeper";
+        let is_renewer = value("Name:")? == "tenure-renewer";
         let naps = value("voluntary_ctxt_switches:")?.parse::<u64>().ok()?;
-        is_keeper.then_some(naps)
+        is_renewer.then_some(naps)
     };
     tasks.filter_map(status).filter_map(naps).sum()
 }
@@ -836,12 +839,12 @@ fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_cal
     let guard = locks.acquire_with("a", &options).expect("a free lock");
     let name = LockName::new("a").expect("a name");
     let began = instant();
-    while tenure::clock::since(began) < Duration::from_millis(2 * limit_ms) {
+    while tenure_engine::clock::since(began) < Duration::from_millis(2 * limit_ms) {
         assert_eq!(
             guard.state(),
             GuardState::Held,
             "after {:?}",
-            tenure::clock::since(began)
+            tenure_engine::clock::since(began)
         );
         thread::sleep(Duration::from_millis(10));
     }
@@ -854,25 +857,25 @@ fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_cal
         claim.lease.renewals
     );
     if std::env::var_os("NEXTEST").is_some() {
-        let naps = keepers_naps();
-        assert!(naps < 100, "its keeper was woken {naps} times");
+        let naps = renewers_naps();
+        assert!(naps < 100, "its renewer was woken {naps} times");
     }
 }
 
-/// Alone in its process with nextest; with `cargo test` others have keepers too.
+/// Alone in its process with nextest; with `cargo test` others have renewers too.
 #[cfg(target_os = "linux")]
 #[test]
 fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
     let place = Place::new();
-    let before = keepers();
+    let before = renewers();
     let locks = place.locks();
-    assert_eq!(keepers().min(before), before, "none before the first need");
+    assert_eq!(renewers().min(before), before, "none before the first need");
     let options = Options::new().ttl(Duration::from_millis(90));
     let names: Vec<String> = (0..50).map(|number| format!("lock-{number}")).collect();
     let guards = locks.acquire_all(names.iter().map(String::as_str), &options);
     let guards = guards.expect("free locks");
     if std::env::var_os("NEXTEST").is_some() {
-        assert_eq!(keepers(), 1);
+        assert_eq!(renewers(), 1);
     }
     let renewals = |name: &str| {
         let reading = place.reading(name);
@@ -883,7 +886,7 @@ fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
     drop(locks);
     drop(guards);
     if std::env::var_os("NEXTEST").is_some() {
-        eventually(|| keepers() == 0);
+        eventually(|| renewers() == 0);
     }
 }
 
@@ -1260,7 +1263,7 @@ fn many_guards_cost_little() {
     let (own, (_, before)) = (std::process::id(), spent(std::process::id()));
     let began = instant();
     let guards = hold_many(&locks, 0..here);
-    println!("{here} taken in {:?}", tenure::clock::since(began));
+    println!("{here} taken in {:?}", tenure_engine::clock::since(began));
     // What the limit of files leaves over is held by other processes.
     let others: Vec<Elsewhere> = (here..MANY)
         .step_by(here)
@@ -1281,7 +1284,10 @@ fn many_guards_cost_little() {
     for minute in 1..=minutes {
         let (before, since) = (cpu(), instant());
         thread::sleep(MINUTE);
-        let (spent_on, length) = (cpu().saturating_sub(before), tenure::clock::since(since));
+        let (spent_on, length) = (
+            cpu().saturating_sub(before),
+            tenure_engine::clock::since(since),
+        );
         let share = spent_on.as_secs_f64() / length.as_secs_f64() * 100.0;
         println!(
             "minute {minute}: {share:.2} % of a core, {} bytes each",
@@ -1316,18 +1322,21 @@ fn many_guards_cost_little() {
             .clone()
             .all(|number| state(number) == GuardState::Lost)
     });
-    println!("all 40 noticed within {:?}", tenure::clock::since(since));
+    println!(
+        "all 40 noticed within {:?}",
+        tenure_engine::clock::since(since)
+    );
     assert!((40..here).all(|number| state(number) == GuardState::Held));
     let began = instant();
     drop(guards);
-    println!("released in {:?}", tenure::clock::since(began));
+    println!("released in {:?}", tenure_engine::clock::since(began));
     others.into_iter().for_each(Elsewhere::release);
     assert!((40..MANY).all(|number| place.claims(&format!("lock-{number}")) == 0));
     let began = instant();
     for _ in 0..MANY {
         drop(locks.acquire("warm").expect("a free lock"));
     }
-    let each = tenure::clock::since(began) / u32::try_from(MANY).expect("not so many");
+    let each = tenure_engine::clock::since(began) / u32::try_from(MANY).expect("not so many");
     println!("acquire and release: {each:?}");
 }
 
@@ -1389,7 +1398,10 @@ fn the_others_are_looked_after(place: &Place, stuck: Option<&std::task::Waker>) 
     let until = |what: &str, is_so: &dyn Fn() -> bool| {
         let began = instant();
         while !is_so() {
-            assert!(tenure::clock::since(began) < PATIENCE, "in vain: {what}");
+            assert!(
+                tenure_engine::clock::since(began) < PATIENCE,
+                "in vain: {what}"
+            );
             thread::sleep(Duration::from_millis(1));
         }
     };

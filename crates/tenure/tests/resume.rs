@@ -14,6 +14,7 @@
     reason = "here another program removes records by hand"
 )]
 
+#[path = "../../tenure-engine/tests/processes/mod.rs"]
 mod processes;
 
 use processes::dead_pid;
@@ -24,12 +25,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
-use tenure::clock::instant;
-use tenure::process::Identity;
 use tenure::resume::{
     AcquiredAt, Override, ResumeLock, ResumeLockData, ResumeLockError, ResumeLockManager,
     is_process_running,
 };
+use tenure_engine::clock::instant;
+use tenure_engine::process::Identity;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -96,7 +97,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let began = instant();
     while !happened() {
         assert!(
-            tenure::clock::since(began) < PATIENCE,
+            tenure_engine::clock::since(began) < PATIENCE,
             "waited too long until {what}"
         );
         thread::sleep(Duration::from_millis(5));
@@ -439,7 +440,7 @@ fn resume_the_same_process_is_told_at_once_that_it_holds_the_lock() {
     let began = instant();
     let error = storage.refused("job-1");
     assert!(
-        tenure::clock::since(began) < Duration::from_secs(1),
+        tenure_engine::clock::since(began) < Duration::from_secs(1),
         "at once"
     );
     assert!(
@@ -652,7 +653,7 @@ fn resume_a_number_that_was_used_again_is_another_process() {
     let host = Identity::current().host;
     let boot = host.boot_id.expect("a boot id");
     let namespace = host.pid_namespace.expect("a PID namespace");
-    let started = tenure::process::start_time(other.pid()).expect("it runs");
+    let started = tenure_engine::process::start_time(other.pid()).expect("it runs");
     let record = |started: u64| {
         format!(
             r#"{{"job_id":"job-1","process_id":{},"hostname":"{}","acquired_at":
@@ -1062,7 +1063,7 @@ fn resume_an_uncontended_acquire_and_a_stale_check_keep_their_limits() {
         let times = (0..10).map(|_| {
             let began = instant();
             work();
-            tenure::clock::since(began)
+            tenure_engine::clock::since(began)
         });
         times.min().expect("some rounds")
     };

@@ -83,7 +83,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| {
         let hint = match error {
             DurationError::TooLong { .. } => "; write `forever` to wait without a limit",
-            _ => " (a wait may also be `forever`)",
+            DurationError::Form { .. } => " (a wait may also be `forever`)",
         };
         format!("{error}{hint}")
     })

@@ -185,7 +185,7 @@ fn follow(
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
     let output = reporter.output;
-    // Nothing is said at the end: whoever ends it knows why. Only what could not be shown is news.
+    // Nothing is said at the end: whoever ends it knows why. Only what could not be shown is told.
     let over = |unheard: Option<Unheard>| {
         if let Some(unheard @ Unheard::Failed(_)) = unheard {
             return Err(lost(&unheard));
@@ -259,19 +259,19 @@ mod unix {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use tenure::audit::Follower;
 
-    /// Sleeps until there is news or nothing for a while. `false` if the reader has gone, or a signal
+    /// Sleeps until there is something to read, or nothing for a while. `false` if the reader has gone, or a signal
     /// asks us to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
         let stdout = std::io::stdout();
         let signal = signals.descriptor();
-        let (news, nap) = follower.news();
+        let (notices, nap) = follower.notices();
         let mut fds = vec![
             // Nothing is asked of it: that the other end was closed is told in any case.
             PollFd::new(&stdout, PollFlags::empty()),
             PollFd::new(&signal, PollFlags::IN),
         ];
-        if let Some(news) = &news {
-            fds.push(PollFd::new(news, PollFlags::IN));
+        if let Some(notices) = &notices {
+            fds.push(PollFd::new(notices, PollFlags::IN));
         }
         let nap = Timespec::try_from(nap).ok();
         // Interrupted is as good as woken: whatever it was is looked at next.
@@ -293,7 +293,7 @@ mod windows {
 
     /// Sleeps until it is time to look again. `false` if we are asked to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
-        let (_, nap) = follower.news();
+        let (_, nap) = follower.notices();
         // Whatever it was is looked at next.
         let _ = poll_readable(&signals.descriptors(), nap, None);
         !is_stopped(signals)

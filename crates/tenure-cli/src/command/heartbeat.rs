@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::known_as;
 use tenure::store::{Content, RenewedOwned, Verbs};
-use tenure_core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
+use tenure_core::{LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
 
 #[cold]
 #[inline(never)]
@@ -128,10 +128,10 @@ fn ended(
     };
     let standing = judge(session.store.policy(), claim, seen, &session.clock.now());
     Ok(match standing {
-        Standing::Stale(reason @ (StaleReason::BeaconOut | StaleReason::ProcessDead(_))) => {
-            Some(reason)
-        }
-        Standing::Stale(reason) if seen.beacon == Beacon::Lapsed => Some(reason),
+        Standing::Stale(
+            reason @ (StaleReason::LivenessLockReleased | StaleReason::ProcessDead(_)),
+        ) => Some(reason),
+        Standing::Stale(reason) if seen.liveness_lock == LivenessLock::Lapsed => Some(reason),
         _ => None,
     })
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure::profile::known_as;
 use tenure::store::Content;
 use tenure_core::{
-    AbsentRelease, Beacon, Claim, Evidence, ForceOnHeld, Kind, Liveness, LockName, Ownership,
+    AbsentRelease, Claim, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName, Ownership,
     Released,
 };
 
@@ -80,7 +80,7 @@ pub(crate) fn release(
 /// The supervised holds of which neither the supervisor nor the command is at work any more, where
 /// a profile does not go by that.
 fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
-    if session.store.policy().asks_beacon {
+    if session.store.policy().asks_liveness_lock {
         return Ok(Vec::new());
     }
     let reading = session.reading(name)?;
@@ -90,7 +90,7 @@ fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
     let is_gone = |seen: &Evidence| {
         let dead =
             |process| matches!(process, Liveness::Dead(_)) || process == Liveness::NotRecorded;
-        seen.beacon == Beacon::Out && dead(seen.process) && dead(seen.command)
+        seen.liveness_lock == LivenessLock::Released && dead(seen.process) && dead(seen.command)
     };
     let claims = entry.claims.iter().zip(&evidence);
     let gone = claims.filter(|(claim, seen)| claim.kind == Kind::Kernel && is_gone(seen));

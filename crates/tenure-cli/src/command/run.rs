@@ -449,7 +449,11 @@ fn supervise(
         Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
             reporter.warn("the rollback was ended, because the lock was lost");
         }
-        Err(SpawnError::Command(error) | SpawnError::Beacon(error) | SpawnError::Unseen(error)) => {
+        Err(
+            SpawnError::Command(error)
+            | SpawnError::LivenessLock(error)
+            | SpawnError::Unseen(error),
+        ) => {
             reporter.warn(format!("the rollback could not be run: {error}"));
         }
         Err(SpawnError::Unnamed(error)) => {
@@ -509,7 +513,7 @@ pub(super) fn release_all(holds: &[Hold<'_>], reporter: &mut Reporter, result: &
     were_ours
 }
 
-/// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
+/// Changes the list, releases the liveness lock. A failure is told and keeps the command's own code.
 /// False if the lock was somebody else's by then. `None`, and nothing is changed, if those are heeded who
 /// work under it and there are any.
 fn release(
@@ -634,8 +638,8 @@ pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
                  is a seccomp filter in place?"
             ),
         ),
-        SpawnError::Beacon(source) => StoreError::Io {
-            place: "the beacon of the lock".to_owned(),
+        SpawnError::LivenessLock(source) => StoreError::Io {
+            place: "the liveness lock".to_owned(),
             doing: "handing it to the command",
             source,
         }

@@ -21,7 +21,7 @@ impl Dialect for Resume {
                 ..
             } => {
                 let from = previous.and_then(|claim| claim.holder.process);
-                Some(tenure::resume::takeover_text(name, *why, from))
+                Some(tenure::profile::resume::takeover_text(name, *why, from))
             }
             Line::Ignored { .. } => own_line(about),
         }
@@ -92,5 +92,7 @@ fn out_of_sight(view: &LockView, holder: &HolderView, here: &str) -> Option<Stri
         return None;
     }
     let folder = Path::new(&view.lock_file).parent()?.parent()?;
-    Some(tenure::resume::override_command(folder, &view.name))
+    Some(tenure::profile::resume::override_command(
+        folder, &view.name,
+    ))
 }

@@ -436,7 +436,7 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
         ));
     }
     let (profile, policy) = (place.profile(), place.profile().policy());
-    if profile.record().is_some() || !policy.asks_beacon {
+    if profile.record().is_some() || !policy.asks_liveness_lock {
         return Err(Failure::bad_arguments(format!(
             "--exec leaves nobody behind, and a lock of the {} profile has to be renewed and \
              withdrawn; leave --exec out",

@@ -1,17 +1,17 @@
 //! Runs a command under a lock that is held: starts it, watches over it, and releases.
 //!
 //! One thread and one poll loop over the signal pipe, the next renewal and, once the work has
-//! lasted a little, news of the lock. A command that is over in a few milliseconds pays for
+//! lasted a little, notices of the lock. A command that is over in a few milliseconds pays for
 //! nothing of that.
 //!
 //! # Crash safety
-//! The command inherits a copy of the descriptor that carries the claim's beacon. If this process
-//! is killed at any instant after the spawn, the beacon stays lit until the command (and whatever
+//! The command inherits a copy of the descriptor that carries the claim's liveness lock. If this process
+//! is killed at any instant after the spawn, the liveness lock stays held until the command (and whatever
 //! inherited the copy from it) is gone, and the lock with it. Between the spawn and the write that
-//! names the command, the beacon alone speaks for it.
+//! names the command, the liveness lock alone speaks for it.
 //!
-//! A command that is not to inherit the beacon (`close`) is spoken for by this process, which keeps
-//! the beacon, and from that write on by its own number. So there the write comes first: the command
+//! A command that is not to inherit the liveness lock (`close`) is spoken for by this process, which keeps
+//! the liveness lock, and from that write on by its own number. So there the write comes first: the command
 //! has been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
 //! that, or the write fails, nothing of the command has run.
 
@@ -37,7 +37,7 @@ use tenure::store::file::poll_readable;
 use tenure::store::{StoreError, Verbs};
 use tenure::tenure_core::{Due, Renewal};
 
-/// How long work lasts before news of the lock is watched for.
+/// How long work lasts before the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
 
 /// How often what is left of the work is looked at once its command is gone and an end is forced.
@@ -87,7 +87,7 @@ struct Running<'a> {
     placement: Placement,
     supervision: Supervision,
     began: Instant,
-    news: Vec<Notices>,
+    notices: Vec<Notices>,
     /// News was opened, or there is none to be had.
     watches: bool,
     /// The last look could not read every lock.
@@ -151,8 +151,8 @@ impl Driver<'_> {
         std::thread::scope(|scope| {
             let asker = is_remote.then(|| Asker::start(scope, &self.held));
             let watch = (!self.around.is_empty()).then(|| Watch::start(scope, &self.around));
-            let asker = asker.transpose().map_err(SpawnError::Beacon)?;
-            let watch = watch.transpose().map_err(SpawnError::Beacon)?;
+            let asker = asker.transpose().map_err(SpawnError::LivenessLock)?;
+            let watch = watch.transpose().map_err(SpawnError::LivenessLock)?;
             Ok(work(asker, watch))
         })
     }
@@ -192,7 +192,7 @@ impl Driver<'_> {
             // There is nobody who could answer keys but us.
             placement: Placement::Own,
             began,
-            news: Vec::new(),
+            notices: Vec::new(),
             watches: false,
             unsure: false,
             places: None,
@@ -205,7 +205,7 @@ impl Driver<'_> {
         };
         let verdict = running.watch();
         running.state.descendants = Some(running.descendants);
-        std::mem::forget(std::mem::take(&mut running.news));
+        std::mem::forget(std::mem::take(&mut running.notices));
         verdict
     }
 
@@ -228,7 +228,7 @@ impl Driver<'_> {
             None => Descendants::adopt().map_err(|errno| SpawnError::Unseen(errno.into()))?,
         };
         descendants.before_start();
-        // From here to the end of the spawn the command may inherit the beacon.
+        // From here to the end of the spawn the command may inherit the liveness lock.
         self.hand_down(FdFlags::empty())?;
         let name = |number| {
             self.name_command(number, |index, held, process| {
@@ -261,7 +261,7 @@ impl Driver<'_> {
                 .map_err(SpawnError::Command)
         };
         let stays_in_cgroup = descendants.after_start().err();
-        // Should this fail, a later child of ours would inherit the beacon; there is none.
+        // Should this fail, a later child of ours would inherit the liveness lock; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let (child, named) = started?;
         let began = instant();
@@ -290,7 +290,7 @@ impl Driver<'_> {
             },
             placement,
             began,
-            news: Vec::new(),
+            notices: Vec::new(),
             watches: self.held.is_empty(),
             unsure: false,
             places: None,
@@ -304,7 +304,7 @@ impl Driver<'_> {
         let verdict = match named {
             Ok(None) => None,
             Ok(Some(lost)) => running.lose(lost),
-            // The beacon speaks for the command; the next renewal tries again.
+            // The liveness lock speaks for the command; the next renewal tries again.
             Err(error) => {
                 self.tell_unnamed(&error);
                 None
@@ -318,7 +318,7 @@ impl Driver<'_> {
         running.state.descendants = Some(running.descendants);
         // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
         // after this. The process is about to end, and it with it.
-        std::mem::forget(std::mem::take(&mut running.news));
+        std::mem::forget(std::mem::take(&mut running.notices));
         Ok(verdict)
     }
 
@@ -331,9 +331,9 @@ impl Driver<'_> {
             .around
             .iter()
             .filter_map(|around| around.part.descriptor());
-        for beacon in held.chain(around) {
-            retry_on_intr(|| fcntl_setfd(beacon, flags))
-                .map_err(|errno| SpawnError::Beacon(errno.into()))?;
+        for liveness_lock in held.chain(around) {
+            retry_on_intr(|| fcntl_setfd(liveness_lock, flags))
+                .map_err(|errno| SpawnError::LivenessLock(errno.into()))?;
         }
         Ok(())
     }
@@ -384,13 +384,17 @@ impl Running<'_> {
         if !self.watches && !self.supervision.is_ending() {
             if since >= NEWS_AFTER {
                 // Looking may begin an end, with times of its own; so the loop begins anew.
-                self.open_news();
+                self.open_notices();
                 return None;
             }
             until = until.min(self.began + NEWS_AFTER);
         }
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
-        fds.extend(self.news.iter().map(|news| news.descriptor.as_fd()));
+        fds.extend(
+            self.notices
+                .iter()
+                .map(|notices| notices.descriptor.as_fd()),
+        );
         fds.extend(self.asker.as_ref().map(Asker::bell));
         fds.extend(self.watch.as_ref().map(Watch::bell));
         // However it ended: everything that can have happened is looked at now.
@@ -427,10 +431,10 @@ impl Running<'_> {
             let held = &self.driver.held;
             self.unsure = !held.is_empty() && !held.iter().any(|held| held.store.is_remote());
         }
-        if self.drain_news() || unsure {
+        if self.drain_notices() || unsure {
             let mut held = self.driver.held.iter();
             if held.any(|held| held.store.publishes()) {
-                self.open_news();
+                self.open_notices();
             } else if let Some(verdict) = self.look_at_locks() {
                 return Some(verdict);
             }
@@ -482,12 +486,12 @@ impl Running<'_> {
         moves != before
     }
 
-    /// Opens news, or opens it again: a file that was replaced takes its watch with it.
-    fn open_news(&mut self) {
+    /// Opens the watch, or opens it again: a file that was replaced takes its watch with it.
+    fn open_notices(&mut self) {
         self.watches = true;
         // Without it a cancel is noticed at the next renewal.
         let held = self.driver.held.iter();
-        self.news = held
+        self.notices = held
             .filter_map(|held| held.store.notices(held.handle))
             .collect();
         // Where nothing can be watched, the locks themselves are looked at all the time.
@@ -499,13 +503,13 @@ impl Running<'_> {
         let _ = self.look_at_locks();
     }
 
-    /// Whether there was news. Reads it all, so that it does not wake us twice.
-    fn drain_news(&mut self) -> bool {
+    /// Whether there were notices. Reads them all, so that they do not wake us twice.
+    fn drain_notices(&mut self) -> bool {
         let mut any = false;
         let mut buffer = [0; 1024];
-        self.news.retain(|news| {
+        self.notices.retain(|notices| {
             loop {
-                match rustix::io::read(&news.descriptor, &mut buffer) {
+                match rustix::io::read(&notices.descriptor, &mut buffer) {
                     // Whoever would tell is gone; it would wake us again and again.
                     Ok(0) => return false,
                     Ok(_) => any = true,
@@ -746,13 +750,15 @@ impl Running<'_> {
     }
 
     /// The kernel has ceased to tell of the command: to release would be a guess. So the claim is left to the
-    /// beacon, which the command has inherited, or to its number in the record (`close`). A lock that nobody
+    /// liveness lock, which the command has inherited, or to its number in the record (`close`). A lock that nobody
     /// renews any more would run out under it, so there it is killed first.
     #[cold]
     #[inline(never)]
     fn leave_unseen(&self, errno: rustix::io::Errno) -> ! {
         let lives_by_us = |held: &Held<'_>| {
-            held.store.is_remote() || held.store.publishes() || !held.store.policy().asks_beacon
+            held.store.is_remote()
+                || held.store.publishes()
+                || !held.store.policy().asks_liveness_lock
         };
         let what = if self.driver.held.iter().any(lives_by_us) {
             self.send(libc::SIGKILL);

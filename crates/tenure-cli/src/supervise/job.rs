@@ -5,7 +5,7 @@
 //!
 //! # Crash safety
 //! A lock of a byte ends with the process that took it, whoever has inherited the handle. So the command
-//! cannot keep the beacon of its supervisor lit; it ends with the supervisor instead. It is started
+//! cannot keep the liveness lock of its supervisor lit; it ends with the supervisor instead. It is started
 //! suspended, put into a job that ends when its last handle is closed, and only then let go: whatever kills
 //! this process, the system closes the handle, and with it ends the command and all that it has started.
 //! Death before the command was put into its job leaves a process that never ran. The claim names the
@@ -65,7 +65,7 @@ impl Driver<'_> {
             return self.run_watching(command, state, None);
         }
         std::thread::scope(|scope| {
-            let watch = Watch::start(scope, &self.around).map_err(SpawnError::Beacon)?;
+            let watch = Watch::start(scope, &self.around).map_err(SpawnError::LivenessLock)?;
             self.run_watching(command, state, Some(watch))
         })
     }
@@ -101,7 +101,7 @@ impl Driver<'_> {
         state: &mut RunState,
         watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
-        let job = Job::new().map_err(SpawnError::Beacon)?;
+        let job = Job::new().map_err(SpawnError::LivenessLock)?;
         command.creation_flags(NEW_GROUP_SUSPENDED);
         let mut child = command.spawn().map_err(SpawnError::Command)?;
         let placed = job
@@ -111,7 +111,7 @@ impl Driver<'_> {
             // It has not run a single instruction, and must not.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(SpawnError::Beacon(error));
+            return Err(SpawnError::LivenessLock(error));
         }
         let began = instant();
         let named = self.name_command(child.id(), |_, held, process| {
@@ -136,7 +136,7 @@ impl Driver<'_> {
         let verdict = match named {
             Ok(None) => None,
             Ok(Some(lost)) => running.lose(lost),
-            // The beacon speaks for the command; the next renewal tries again.
+            // The liveness lock speaks for the command; the next renewal tries again.
             Err(error) => {
                 self.tell_unnamed(&error);
                 None

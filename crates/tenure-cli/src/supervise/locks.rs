@@ -109,7 +109,7 @@ pub(crate) enum SpawnError {
     /// The system does not start it.
     Command(std::io::Error),
     /// What ties the lock to its life could not be arranged, and it has not run.
-    Beacon(std::io::Error),
+    LivenessLock(std::io::Error),
     /// It could not be written down which process it is. Nothing else would have spoken for it, so nothing of
     /// it has run.
     #[cfg_attr(windows, allow(dead_code, reason = "a job speaks for it there"))]

@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use tenure::audit::{AuditLog, Ending, Layout, Occasion, Record, error_text};
-use tenure::clock::{Clock, SystemClock};
 use tenure_core::{LockName, RequestId, StaleReason, Takeover};
+use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record, error_text};
+use tenure_engine::clock::{Clock, SystemClock};
 
 /// 2026-02-07T10:00:00Z.
 const TEN: u64 = 1_770_458_400_000;

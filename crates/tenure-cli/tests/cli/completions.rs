@@ -3,7 +3,7 @@
 use crate::support::{Answer, Scene, answer};
 use std::fs;
 use std::time::Duration;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Every file and folder below the scene.
 fn everything(scene: &Scene) -> Vec<String> {

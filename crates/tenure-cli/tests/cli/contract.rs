@@ -1,5 +1,5 @@
 //! Rules of the five contracts that no other test holds: what the audit says, and some corners.
-//! `docs/systems-coverage.md` has all of the rules with their tests.
+//! `docs/internals/systems-coverage.md` has all of the rules with their tests.
 #![allow(
     clippy::disallowed_methods,
     reason = "the dates in its records are of the machine's own clock"
@@ -366,18 +366,17 @@ fn fleet_and_native_never_meet_in_one_folder() {
 #[test]
 fn session_ten_minutes_are_reached_and_not_passed() {
     use tenure_core::{
-        Beacon, Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, Now, Policy,
-        RequestId, Stamp, Standing, judge,
+        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
+        Stamp, Standing, judge,
     };
     let at = Stamp {
         wall_ms: 0,
         boot_ms: Stamp::OTHER_BOOT,
     };
-    let claim = Claim {
-        ticket: 1,
-        token: Some(1),
-        kind: Kind::Foreign,
-        holder: Holder {
+    let mut claim = Claim::new(
+        1,
+        Kind::Foreign,
+        Holder {
             request_id: RequestId::new("r").unwrap(),
             actor: String::new(),
             process: None,
@@ -386,22 +385,15 @@ fn session_ten_minutes_are_reached_and_not_passed() {
             why: String::new(),
             facts: Vec::new(),
         },
-        entered: at,
-        since: Some(at),
-        lease: Lease {
+        at,
+        Lease {
             ttl_ms: 600_000,
             renewed: at,
             renewals: 0,
         },
-        force: Force::No,
-        mode: tenure_core::Mode::Exclusive,
-        queueing: tenure_core::Queueing::Fifo,
-        grace_ms: 0,
-        cancel: None,
-        away: None,
-        waiting_for: None,
-        aside: None,
-    };
+    );
+    claim.token = Some(1);
+    claim.since = Some(at);
     for process in [
         Liveness::Alive,
         Liveness::Dead(tenure_core::Death::Gone),
@@ -409,7 +401,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
     ] {
         for (age_ms, stale) in [(0, false), (599_999, false), (600_000, true)] {
             let evidence = Evidence {
-                beacon: Beacon::None,
+                liveness_lock: LivenessLock::None,
                 process,
                 command: process,
             };

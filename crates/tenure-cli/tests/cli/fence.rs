@@ -496,5 +496,5 @@ fn the_example_loses_a_deposit_without_a_fence_and_none_with_one() {
 }
 
 fn fence_token(word: &str) -> Option<u64> {
-    tenure::fence::token(word.trim_end().trim_end_matches(','))
+    tenure_engine::fence::token(word.trim_end().trim_end_matches(','))
 }

@@ -738,18 +738,17 @@ fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
 #[test]
 fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     use tenure_core::{
-        Beacon, Claim, Evidence, Force, Holder, Host, Kind, Lease, Liveness, Now, Policy,
-        RequestId, Stamp, Standing, judge,
+        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
+        Stamp, Standing, judge,
     };
     let at = |wall_ms| Stamp {
         wall_ms,
         boot_ms: Stamp::OTHER_BOOT,
     };
-    let claim = Claim {
-        ticket: 1,
-        token: Some(1),
-        kind: Kind::Foreign,
-        holder: Holder {
+    let mut claim = Claim::new(
+        1,
+        Kind::Foreign,
+        Holder {
             request_id: RequestId::new("r").unwrap(),
             actor: String::new(),
             process: None,
@@ -758,24 +757,21 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             why: String::new(),
             facts: Vec::new(),
         },
-        entered: at(0),
-        since: Some(at(0)),
-        lease: Lease {
+        at(0),
+        Lease {
             ttl_ms: 900_000,
             renewed: at(0),
             renewals: 0,
         },
-        force: Force::No,
-        mode: tenure_core::Mode::Exclusive,
-        queueing: tenure_core::Queueing::Fifo,
-        grace_ms: 0,
-        cancel: None,
-        away: None,
-        waiting_for: None,
-        aside: None,
-    };
+    );
+    claim.token = Some(1);
+    claim.since = Some(at(0));
     // Only the age of the heartbeat decides, in both directions.
-    for beacon in [Beacon::Lit, Beacon::Out, Beacon::None] {
+    for liveness_lock in [
+        LivenessLock::Held,
+        LivenessLock::Released,
+        LivenessLock::None,
+    ] {
         for process in [
             Liveness::Alive,
             Liveness::Dead(tenure_core::Death::Gone),
@@ -783,7 +779,7 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             Liveness::Unknown,
         ] {
             let evidence = Evidence {
-                beacon,
+                liveness_lock,
                 process,
                 command: process,
             };
@@ -800,10 +796,8 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
                     ..Now::default()
                 };
                 for kind in [Kind::Foreign, Kind::Kernel, Kind::Detached] {
-                    let claim = Claim {
-                        kind,
-                        ..claim.clone()
-                    };
+                    let mut claim = claim.clone();
+                    claim.kind = kind;
                     let standing = judge(&Policy::FLEET, &claim, &evidence, &now);
                     assert_eq!(
                         matches!(standing, Standing::Stale(_)),

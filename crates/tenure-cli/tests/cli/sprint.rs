@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tenure::clock::{Clock as _, SystemClock};
+use tenure_engine::clock::{Clock as _, SystemClock};
 
 /// A number that no process has.
 const NOBODY: u32 = 999_999_999;

@@ -19,7 +19,7 @@ use std::process::{
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// How long anything may take that has to happen at all. Generous: a machine under load is slow,
 /// and a test that fails here has waited for something that never came.
@@ -168,7 +168,7 @@ impl Scene {
         });
     }
 
-    /// Waits until the record names the command of a run. Before that its beacon alone speaks for
+    /// Waits until the record names the command of a run. Before that its liveness lock alone speaks for
     /// it, and nobody can be told its PID.
     pub(crate) fn until_named(&self, name: &str) {
         eventually(&format!("the command of {name} to be named"), || {
@@ -491,7 +491,7 @@ pub(crate) fn throughout(span: Duration, what: &str, mut condition: impl FnMut()
 pub(crate) fn timed<T>(action: impl FnOnce() -> T) -> (T, Duration) {
     let began: Instant = instant();
     let result = action();
-    (result, tenure::clock::since(began))
+    (result, tenure_engine::clock::since(began))
 }
 
 fn pid(number: u32) -> Pid {

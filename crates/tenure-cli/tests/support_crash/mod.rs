@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// The lock that everybody wants.
 pub(crate) const NAME: &str = "prize";
@@ -418,7 +418,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether a descriptor has news, or its other end is gone, within `limit`.
+/// Whether a descriptor has changed, or its other end is gone, within `limit`.
 pub(crate) fn readable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
     let end = instant() + limit;
     loop {

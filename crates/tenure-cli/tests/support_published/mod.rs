@@ -222,7 +222,7 @@ pub(crate) fn time(at: SystemTime) -> String {
 
 /// This host, as records name it.
 pub(crate) fn host() -> String {
-    tenure::process::Identity::current().host.name
+    tenure_engine::process::Identity::current().host.name
 }
 
 /// The number of a process that has ended.

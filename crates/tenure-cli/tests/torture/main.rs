@@ -192,7 +192,7 @@ fn torture(options: Options) -> Result<bool, String> {
     if !clock::is_taken(&world) {
         return Err("the binary does not take the clock that it is given".to_owned());
     }
-    let until = tenure::clock::instant() + Duration::from_secs(options.seconds);
+    let until = tenure_engine::clock::instant() + Duration::from_secs(options.seconds);
     std::thread::scope(|scope| {
         for number in 0..options.workers {
             let world = &world;

@@ -35,7 +35,7 @@ const FLAG: &str = "tenure-wait";
 /// assert!(help.starts_with("Brings an environment up to date"));
 /// assert!(help.contains("--wait <DURATION>"));
 /// let deploy = Deploy::try_parse_from(["deploy", "--wait", "0"])?;
-/// assert_eq!(deploy.wait.wait()?, Some(tenure::engine::Wait::No));
+/// assert_eq!(deploy.wait.wait()?, Some(tenure_engine::engine::Wait::No));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

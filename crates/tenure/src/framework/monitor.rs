@@ -111,18 +111,16 @@ impl Course {
 
     /// What a command is ended for that does not end by itself.
     fn overdue(state: &State) -> Option<Failure> {
-        let failure = match (&state.signal, &state.lost, &state.wanted) {
+        let mut failure = match (&state.signal, &state.lost, &state.wanted) {
             (Some(signal), ..) => Failure::cancelled(*signal, "run"),
             (None, Some(name), _) => Failure::lock_lost(name),
             (None, None, Some((name, by))) => Failure::superseded(name, by.as_deref()),
             (None, None, None) => return None,
         };
-        let detail = Some("the command did not end within its grace, and was cut short".to_owned());
-        Some(Failure {
-            partial: true,
-            detail,
-            ..failure
-        })
+        failure.partial = true;
+        failure.detail =
+            Some("the command did not end within its grace, and was cut short".to_owned());
+        Some(failure)
     }
 }
 

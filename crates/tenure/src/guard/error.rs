@@ -241,7 +241,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let view = crate::envelope::LockView::of_refused(self);
+        let view = self.view();
         match self.refusal.reason {
             Reason::Held | Reason::QueueFull => f.write_str(&view.headline()),
             Reason::StaleNeedsForce | Reason::NeedsConfirmation => {

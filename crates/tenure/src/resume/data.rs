@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn our_extra_key_is_passed_over() {
-        let ours = include_str!("../../tests/golden/resume/ours.lock");
+        let ours = include_str!("../../../tenure-engine/tests/golden/resume/ours.lock");
         let data: ResumeLockData = serde_json::from_str(ours).expect("a record of ours");
         assert_eq!(data.process_id, 4242);
         assert_eq!(instant::utc(&data.acquired_at), "2026-02-07 10:00:00 UTC");

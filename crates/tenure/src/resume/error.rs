@@ -5,6 +5,7 @@
 use super::data::ResumeLockData;
 use super::instant::{AcquiredAt, utc};
 use crate::process::{Identity, liveness};
+use crate::profile::resume::override_command;
 use crate::profile::why as shown;
 use crate::store::StoreError;
 use std::fmt::{self, Display};
@@ -190,42 +191,6 @@ impl Refused<'_> {
     }
 }
 
-/// The command that removes a lock whose process cannot be seen from where it is wanted, as a
-/// shell takes it.
-pub fn override_command(storage: &Path, id: &str) -> String {
-    let storage = quoted(&storage.to_string_lossy());
-    format!("tenure --profile resume --dir {storage} force-release {id}")
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    if cfg!(windows) {
-        quoted_for_windows(word)
-    } else {
-        quoted_for_unix(word)
-    }
-}
-
-fn is_plain(word: &str, more: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
-    !word.is_empty() && word.chars().all(plain)
-}
-
-fn quoted_for_unix(word: &str) -> String {
-    if is_plain(word, "/._-+=@:,") {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-/// As `cmd` and PowerShell take it. No path can have a quote in it there.
-fn quoted_for_windows(word: &str) -> String {
-    if is_plain(word, r"\/._-+:") {
-        return word.to_owned();
-    }
-    format!("\"{}\"", word.replace('"', ""))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::instant::of_millis;
@@ -264,15 +229,5 @@ mod tests {
         let text = in_progress("evil\u{1b}[2J\nhost", None);
         assert!(!text.contains('\u{1b}'), "no escapes: {text:?}");
         assert_eq!(text.lines().count(), 3, "no lines of its own: {text:?}");
-    }
-
-    #[test]
-    fn a_folder_with_a_quote_is_still_one_word() {
-        assert_eq!(quoted_for_unix("/srv/a-b_c.d"), "/srv/a-b_c.d");
-        assert_eq!(quoted_for_unix("/srv/it's here"), r"'/srv/it'\''s here'");
-        assert_eq!(quoted_for_unix(""), "''");
-        assert_eq!(quoted_for_windows(r"C:\locks\a-b_c.d"), r"C:\locks\a-b_c.d");
-        assert_eq!(quoted_for_windows(r"C:\it's here"), r#""C:\it's here""#);
-        assert_eq!(quoted_for_windows(""), r#""""#);
     }
 }

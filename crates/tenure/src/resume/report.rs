@@ -3,8 +3,9 @@
 use super::{Override, Place};
 use crate::audit::{self, AuditLog, Occasion, Record};
 use crate::engine::Acquired;
+use crate::profile::resume::takeover_text;
 use crate::profile::{Profile, Resume};
-use tenure_core::{Event, LockName, Process, Takeover};
+use tenure_core::{Event, LockName};
 
 /// Tells of a lock that was acquired. Takeovers go to the audit too, where the old holder's people
 /// can find them; the log may belong to somebody else.
@@ -37,20 +38,5 @@ pub(super) fn acquired(place: &Place, name: &LockName, acquired: &Acquired, over
             }
             Event::CancelRequested { .. } | Event::Displaced { .. } | Event::Released { .. } => {}
         }
-    }
-}
-
-/// The sentence about a lock that was taken over from a process.
-pub fn takeover_text(name: &LockName, why: Takeover, from: Option<Process>) -> String {
-    let pid = from.map_or_else(|| "unknown".to_owned(), |known| known.pid.to_string());
-    match why {
-        Takeover::Stale(_) => {
-            format!("Removing stale lock for {name} (PID {pid} no longer running)")
-        }
-        Takeover::Corrupt => format!("Replacing an unreadable lock for {name}"),
-        Takeover::Active => format!(
-            "Overriding the lock for {name} held by PID {pid}; two processes may be at work until \
-             it notices"
-        ),
     }
 }

@@ -19,11 +19,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tenure::clock::{Clock, SystemClock, instant};
-use tenure::engine::Wait;
 use tenure::guard::{Guard, LockManager, Options};
-use tenure::process::Identity;
 use tenure::store::etcd::{Address, Credentials};
+use tenure_engine::clock::{Clock, SystemClock, instant};
+use tenure_engine::engine::Wait;
+use tenure_engine::process::Identity;
 use tonic::transport::Endpoint;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -364,7 +364,7 @@ impl Cluster {
             machine.command(own)
         };
         #[cfg(feature = "testing-clock")]
-        command.env(tenure::clock::stepped::STEPS, self.clock(host));
+        command.env(tenure_engine::clock::stepped::STEPS, self.clock(host));
         let task = format!("{host}|{}|{}", self.url(host), self.folder.path().display());
         let child = command
             .args(["--exact", "cluster::worker", "--ignored", "--nocapture"])
@@ -385,7 +385,7 @@ impl Cluster {
     /// Sets a machine's wall clock so many seconds ahead of what it is in truth, or behind.
     #[cfg(feature = "testing-clock")]
     fn set_clock(&self, host: usize, seconds: i64) {
-        let stepped = tenure::clock::stepped::set(&self.clock(host), seconds * 1_000_000);
+        let stepped = tenure_engine::clock::stepped::set(&self.clock(host), seconds * 1_000_000);
         stepped.expect("a clock that can be set");
     }
 
@@ -696,10 +696,10 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
 /// Nothing of those who are gone stands in the way for longer than a lease.
 fn nobody_is_left(cluster: &Cluster) {
     let end = instant() + TTL * 4;
-    let lives = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
+    let lease_keys = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
     loop {
         let left = cluster
-            .etcdctl(&lives)
+            .etcdctl(&lease_keys)
             .unwrap_or_else(|| "no answer".to_owned());
         if left.trim().is_empty() {
             break;

@@ -6,8 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tenure::clock::instant;
-use tenure::store::etcd::Address;
+use tenure_engine::clock::instant;
+use tenure_engine::store::etcd::Address;
 
 /// One member of a cluster of one.
 pub(crate) struct Server {

@@ -19,10 +19,10 @@
 )]
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
-#[path = "../../src/cancel.rs"]
+#[path = "../../../tenure-engine/src/cancel.rs"]
 mod cancel;
 mod guard;
-#[path = "../../src/offload.rs"]
+#[path = "../../../tenure-engine/src/offload.rs"]
 mod offload;
 mod wait;
 
@@ -39,7 +39,7 @@ mod sync {
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use tenure::clock::{Clock, SystemClock};
+use tenure_engine::clock::{Clock, SystemClock};
 
 /// How many orders are tried of one scenario.
 struct Effort {

@@ -18,10 +18,10 @@ use tenure::process::liveness;
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::{Content, Reading};
 use tenure_core::{
-    Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,
+    Claim, Entry, Evidence, Life, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
 
-/// How long the kernel may take to let go of the beacon of processes that have ended.
+/// How long the kernel may take to let go of the liveness lock of processes that have ended.
 const BEACON_GOES_OUT: Duration = Duration::from_secs(2);
 
 /// How often the lock is looked at meanwhile.
@@ -261,7 +261,7 @@ fn outcome(
             let seen = stands.and_then(|stands| evidence_of(&reading, stands));
             let keeps = seen.is_some_and(|seen| {
                 seen.command == Liveness::Alive
-                    || (seen.beacon == Beacon::Lit && !session.store.is_remote())
+                    || (seen.liveness_lock == LivenessLock::Held && !session.store.is_remote())
             });
             // Profiles that go by the age of a record leave it to that.
             if !keeps && done.left.is_empty() {

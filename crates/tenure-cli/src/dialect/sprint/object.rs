@@ -338,7 +338,7 @@ pub(crate) fn because(reason: StaleReason) -> &'static str {
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
         StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
         StaleReason::ProcessUnknown => "its process cannot be checked",
-        StaleReason::BeaconOut => "it ended without releasing",
+        StaleReason::LivenessLockReleased => "it ended without releasing",
         StaleReason::Silent | StaleReason::Aged => "it is too old",
         StaleReason::Unreadable => "it cannot be read",
     }

@@ -236,9 +236,7 @@ fn about(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::render::lock::LockView;
-    use tenure::tenure_core::{
-        Claim, Force, Holder, Host, Kind, Lease, Mode, Now, Process, Queueing, RequestId, Stamp,
-    };
+    use tenure::tenure_core::{Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -247,11 +245,10 @@ mod tests {
             wall_ms: 1_000_000,
             boot_ms: 1_000_000,
         };
-        let claim = Claim {
-            ticket: 1,
-            token: Some(2),
-            kind: Kind::Kernel,
-            holder: Holder {
+        let mut claim = Claim::new(
+            1,
+            Kind::Kernel,
+            Holder {
                 request_id: RequestId::new("req_1").expect("an id"),
                 actor: actor.to_owned(),
                 process: Some(Process {
@@ -267,22 +264,15 @@ mod tests {
                 why: why.to_owned(),
                 facts: Vec::new(),
             },
-            entered: stamp,
-            since: Some(stamp),
-            lease: Lease {
+            stamp,
+            Lease {
                 ttl_ms: 60_000,
                 renewed: stamp,
                 renewals: 0,
             },
-            force: Force::No,
-            mode: Mode::Exclusive,
-            queueing: Queueing::Fifo,
-            grace_ms: 0,
-            cancel: None,
-            away: None,
-            waiting_for: None,
-            aside: None,
-        };
+        );
+        claim.token = Some(2);
+        claim.since = Some(stamp);
         let now = Now {
             wall_us: 1_012_000_000,
             boot_ms: 1_012_000,

@@ -1,0 +1,264 @@
+//! What happened to locks, kept as lines that other programs read: JSON Lines, one event a line.
+//!
+//! [`Record`] is one event and knows its line; [`AuditLog`] says where lines go and appends them;
+//! [`Events`] reads a log back, oldest first; [`Follower`] goes on from there.
+//!
+//! An audit never stops a lock from being given back: whoever writes gets an error to warn about,
+//! and after a bounded time at the latest.
+//!
+//! When an event is worth a line, and what becomes of an error, is decided by whoever acts on a
+//! lock. Old files are not removed here, apart from what [`Layout::OneFile`] rotates out.
+
+mod folder;
+mod follow;
+mod read;
+mod record;
+mod write;
+
+pub use follow::Follower;
+pub use read::{Entry, Events, Filter};
+pub use record::{
+    Ending, LINE_BYTES_MAX, Occasion, RAW_BYTES_MAX, Record, StealReason, error_text,
+};
+
+use crate::trust::Named;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file of [`Layout::OneFile`].
+pub const FILE: &str = "audit.jsonl";
+
+/// What the files of [`Layout::PerRequest`] end with.
+const SUFFIX: &str = ".jsonl";
+
+/// How large [`FILE`] becomes before it is rotated, unless said otherwise.
+pub const ROTATE_BYTES: u64 = 10 << 20;
+
+/// How many rotated files are kept, unless said otherwise.
+pub const ROTATED_KEPT: u32 = 3;
+
+/// How long a writer waits for the file while somebody else writes or rotates. Both take
+/// microseconds; whoever takes longer was stopped in the middle and is not waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Which file an event goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// `<dir>/<YYYY-MM-DD>/<request_id>.jsonl`, the date being the record's own, in UTC.
+    PerRequest,
+    /// `<dir>/audit.jsonl`, rotated by size.
+    OneFile,
+}
+
+/// The events that are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventName {
+    /// A lock was granted.
+    LockAcquired,
+    /// A lock passed on without its holder's release.
+    LockStolen,
+    /// A lock was given back.
+    LockReleased,
+    /// A lock should have been given back and its file could not be removed.
+    LockReleaseFailed,
+    /// Several heartbeats in a row could not be written.
+    HeartbeatFailed,
+    /// The work of a run whose supervisor was dead was ended.
+    OrphanEnded,
+}
+
+impl EventName {
+    /// All of them, in the order of a lock's life.
+    pub const ALL: [Self; 6] = [
+        Self::LockAcquired,
+        Self::LockStolen,
+        Self::LockReleased,
+        Self::LockReleaseFailed,
+        Self::HeartbeatFailed,
+        Self::OrphanEnded,
+    ];
+
+    /// The word in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LockAcquired => "lock_acquired",
+            Self::LockStolen => "lock_stolen",
+            Self::LockReleased => "lock_released",
+            Self::LockReleaseFailed => "lock_release_failed",
+            Self::HeartbeatFailed => "heartbeat_failed",
+            Self::OrphanEnded => "orphan_ended",
+        }
+    }
+
+    /// The event of a word in the log.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.as_str() == word)
+    }
+}
+
+/// Why an audit cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// The system refuses.
+    #[error("{place}: {doing}: {}", error_text(.source))]
+    Io {
+        /// The file or folder.
+        place: String,
+        /// What was being done.
+        doing: &'static str,
+        /// How it failed.
+        r#source: io::Error,
+    },
+    /// The folder or a file in it cannot be trusted.
+    #[error("{place}: {why}")]
+    Unsafe {
+        /// The file or folder.
+        place: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Where an audit is, and who said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    dir: PathBuf,
+    /// The folder that it is a room of: from there on no link is followed.
+    within: Option<PathBuf>,
+    named: Named,
+}
+
+impl Place {
+    /// Beside the locks in a folder: `dir` lies below `locks`, and is never reached from there through
+    /// a link. Where it does not lie below, it is a folder like any other.
+    pub fn below(locks: PathBuf, dir: PathBuf) -> Self {
+        let within = dir
+            .strip_prefix(&locks)
+            .is_ok_and(|rest| rest != Path::new(""));
+        Self {
+            within: within.then_some(locks),
+            ..Self::from(dir)
+        }
+    }
+
+    /// It was named by nobody: a search or a default led there. It is used if it belongs to the caller
+    /// or to root, or is made for several users; otherwise it is [`AuditError::Unsafe`].
+    #[must_use]
+    pub fn found(mut self) -> Self {
+        self.named = Named::ByNobody;
+        self
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// A folder that the caller names, which may be a link: naming it is consent.
+impl From<PathBuf> for Place {
+    fn from(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            within: None,
+            named: Named::ByCaller,
+        }
+    }
+}
+
+impl From<&PathBuf> for Place {
+    fn from(dir: &PathBuf) -> Self {
+        dir.clone().into()
+    }
+}
+
+impl From<&Path> for Place {
+    fn from(dir: &Path) -> Self {
+        dir.to_owned().into()
+    }
+}
+
+/// A log: a folder and the way its files are laid out.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_engine::audit::{AuditLog, Events, Filter, Layout, Occasion, Record};
+/// use tenure_engine::tenure_core::{LockName, RequestId};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let dir = folder.path().join("audit");
+/// let (lock, id) = (LockName::new("deploy")?, RequestId::new("req_1")?);
+/// let occasion = Occasion { lock: &lock, request_id: &id, at_ms: 1_770_458_400_000 };
+/// let log = AuditLog::new(dir.clone(), Layout::OneFile);
+/// log.append(&Record::lock_acquired(occasion, &dir, Duration::from_secs(900), 7))?;
+/// let events: Vec<_> = Events::open(&dir, Filter::default())?.collect();
+/// assert_eq!(events.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct AuditLog {
+    place: Place,
+    layout: Layout,
+    rotate_bytes: u64,
+    kept: u32,
+    patience: Duration,
+}
+
+impl AuditLog {
+    /// A log in this folder, which the first event makes (0700, parents too).
+    pub fn new(place: impl Into<Place>, layout: Layout) -> Self {
+        Self {
+            place: place.into(),
+            layout,
+            rotate_bytes: ROTATE_BYTES,
+            kept: ROTATED_KEPT,
+            patience: PATIENCE,
+        }
+    }
+
+    /// The same, rotating [`FILE`] once it has this many bytes and keeping so many older ones
+    /// (at least one).
+    #[must_use]
+    pub fn rotating(mut self, bytes: u64, kept: u32) -> Self {
+        self.rotate_bytes = bytes;
+        self.kept = kept.max(1);
+        self
+    }
+
+    /// The same, waiting no longer than this for a file that somebody else keeps, in place of a second. For
+    /// a caller who has something to do that does not wait either.
+    #[must_use]
+    pub fn waiting_at_most(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Tells git to leave the folder alone, unless it was told something already.
+    ///
+    /// # Errors
+    /// - [`AuditError`] if the folder cannot be opened or written.
+    pub fn keep_out_of_git(&self) -> Result<(), AuditError> {
+        match folder::Folder::open(&self.place, false)? {
+            Some(folder) => folder.ignore_all(),
+            None => Ok(()),
+        }
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        self.place.dir()
+    }
+
+    /// The file that a record goes to.
+    pub fn path_of(&self, record: &Record) -> PathBuf {
+        match self.layout {
+            Layout::OneFile => self.dir().join(FILE),
+            Layout::PerRequest => self.dir().join(record.date()).join(record.file_name()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Ends a wait from another thread: a flag, and a bell for whoever sleeps while it is raised.
+//!
+//! A wait hears the [`Cancel`] that its thread was given by [`listening`], so that neither the
+//! engine nor the contract of a store has to know of it. What becomes of a wait that was ended is
+//! the engine's business: its claim leaves the queue before the caller is answered.
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Mutex, Weak, locked};
+use std::cell::RefCell;
+use std::fmt;
+
+/// Ends waits for locks, from any thread. Clones are one and the same.
+///
+/// It stays cancelled: a wait that begins afterwards ends at once.
+#[derive(Clone, Default)]
+pub struct Cancel {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: AtomicBool,
+    bells: Mutex<Vec<Weak<Ring>>>,
+}
+
+type Ring = dyn Fn() + Send + Sync;
+
+/// Rings for as long as it is kept.
+pub struct Bell {
+    _ring: Arc<Ring>,
+}
+
+impl Cancel {
+    /// One that nobody has cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends all waits that hear it, now and later.
+    pub fn cancel(&self) {
+        self.shared.asked.store(true, Ordering::SeqCst);
+        let bells = std::mem::take(&mut *locked(&self.shared.bells));
+        for ring in bells.iter().filter_map(Weak::upgrade) {
+            ring();
+        }
+    }
+
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.asked.load(Ordering::SeqCst)
+    }
+
+    /// Has `ring` called when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: who
+    /// cancelled before this does not ring.
+    pub fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
+        let ring: Arc<Ring> = Arc::new(ring);
+        let mut bells = locked(&self.shared.bells);
+        bells.retain(|bell| bell.strong_count() > 0);
+        bells.push(Arc::downgrade(&ring));
+        Bell { _ring: ring }
+    }
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancel")
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    static HEARD: RefCell<Option<Cancel>> = const { RefCell::new(None) };
+}
+
+/// What ends the waits of this thread.
+pub fn heard() -> Option<Cancel> {
+    HEARD.with_borrow(Clone::clone)
+}
+
+/// Lets the waits of `work` be ended by `cancel`.
+pub fn listening<T>(cancel: Option<&Cancel>, work: impl FnOnce() -> T) -> T {
+    struct Before(Option<Cancel>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            HEARD.set(self.0.take());
+        }
+    }
+    let _before = Before(HEARD.replace(cancel.cloned()));
+    work()
+}

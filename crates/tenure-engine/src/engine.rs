@@ -1,0 +1,475 @@
+//! Drives one acquisition against a store, and nothing more: the core says what to do next, the
+//! store does it, the caller is told how it ended.
+
+use crate::clock::Clock;
+use crate::store::{Handle, Store, StoreError, Verbs, Wake};
+use std::time::{Duration, Instant};
+use tenure_core::{
+    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience,
+    Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
+};
+
+/// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
+/// when it is its turn; this is for what no kernel tells, a lock file deleted by hand.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+/// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not
+/// hold it for long.
+const PAUSE_LOOK: Duration = Duration::from_secs(1);
+
+/// How long a holder may take, beyond its grace, to be gone after it was killed.
+const PAUSE_SLACK: Duration = Duration::from_secs(2);
+
+/// How long a caller is willing to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// At most this long.
+    For(Duration),
+    /// Without a limit.
+    Forever,
+}
+
+/// For whom a place is kept when the wait is over, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Whose life the place follows; `None` for nobody's.
+    pub owner: Option<Process>,
+    /// How long it is kept.
+    pub grace: Duration,
+}
+
+/// How long a caller waits, and what becomes of its place then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it waits.
+    pub wait: Wait,
+    /// `None` for a claim that leaves the queue.
+    pub keep: Option<Keep>,
+}
+
+impl From<Wait> for Limits {
+    fn from(wait: Wait) -> Self {
+        Self { wait, keep: None }
+    }
+}
+
+/// What a caller sees while it waits.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    /// The list; of a long one, perhaps not all.
+    pub entry: &'a Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
+    /// The caller's own ticket.
+    pub ticket: u64,
+    /// The instant at which this was seen.
+    pub now: &'a Now,
+    /// After how long those who are next stand aside, where nobody holds and their processes are
+    /// stopped.
+    pub stopped_for: Option<Duration>,
+}
+
+impl Waiting<'_> {
+    /// How many wait before the caller. Those who hold do not wait, and those who stand in line
+    /// for nothing are not counted.
+    pub fn before(&self) -> usize {
+        let waiting = self.entry.claims.iter();
+        let waiting = waiting.filter(|claim| claim.token.is_none() && claim.is_in_line());
+        waiting.filter(|claim| claim.ticket < self.ticket).count() + self.unread
+    }
+
+    /// The claim at the front.
+    pub fn front(&self) -> Option<&Claim> {
+        self.entry.front()
+    }
+}
+
+/// Told about a wait as it goes on.
+pub trait Observer {
+    /// Called when the wait begins, whenever the list was looked at, and at the instant that the
+    /// previous call asked for. Answers when to be called again.
+    fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant>;
+
+    /// Whether the caller gives up, because it waits for somebody who waits for it. Asked right
+    /// before each sleep.
+    fn gives_way(&mut self, _: &Waiting<'_>) -> bool {
+        false
+    }
+}
+
+/// Shows nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn waiting(&mut self, _: &Waiting<'_>) -> Option<Instant> {
+        None
+    }
+}
+
+/// A lock that is held.
+#[derive(Debug)]
+pub struct Acquired {
+    /// The claim in the store; `None` for a hold that the owner had already.
+    pub handle: Option<Box<dyn Handle>>,
+    /// The claim as granted.
+    pub claim: Claim,
+    /// What an audit would record.
+    pub events: Vec<Event>,
+    /// Whether it was held already, by an earlier claim of the same owner.
+    pub already: bool,
+    /// How much of the caller's time the wait has used up.
+    pub waited: Duration,
+    /// Who was asked to give up its place to this claim, waiting or holding.
+    pub displaced: Vec<RequestId>,
+}
+
+/// Why a lock was not acquired.
+#[derive(Debug, thiserror::Error)]
+pub enum AcquireError {
+    /// Somebody else has it, or had it and this profile leaves that alone.
+    #[error("the lock was not acquired")]
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The list as it was seen last.
+        entry: Box<Entry>,
+        /// How long was waited; `None` if nobody wanted to wait.
+        waited: Option<Duration>,
+        /// When a retry is likely to succeed.
+        retry_after_ms: u64,
+        /// The ticket under which the caller's place is kept, if it is.
+        kept: Option<u64>,
+    },
+    /// The caller interrupted the wait. Its claim has left the queue.
+    #[error("the wait was interrupted")]
+    Interrupted,
+    /// Somebody asked this claim to stop before it held anything.
+    #[error("superseded by {by}")]
+    Superseded {
+        /// The request id of whoever asked.
+        by: String,
+    },
+    /// The place that the caller wanted back is not kept (any more).
+    #[error("no place is kept under this ticket")]
+    NotKept,
+    /// Whoever holds the lock waits for the caller itself, and the observer gave way.
+    #[error("waiting would never end")]
+    Deadlock,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Acquires a lock: enters, waits, and answers. A claim that gives up has left the queue before
+/// the answer.
+///
+/// # Errors
+/// - [`AcquireError::Refused`] if it is held and the wait was over or not wanted.
+/// - [`AcquireError::Interrupted`] if the store's sleeper was interrupted.
+/// - [`AcquireError::Superseded`] if another claim asked this one to stop.
+/// - [`AcquireError::NotKept`] if the request names a ticket under which nothing is kept.
+/// - [`AcquireError::Deadlock`] if the observer gave way.
+/// - [`AcquireError::Store`] if the store failed.
+pub fn acquire(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    name: &LockName,
+    request: &Request,
+    limits: impl Into<Limits>,
+    observer: &mut dyn Observer,
+) -> Result<Acquired, AcquireError> {
+    let Limits { wait, keep } = limits.into();
+    let began = clock.instant();
+    let deadline = match wait {
+        Wait::No | Wait::Forever => None,
+        Wait::For(duration) => began.checked_add(duration),
+    };
+    let mut run = Run {
+        store,
+        clock,
+        name,
+        deadline,
+        keep,
+        kept: None,
+        gave_way: false,
+        paused: Duration::ZERO,
+        observer,
+        displaced: Vec::new(),
+        handle: None,
+        entry: Entry::default(),
+        unread: 0,
+        events: Vec::new(),
+    };
+    let request = Request {
+        patience: match wait {
+            Wait::No => Patience::AtOnce,
+            Wait::For(_) | Wait::Forever => Patience::Queue,
+        },
+        ..request.clone()
+    };
+    let outcome = run.drive(&request)?;
+    let paused = run.paused;
+    let elapsed = || {
+        let elapsed = clock.instant().saturating_duration_since(began);
+        elapsed.saturating_sub(paused)
+    };
+    let counted = elapsed();
+    let waited = match wait {
+        Wait::No => None,
+        // Whoever asked for so long is told so long.
+        Wait::For(asked) => Some(elapsed().min(asked)),
+        Wait::Forever => Some(elapsed()),
+    };
+    run.answer(outcome, waited, counted)
+}
+
+struct Run<'a> {
+    store: &'a dyn Store,
+    clock: &'a dyn Clock,
+    name: &'a LockName,
+    deadline: Option<Instant>,
+    keep: Option<Keep>,
+    /// The ticket under which the place is kept.
+    kept: Option<u64>,
+    gave_way: bool,
+    /// How long the clock of the wait has stood still.
+    paused: Duration,
+    observer: &'a mut dyn Observer,
+    displaced: Vec<RequestId>,
+    handle: Option<Box<dyn Handle>>,
+    entry: Entry,
+    unread: usize,
+    events: Vec<Event>,
+}
+
+impl Run<'_> {
+    fn drive(&mut self, request: &Request) -> Result<Outcome, StoreError> {
+        let (mut attempt, mut effect) = Attempt::start();
+        if self.keep.is_some() {
+            attempt = attempt.keeping_place();
+        }
+        let mut request = request.clone();
+        let mut ticket = 0;
+        loop {
+            let input = match effect {
+                Effect::Finish(outcome) => return Ok(outcome),
+                Effect::Enter => {
+                    let now = self.clock.now();
+                    let entered = self.store.enter(self.name, request.clone(), &now)?;
+                    // A place that was kept is found once.
+                    request.terms.kept = None;
+                    self.handle = entered.handle;
+                    self.entry = entered.entry;
+                    self.unread = entered.unread;
+                    self.note_displaced(&entered.events);
+                    self.events.extend(entered.events);
+                    if let tenure_core::Entering::Queued { ticket: own, .. } = &entered.entering {
+                        ticket = *own;
+                    }
+                    Input::Entered(entered.entering)
+                }
+                Effect::Sleep { behind } => match &self.handle {
+                    Some(handle) => {
+                        let now = self.clock.now();
+                        let waiting = Waiting {
+                            entry: &self.entry,
+                            unread: self.unread,
+                            ticket,
+                            now: &now,
+                            stopped_for: stopped_for(&behind),
+                        };
+                        let next = self.observer.waiting(&waiting);
+                        if self.observer.gives_way(&waiting) {
+                            self.gave_way = true;
+                            Input::Interrupted
+                        } else {
+                            let began = self.clock.instant();
+                            let pause = pause(&self.entry, &request, &now);
+                            let pause = pause.and_then(|_| self.pause_heard(&request, &now));
+                            let end = match pause {
+                                Some(rest) => began.checked_add(rest.min(PAUSE_LOOK)),
+                                None => self.deadline,
+                            };
+                            let look = began.checked_add(LOOK_AGAIN);
+                            let until = [next, look, end].into_iter().flatten().min();
+                            let wake = self.store.sleep(&**handle, &behind, &now, until)?;
+                            if pause.is_some() {
+                                let slept = self.clock.instant().saturating_duration_since(began);
+                                self.paused = self.paused.saturating_add(slept);
+                                self.deadline =
+                                    self.deadline.and_then(|end| end.checked_add(slept));
+                            }
+                            match wake {
+                                Wake::Interrupted => Input::Interrupted,
+                                Wake::Expired if self.is_over() => Input::Expired,
+                                Wake::Expired | Wake::Ready => Input::Woken,
+                            }
+                        }
+                    }
+                    None => Input::Interrupted,
+                },
+                Effect::Look => match &self.handle {
+                    Some(handle) => {
+                        let tried = self.store.try_grant(&**handle, &self.clock.now())?;
+                        self.entry = tried.entry;
+                        self.unread = 0;
+                        self.events.extend(tried.events);
+                        Input::Tried(tried.grant)
+                    }
+                    None => Input::Interrupted,
+                },
+                Effect::Leave => {
+                    if let Some(handle) = self.handle.take() {
+                        self.store.release(&*handle, &self.clock.now())?;
+                    }
+                    Input::Left
+                }
+                Effect::Reserve => match (&self.handle, self.keep) {
+                    (Some(handle), Some(keep)) => {
+                        let grace = keep.grace.as_millis();
+                        let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
+                        let now = self.clock.now();
+                        if (self.store).reserve(&**handle, keep.owner, grace_ms, &now)? {
+                            self.kept = Some(ticket);
+                            self.handle = None;
+                            Input::Left
+                        } else {
+                            Input::Woken
+                        }
+                    }
+                    _ => Input::Interrupted,
+                },
+            };
+            // A deadline that passed while the list was looked at ends the wait as well.
+            let over =
+                matches!(input, Input::Tried(tenure_core::TryGrant::Behind(_))) && self.is_over();
+            effect = attempt.on(if over { Input::Expired } else { input });
+        }
+    }
+
+    /// How long the clock stands still for those that can hear that they were asked. A holder whose
+    /// supervisor is dead cannot, so it stops no clock.
+    fn pause_heard(&self, request: &Request, now: &Now) -> Option<Duration> {
+        let mut heard = self.entry.clone();
+        if let Ok(reading) = self.store.read(self.name, None) {
+            let policy = &self.store.rules().policy;
+            let orphaned = Standing::Held(Life::Orphaned);
+            (heard.claims).retain(|claim| reading.standing_of(policy, claim, now) != orphaned);
+        }
+        pause(&heard, request, now)
+    }
+
+    fn note_displaced(&mut self, events: &[Event]) {
+        for event in events {
+            let claim = match event {
+                Event::Displaced { claim } => Some(&**claim),
+                Event::CancelRequested { ticket } => self.entry.claim(*ticket),
+                Event::Acquired { .. } | Event::Stolen { .. } | Event::Released { .. } => None,
+            };
+            let id = claim.map(|claim| claim.holder.request_id.clone());
+            self.displaced.extend(id);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline
+            .is_some_and(|deadline| self.clock.instant() >= deadline)
+    }
+
+    fn answer(
+        self,
+        outcome: Outcome,
+        waited: Option<Duration>,
+        counted: Duration,
+    ) -> Result<Acquired, AcquireError> {
+        let policy = self.store.rules().policy;
+        let (kept, keep) = (self.kept, self.keep);
+        let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
+            let mut retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
+            if let Some(still) = refusal.standstill {
+                // Nobody holds: those who are next stand aside then.
+                retry_after_ms = still.rest_ms.max(RETRY_FLOOR_MS);
+            }
+            if let (Some(_), Some(keep)) = (kept, keep) {
+                // Whoever comes back when told to must find its place.
+                let grace_ms = u64::try_from(keep.grace.as_millis()).unwrap_or(u64::MAX);
+                retry_after_ms = retry_after_ms.min(grace_ms / 2).max(RETRY_FLOOR_MS);
+            }
+            AcquireError::Refused {
+                refusal,
+                entry: Box::new(entry),
+                waited,
+                retry_after_ms,
+                kept,
+            }
+        };
+        match outcome {
+            Outcome::Granted { ticket, .. } | Outcome::Yours { ticket, .. } => {
+                match self.entry.claim(ticket).cloned() {
+                    Some(claim) => Ok(Acquired {
+                        already: self.handle.is_none(),
+                        handle: self.handle,
+                        claim,
+                        events: self.events,
+                        waited: counted,
+                        displaced: self.displaced,
+                    }),
+                    None => Err(AcquireError::Interrupted),
+                }
+            }
+            Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
+            Outcome::TimedOut => {
+                // What stands in the way is looked at once more, without a claim of our own.
+                let reading = self.store.read(self.name, None)?;
+                let now = self.clock.now();
+                let (standing, blocker) = reading.standing(&policy, &now);
+                let standstill = reading.standstill(&policy, &now);
+                let refusal = Refusal {
+                    reason: tenure_core::Reason::Held,
+                    standing,
+                    blocker: blocker.cloned().map(Box::new),
+                    standstill: standstill.map(|(still, _)| still),
+                };
+                let entry = reading.entry().cloned().unwrap_or_default();
+                Err(refused(refusal, entry, self.clock))
+            }
+            Outcome::Interrupted if self.gave_way => Err(AcquireError::Deadlock),
+            Outcome::Interrupted => Err(AcquireError::Interrupted),
+            Outcome::NotKept => Err(AcquireError::NotKept),
+            Outcome::Superseded { by } => Err(AcquireError::Superseded { by }),
+        }
+    }
+}
+
+/// For how long stopped waiters are waited for.
+fn stopped_for(behind: &Predecessor) -> Option<Duration> {
+    match behind {
+        Predecessor::Stopped { rest_ms, .. } => Some(Duration::from_millis(*rest_ms)),
+        Predecessor::LivenessLock { .. }
+        | Predecessor::Record(_)
+        | Predecessor::Turn { .. }
+        | Predecessor::AnyOf(_) => None,
+    }
+}
+
+/// How long the clock of a wait stands still from now on: while a holder that this caller asked to
+/// stop takes its time to. That is bounded by what the holder said it would need, twice (for what
+/// it runs on its way out), and [`PAUSE_SLACK`]. Who needs no time, because nobody is there to hear
+/// that it was asked, stops no clock.
+fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
+    if !request.terms.cancel_in_progress {
+        return None;
+    }
+    let hearing = entry.granted().filter(|claim| claim.grace_ms > 0);
+    let rests = hearing.filter_map(|claim| {
+        let cancel = claim.cancel.as_ref()?;
+        let boot = claim.holder.host.boot_id.as_deref();
+        let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
+        let grace = Duration::from_millis(claim.grace_ms);
+        (grace * 2 + PAUSE_SLACK).checked_sub(asked)
+    });
+    rests.max().filter(|rest| !rest.is_zero())
+}

@@ -1,0 +1,848 @@
+//! What is said of a lock: its facts gathered once, for programs as an object and for people as
+//! lines. The object is the `context` of a refusal, and what `tenure check` and `list` answer.
+
+use super::{Exit, Failure, Retry, human};
+use crate::printed::clean;
+use crate::process::{actor_name, is_other_namespace};
+use crate::profile::known_as;
+use crate::store::{Content, Reading};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+use std::time::Duration;
+use tenure_core::{
+    Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
+    Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
+    Standstill, UnreadableRule, decide, retry_after_ms,
+};
+
+/// Whether a refusal for this reason may end without anybody changing anything.
+pub fn is_retryable(reason: Reason) -> bool {
+    match reason {
+        Reason::Held | Reason::QueueFull => true,
+        Reason::StaleNeedsForce
+        | Reason::NeedsConfirmation
+        | Reason::Unreadable
+        | Reason::Unknown => false,
+    }
+}
+
+/// A lock.
+#[derive(Debug, Clone, Serialize)]
+pub struct LockView {
+    /// The lock.
+    pub name: String,
+    /// `free`, `held`, `stale`, `unreadable` or `unknown`.
+    pub standing: &'static str,
+    /// Whether the caller is the holder.
+    pub mine: bool,
+    /// Whether a plain request would get it now.
+    pub available: bool,
+    /// Why nobody counts its holder any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_because: Option<String>,
+    /// What is wrong with its record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable_because: Option<String>,
+    /// Where it is kept.
+    pub lock_file: String,
+    /// Who has it.
+    pub holder: Option<HolderView>,
+    /// Who else has it, where several may at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_holders: Vec<HolderView>,
+    /// Set where nobody holds it and the process of the claim that is next is stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standstill: Option<StandstillView>,
+    /// Who waits, in order.
+    pub queue: Vec<QueueView>,
+    /// When a retry is likely to succeed; a hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// What force does about a record that cannot be read, as the end of a sentence.
+    #[serde(skip)]
+    replaced: String,
+    /// Whether force may end a live hold of it.
+    #[serde(skip)]
+    yields_to_force: bool,
+}
+
+/// Who does not take its turn, because its process is stopped.
+#[derive(Debug, Clone, Serialize)]
+pub struct StandstillView {
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its request id.
+    pub request_id: String,
+    /// Its place in line.
+    pub ticket: u64,
+    /// Since when it is its turn, RFC 3339 in UTC.
+    pub since: String,
+    /// For how long, in milliseconds.
+    pub age_ms: u64,
+    /// After how long it stands aside and lets others pass; 0 if it does already.
+    pub stands_aside_in_ms: u64,
+}
+
+/// Who has it.
+#[derive(Debug, Clone, Serialize)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "facts of a holder that have nothing to do with each other, as the document has them"
+)]
+pub struct HolderView {
+    /// `run` (supervised, lives by a kernel lock), `detached` (lives by its record) or `foreign`
+    /// (a record of another program).
+    pub kind: &'static str,
+    /// The supervisor died and its command goes on.
+    pub orphaned: bool,
+    /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its process ids are of another PID namespace of this machine, as in a container: here they name
+    /// nobody, or somebody else.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other_pid_namespace: bool,
+    /// The command of a run.
+    pub command_pid: Option<u32>,
+    /// Its request id.
+    pub request_id: String,
+    /// Its fencing token; `None` while the lock is being handed over.
+    pub token: Option<u64>,
+    /// On whose behalf.
+    pub actor: String,
+    /// On which machine.
+    pub host: String,
+    /// What for.
+    pub why: String,
+    /// Since when, RFC 3339 in UTC.
+    pub since: String,
+    /// For how long, in milliseconds, counted from the acquisition.
+    pub age_ms: u64,
+    /// Its last renewal, likewise.
+    pub last_heartbeat: String,
+    /// How long the hold outlives that where nothing stronger can be seen.
+    pub ttl_ms: u64,
+    /// Somebody asked it to stop.
+    pub cancel_requested: bool,
+    /// The request id of whoever asked first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_by: Option<String>,
+    /// On whose behalf, where that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_actor: Option<String>,
+    /// What for, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_why: Option<String>,
+    /// `exclusive`, `shared` or `slots`.
+    pub mode: &'static str,
+    /// How many may hold at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    /// Its place in the list.
+    #[serde(skip)]
+    pub ticket: u64,
+    /// When it began, in milliseconds since the epoch.
+    #[serde(skip)]
+    pub since_ms: u64,
+    /// The last renewal, likewise.
+    #[serde(skip)]
+    pub renewed_ms: u64,
+    /// How long there has been none.
+    #[serde(skip)]
+    pub silent_ms: u64,
+    /// What the profile's record says beyond this.
+    #[serde(skip)]
+    pub facts: Vec<(String, String)>,
+}
+
+/// Who waits.
+#[derive(Debug, Clone, Serialize)]
+pub struct QueueView {
+    /// 1 is next.
+    pub position: usize,
+    /// Its place in line.
+    pub ticket: u64,
+    /// `exclusive`, `shared` or `slots`.
+    pub mode: &'static str,
+    /// How many may hold at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    /// Its caller is away, and its place is kept.
+    pub away: bool,
+    /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// As of a holder.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other_pid_namespace: bool,
+    /// Its request id.
+    pub request_id: String,
+    /// On whose behalf.
+    pub actor: String,
+    /// On which machine.
+    pub host: String,
+    /// What for.
+    pub why: String,
+    /// Since when, RFC 3339 in UTC.
+    pub since: String,
+    /// For how long, in milliseconds.
+    pub waiting_ms: u64,
+}
+
+impl LockView {
+    /// Gathers the facts from a reading. `mine` says of a claim whether it is the caller's.
+    pub fn of(
+        name: &LockName,
+        reading: &Reading,
+        policy: &Policy,
+        now: &Now,
+        mine: impl Fn(&Claim) -> bool,
+    ) -> Self {
+        let (standing, claim) = reading.standing(policy, now);
+        let entry = reading.entry();
+        // Of several holders the caller itself is the one that it asks about.
+        let own = entry
+            .into_iter()
+            .flat_map(Entry::granted)
+            .find_map(|claim| {
+                let standing = reading.standing_of(policy, claim, now);
+                (matches!(standing, Standing::Held(_)) && mine(claim)).then_some((standing, claim))
+            });
+        let (standing, claim) =
+            own.map_or((standing, claim), |(standing, own)| (standing, Some(own)));
+        let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
+        view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
+        if let Content::Unreadable { why, .. } = &reading.content {
+            view.unreadable_because = Some(why.clone());
+        }
+        if let Some(entry) = entry {
+            let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
+            let is_gone = |claim: &Claim| reading.is_gone(policy, claim, now);
+            view.fill(entry, (standing, claim), standing_of, is_gone, policy, now);
+            view.show_stopped(&reading.stopped);
+            if let Some((still, next)) = reading.standstill(policy, now) {
+                view.show_standstill(next, still, now);
+            }
+        }
+        view
+    }
+
+    /// Gathers the facts of a refusal from the list as it was seen then.
+    pub fn refused(
+        name: &LockName,
+        place: String,
+        refusal: &Refusal,
+        entry: &Entry,
+        policy: &Policy,
+        now: &Now,
+    ) -> Self {
+        let mut view = Self::bare(name.as_str(), refusal.standing, policy, place);
+        view.fill(
+            entry,
+            (refusal.standing, refusal.blocker.as_deref()),
+            // Nobody has looked at the others.
+            |_| Standing::Held(Life::Supervised),
+            |_| false,
+            policy,
+            now,
+        );
+        if let (Some(still), Some(next)) = (refusal.standstill, &refusal.blocker) {
+            view.show_stopped(&[next.ticket]);
+            view.show_standstill(next, still, now);
+        }
+        view
+    }
+
+    /// A lock that could not be looked at.
+    pub fn unknown(name: &LockName, policy: &Policy, lock_file: String) -> Self {
+        Self::bare(name.as_str(), Standing::Unknown, policy, lock_file)
+    }
+
+    /// What is said of one claim.
+    pub fn holder_of(claim: &Claim, now: &Now) -> HolderView {
+        holder(claim, Standing::Held(Life::Supervised), now)
+    }
+
+    fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Caller::Other);
+        Self {
+            name: name.to_owned(),
+            standing: match standing {
+                Standing::Free => "free",
+                Standing::Held(_) => "held",
+                Standing::Stale(_) => "stale",
+                Standing::Unreadable => "unreadable",
+                Standing::Unknown => "unknown",
+            },
+            mine: false,
+            available: matches!(decision, Decision::Grant | Decision::TakeOver),
+            stale_because: match standing {
+                Standing::Stale(reason) => Some(stale_reason(reason).to_owned()),
+                _ => None,
+            },
+            unreadable_because: None,
+            lock_file,
+            holder: None,
+            other_holders: Vec::new(),
+            standstill: None,
+            queue: Vec::new(),
+            retry_after_ms: None,
+            yields_to_force: policy.force_on_held != ForceOnHeld::Never,
+            replaced: match policy.unreadable {
+                UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
+                    "--force replaces it".to_owned()
+                }
+                UnreadableRule::RefuseUntilTtl => format!(
+                    "--force replaces it once it has not been written for longer than {}",
+                    age(policy.detached_ttl_ms)
+                ),
+            },
+        }
+    }
+
+    fn fill(
+        &mut self,
+        entry: &Entry,
+        (standing, claim): (Standing, Option<&Claim>),
+        standing_of: impl Fn(&Claim) -> Standing,
+        is_gone: impl Fn(&Claim) -> bool,
+        policy: &Policy,
+        now: &Now,
+    ) {
+        self.holder = claim.map(|claim| holder(claim, standing, now));
+        let front = claim.map(|claim| claim.ticket);
+        self.other_holders = entry
+            .granted()
+            .filter(|other| Some(other.ticket) != front)
+            .map(|other| (other, standing_of(other)))
+            .filter(|(_, standing)| matches!(standing, Standing::Held(_)))
+            .map(|(other, standing)| holder(other, standing, now))
+            .collect();
+        if matches!(standing, Standing::Held(_)) {
+            self.retry_after_ms = Some(retry_after_ms(entry, policy, now));
+        }
+        self.queue = entry
+            .claims
+            .iter()
+            .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
+            // Who was asked to stop waits for nothing any more.
+            .filter(|waiting| waiting.cancel.is_none() && !is_gone(waiting))
+            .enumerate()
+            .map(|(index, waiting)| queued(index + 1, waiting, now))
+            .collect();
+    }
+
+    fn show_stopped(&mut self, stopped: &[u64]) {
+        let holders = self.holder.iter_mut().chain(&mut self.other_holders);
+        for holder in holders {
+            holder.stopped = stopped.contains(&holder.ticket);
+        }
+        for waiting in &mut self.queue {
+            waiting.stopped = stopped.contains(&waiting.ticket);
+        }
+    }
+
+    fn show_standstill(&mut self, next: &Claim, still: Standstill, now: &Now) {
+        if self.retry_after_ms.is_some() {
+            self.retry_after_ms = Some(still.rest_ms.max(RETRY_FLOOR_MS));
+        }
+        self.standstill = Some(StandstillView {
+            pid: next.holder.process.map(|process| process.pid),
+            request_id: next.holder.request_id.to_string(),
+            ticket: next.ticket,
+            since: timestamp((now.wall_us / 1_000).saturating_sub(still.since_ms)),
+            age_ms: still.since_ms,
+            stands_aside_in_ms: still.rest_ms,
+        });
+    }
+
+    /// The standing in one word, for people: what nobody holds any more and a plain request gets is
+    /// `free`, whoever left it behind. Programs find the two facts apart, in `standing` and
+    /// `available`.
+    pub fn word(&self) -> &'static str {
+        if self.available {
+            "free"
+        } else {
+            self.standing
+        }
+    }
+
+    /// How its last holder left it behind, as a sentence without its end; `None` unless it did.
+    pub fn left_behind(&self) -> Option<String> {
+        let because = self.stale_because.as_deref()?;
+        let Some(holder) = &self.holder else {
+            let why = self.unreadable_because.as_deref().unwrap_or("damaged");
+            return Some(format!("what stands there cannot be read ({why})"));
+        };
+        // Silence is no death: it may go on under a lock that is another's by then.
+        if because == SILENT {
+            return Some(format!("the lease of {} ran out ({SILENT})", holder.who()));
+        }
+        // Who only waited has had nothing but its place.
+        let what = if holder.token.is_none() && holder.kind != "foreign" {
+            "its place in line"
+        } else {
+            "it"
+        };
+        Some(format!("{} left {what} behind ({because})", holder.who()))
+    }
+
+    /// One line for people: whether it is held, by whom, where, since when and why. The first of
+    /// [`LockView::text`].
+    pub fn headline(&self) -> String {
+        if let (Some(next), Some(still)) = (&self.holder, &self.standstill) {
+            return format!(
+                "{} is held by nobody: {} is next in line and stopped; it has had its turn since {} \
+                 ({} ago) and stands aside in {}",
+                self.name,
+                next.who(),
+                still.since,
+                age(still.age_ms),
+                age(still.stands_aside_in_ms)
+            );
+        }
+        if let Some(left) = self.left_behind() {
+            let name = &self.name;
+            return match self.word() {
+                "stale" => format!("{name} is stale, and taken over with --force alone: {left}"),
+                word => format!("{name} is {word}: {left}"),
+            };
+        }
+        match (&self.holder, self.standing) {
+            (Some(holder), "held") if self.mine => {
+                format!("{} is held by you: {}", self.name, holder.sentence())
+            }
+            (Some(holder), "held") => {
+                format!("{} is held by {}", self.name, holder.sentence())
+            }
+            (_, "unreadable") => format!(
+                "{} cannot be read: {} ({})",
+                self.name,
+                self.unreadable_because.as_deref().unwrap_or("damaged"),
+                clean(&self.lock_file)
+            ),
+            _ => format!("{} is {}", self.name, self.word()),
+        }
+    }
+
+    /// Lines for people: the headline, the other holders, and who waits.
+    pub fn text(&self) -> String {
+        self.headline() + &self.company()
+    }
+
+    /// Who else holds it and who waits, each on a line of its own that begins with a line's end.
+    pub fn company(&self) -> String {
+        let mut text = String::new();
+        for other in &self.other_holders {
+            let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
+        }
+        for waiting in &self.queue {
+            let _ = write!(
+                text,
+                "\n{:8}{}. {} {} since {}{}",
+                "",
+                waiting.position,
+                who(
+                    process(waiting.pid, waiting.other_pid_namespace),
+                    &waiting.request_id,
+                    &waiting.actor,
+                    &waiting.host
+                ),
+                if waiting.away {
+                    "is away, in line"
+                } else if waiting.stopped {
+                    "is stopped, in line"
+                } else {
+                    "waits"
+                },
+                age(waiting.waiting_ms),
+                purpose(&waiting.why)
+            );
+        }
+        text
+    }
+
+    /// Whether the profile lets force end a live hold, by whatever it takes.
+    pub fn yields_to_force(&self) -> bool {
+        self.yields_to_force
+    }
+
+    /// The object.
+    pub fn json(&self) -> Map<String, Value> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(object)) => object,
+            // A structure with texts for keys is an object.
+            _ => Map::new(),
+        }
+    }
+
+    /// The failure that this lock is to somebody who wanted it.
+    pub fn into_failure(
+        self,
+        reason: Reason,
+        waited: Option<Duration>,
+        retry_after_ms: u64,
+    ) -> Failure {
+        self.into_refusal(reason, waited, retry_after_ms, "Resource lock", "acquire")
+    }
+
+    /// The failure that this lock is to somebody who only asked how it stands: it names the lock.
+    pub fn into_answer(self) -> Failure {
+        let reason = match self.standing {
+            "unreadable" => Reason::Unreadable,
+            "stale" => Reason::StaleNeedsForce,
+            "unknown" => Reason::Unknown,
+            _ => Reason::Held,
+        };
+        let retry_after_ms = self.retry_after_ms.unwrap_or(1_000);
+        let called = format!("Resource lock {}", self.name);
+        self.into_refusal(reason, None, retry_after_ms, &called, "check")
+    }
+
+    fn into_refusal(
+        self,
+        reason: Reason,
+        waited: Option<Duration>,
+        retry_after_ms: u64,
+        called: &str,
+        phase: &'static str,
+    ) -> Failure {
+        let holder = self.holder.as_ref();
+        let after = waited
+            .map(|waited| format!(" — acquisition timed out after {}", human(waited)))
+            .unwrap_or_default();
+        let by = holder.map_or_else(
+            || "an unknown holder".to_owned(),
+            |holder| match holder.at_work() {
+                Some(pid) => format!("PID {pid}"),
+                // A record of another program may name nobody.
+                None if holder.request_id.is_empty() => "an unknown holder".to_owned(),
+                None => format!("request {}", holder.request_id),
+            },
+        );
+        let aged = holder
+            .map(|holder| format!(" (age: {})", age(holder.age_ms)))
+            .unwrap_or_default();
+        let mut failure = match reason {
+            Reason::Held => Failure::new(
+                Exit::Precondition,
+                "LOCK_HELD",
+                match &self.standstill {
+                    None => format!("{called} held by {by}{aged}{after}"),
+                    Some(still) => format!(
+                        "{called} held by nobody; {by} is next in line and stopped, and stands \
+                         aside in {}{after}",
+                        age(still.stands_aside_in_ms)
+                    ),
+                },
+            ),
+            Reason::QueueFull => Failure::new(
+                Exit::Precondition,
+                "QUEUE_FULL",
+                format!(
+                    "{called} held by {by}{aged}, and {PENDING_MAX} wait for it already, as \
+                     many as --queue max lets"
+                ),
+            ),
+            Reason::NeedsConfirmation => Failure::new(
+                Exit::Precondition,
+                "CONFIRMATION_REQUIRED",
+                format!(
+                    "{called} held by {by}{aged}; overriding it may let two holders work at \
+                     once and needs --yes beside --force"
+                ),
+            ),
+            Reason::StaleNeedsForce => Failure::new(
+                Exit::Precondition,
+                "LOCK_STALE",
+                format!("{called} is stale, left by {by}{aged}; --force takes it over"),
+            ),
+            Reason::Unreadable => Failure::new(
+                Exit::Precondition,
+                "LOCK_UNREADABLE",
+                format!("{} cannot be read; {}", self.lock_file, self.replaced),
+            ),
+            Reason::Unknown => Failure::new(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                format!("It could not be found out who holds {}", self.name),
+            ),
+        };
+        if is_retryable(reason) {
+            failure.retry = Some(Retry {
+                after_ms: retry_after_ms,
+                strategy: "linear_backoff",
+            });
+            let fact = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+            failure.detail = Some(format!(
+                "lock_file={} holder_pid={} holder_age_ms={}",
+                self.lock_file,
+                fact(
+                    holder
+                        .and_then(HolderView::at_work)
+                        .map(|pid| pid.to_string())
+                ),
+                fact(holder.map(|holder| holder.age_ms.to_string())),
+            ));
+            failure.phase = Some(phase);
+        }
+        let mut context = self.json();
+        if let Some(waited) = waited {
+            let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            context.insert("waited_ms".into(), millis.into());
+        }
+        failure.context = context;
+        failure
+    }
+}
+
+impl HolderView {
+    /// A fact by the name of its key.
+    pub fn fact(&self, key: &str) -> Option<&str> {
+        let found = self.facts.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The process that is at work: once its supervisor is dead, that is the command.
+    fn at_work(&self) -> Option<u32> {
+        self.command_pid.filter(|_| self.orphaned).or(self.pid)
+    }
+
+    /// Who and where.
+    pub fn who(&self) -> String {
+        who(
+            process(self.pid, self.other_pid_namespace),
+            &self.request_id,
+            &self.actor,
+            &self.host,
+        )
+    }
+
+    /// What for, as the end of a sentence; empty where the record does not say.
+    pub fn purpose(&self) -> String {
+        purpose(&self.why)
+    }
+
+    /// By whom it was asked to stop, and what for, as a part of a sentence.
+    fn asked(&self) -> String {
+        let by = match (&self.cancel_requested_actor, &self.cancel_requested_by) {
+            (Some(actor), _) => format!(" by {}", shown(actor)),
+            (None, Some(by)) => format!(" by request id {}", shown(by)),
+            (None, None) => String::new(),
+        };
+        let why = self.cancel_requested_why.as_deref();
+        let why = why.map_or_else(String::new, |why| format!(": {}", shown(why)));
+        format!(", asked to stop{by}{why}")
+    }
+
+    /// Who, where, since when, why.
+    pub fn sentence(&self) -> String {
+        let orphaned = if self.orphaned {
+            match self.command_pid {
+                Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
+                None => " (it died; its command goes on)".to_owned(),
+            }
+        } else {
+            String::new()
+        };
+        let stopped = if self.stopped { ", stopped," } else { "" };
+        let asked = if self.cancel_requested {
+            self.asked()
+        } else if self.fact("future").is_some() {
+            ", dated in the future".to_owned()
+        } else {
+            String::new()
+        };
+        format!(
+            "{}{orphaned}{stopped} since {} ({} ago{asked}){}",
+            self.who(),
+            self.since,
+            age(self.age_ms),
+            self.purpose()
+        )
+    }
+}
+
+/// A process as people know it, if one is known.
+fn process(pid: Option<u32>, is_elsewhere: bool) -> Option<String> {
+    let of = if is_elsewhere {
+        " of another PID namespace"
+    } else {
+        ""
+    };
+    pid.map(|pid| format!("PID {pid}{of}"))
+}
+
+/// What for, as the end of a sentence.
+fn purpose(why: &str) -> String {
+    if why.is_empty() {
+        return String::new();
+    }
+    format!(": {}", clean(why))
+}
+
+/// Who and where, as far as the record says.
+fn who(process: Option<String>, request_id: &str, actor: &str, host: &str) -> String {
+    let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
+    // A record of another program may name neither.
+    let whose = match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
+        (true, true, false) if process.is_some() => format!(" (request {request_id})"),
+        (true, true, _) => String::new(),
+        (true, false, _) => format!(" ({host})"),
+        (false, true, _) => format!(" ({actor})"),
+        (false, false, _) => format!(" ({actor}@{host})"),
+    };
+    match process {
+        Some(process) => format!("{process}{whose}"),
+        None if request_id.is_empty() => format!("somebody{whose}"),
+        None => format!("request {request_id}{whose}"),
+    }
+}
+
+/// An age, in the unit that says enough.
+pub fn age(millis: u64) -> String {
+    human(Duration::from_millis(millis))
+}
+
+/// Who asks for a lock, and what for: what its holder is told.
+pub fn asks_for_the_lock(cancel: &Cancel) -> String {
+    let by = shown(&cancel.by);
+    let who = match cancel.actor.as_str() {
+        "" => format!("request id {by}"),
+        actor => format!("{} (request id {by})", shown(&actor_name(actor))),
+    };
+    let why = match cancel.why.as_str() {
+        "" => String::new(),
+        why => format!(": {}", shown(why)),
+    };
+    format!("{who} asks for the lock{why}")
+}
+
+/// What others wrote, safe for a terminal and no longer than a reason may be.
+fn shown(text: &str) -> String {
+    clean(&crate::profile::why(text))
+}
+
+/// What somebody said, if anything.
+fn said(text: Option<&String>) -> Option<String> {
+    text.filter(|text| !text.is_empty()).cloned()
+}
+
+fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
+    let boot = claim.holder.host.boot_id.as_deref();
+    let since = claim.since.unwrap_or(claim.entered);
+    HolderView {
+        kind: match claim.kind {
+            Kind::Kernel => "run",
+            Kind::Detached => "detached",
+            Kind::Foreign | Kind::Sealed => "foreign",
+        },
+        orphaned: standing == Standing::Held(Life::Orphaned),
+        // Found out by whoever looks for it.
+        stopped: false,
+        // A record of another program may say 0, which is no process.
+        pid: claim
+            .holder
+            .process
+            .map(|process| process.pid)
+            .filter(|pid| *pid > 0),
+        other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
+        command_pid: claim.holder.command.map(|process| process.pid),
+        request_id: known_as(&claim.holder).to_owned(),
+        token: claim.token.filter(|token| *token > 0),
+        actor: actor_name(&claim.holder.actor),
+        host: claim.holder.host.name.clone(),
+        why: claim.holder.why.clone(),
+        since: timestamp(since.wall_ms),
+        age_ms: since.age_ms(boot, now),
+        last_heartbeat: timestamp(claim.lease.renewed.wall_ms),
+        ttl_ms: claim.lease.ttl_ms,
+        cancel_requested: claim.cancel.is_some(),
+        cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
+        cancel_requested_actor: said(claim.cancel.as_ref().map(|cancel| &cancel.actor)),
+        cancel_requested_why: said(claim.cancel.as_ref().map(|cancel| &cancel.why)),
+        mode: mode(claim.mode),
+        slots: slots(claim.mode),
+        ticket: claim.ticket,
+        since_ms: since.wall_ms,
+        renewed_ms: claim.lease.renewed.wall_ms,
+        silent_ms: claim.lease.silent_ms(boot, now),
+        facts: claim.holder.facts.clone(),
+    }
+}
+
+fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+        Mode::Slots(_) => "slots",
+    }
+}
+
+fn slots(mode: Mode) -> Option<u32> {
+    match mode {
+        Mode::Exclusive | Mode::Shared => None,
+        Mode::Slots(slots) => Some(slots.get()),
+    }
+}
+
+fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
+    let boot = claim.holder.host.boot_id.as_deref();
+    QueueView {
+        position,
+        ticket: claim.ticket,
+        mode: mode(claim.mode),
+        slots: slots(claim.mode),
+        away: claim.reservation.is_some(),
+        stopped: false,
+        pid: claim.holder.process.map(|process| process.pid),
+        other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
+        request_id: claim.holder.request_id.to_string(),
+        actor: actor_name(&claim.holder.actor),
+        host: claim.holder.host.name.clone(),
+        why: claim.holder.why.clone(),
+        since: timestamp(claim.entered.wall_ms),
+        waiting_ms: claim.entered.age_ms(boot, now),
+    }
+}
+
+/// RFC 3339 in UTC, to the second.
+pub fn timestamp(wall_ms: u64) -> String {
+    i64::try_from(wall_ms / 1_000)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
+}
+
+/// `YYYY-MM-DD HH:MM:SS UTC`.
+pub fn utc(wall_ms: u64) -> String {
+    i64::try_from(wall_ms / 1_000)
+        .ok()
+        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
+        .map_or_else(
+            || "an unknown time".to_owned(),
+            |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        )
+}
+
+/// What is known of a holder whose lease ran out.
+const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or cut off";
+
+/// Why somebody does not count any more, in words.
+pub fn stale_reason(reason: StaleReason) -> &'static str {
+    match reason {
+        StaleReason::LivenessLockReleased => "it ended without releasing",
+        StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
+        StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
+        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
+        StaleReason::ProcessUnknown => "its process cannot be checked",
+        StaleReason::Silent => SILENT,
+        StaleReason::Aged => "too old",
+        StaleReason::Unreadable => "unreadable",
+    }
+}

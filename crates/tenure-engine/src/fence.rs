@@ -1,0 +1,409 @@
+//! Decides whether a request may still touch a resource: the resource keeps the highest fencing
+//! token that it has seen, and a smaller one is refused.
+//!
+//! This is the resource's half of a fence. A lock gives each exclusive holder a higher token than
+//! the one before; a holder that was paused and lost its lock comes with an old one, and a
+//! [`Guard`] knows a newer one by then. No lock folder is needed, and no clock is asked.
+//!
+//! # Crash safety
+//! The mark stands in one file, as a decimal number and a newline. A higher one is written beside
+//! it, into `FILE.next`, and takes its place by a rename. `FILE.next` is the lock of this change
+//! as well (flock(2), which the kernel lets go of with its process): whoever wants to raise the
+//! mark locks it, makes sure that its name still leads to it, reads the mark again, writes, and
+//! renames it away. So there is at most one such file, and being killed leaves
+//!
+//! - after it was opened or locked: an empty file, locked by nobody, which the next one uses;
+//! - after it was written, in part or whole, and after it was synchronised: the same. Its content
+//!   is never read under this name, and the next one writes it anew;
+//! - after the rename: the new mark. The folder is synchronised before anybody is let through by
+//!   it, whoever wrote it, so no power loss takes back a mark that has let somebody through.
+//!
+//! Marks only rise, so a mark that is read without the lock decides for good whom it refuses.
+//!
+//! What a lock says about a token is `tenure_core`'s and the engine's business, not that of this
+//! module; nor is keeping others from the resource between the question and the write.
+
+use crate::clock::{instant, since};
+use crate::os::{self, Descriptor, Errno, Facts, Open};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The highest token: what a JSON number holds exactly.
+pub const TOKEN_MAX: u64 = (1 << 53) - 1;
+
+/// How long a change of the mark by somebody else is waited for. It takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the longest pause between two looks at it is.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// More than a mark has.
+const CONTENT_MAX: usize = 32;
+
+/// A token as it is written: a decimal number from 1 to [`TOKEN_MAX`], without a sign, spaces or
+/// leading zeros.
+///
+/// # Examples
+/// ```
+/// use tenure_engine::fence::token;
+/// assert_eq!(token("1795253412000017"), Some(1_795_253_412_000_017));
+/// assert_eq!(token("0"), None);
+/// assert_eq!(token("+5"), None);
+/// ```
+pub fn token(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    let token = text.parse().ok().filter(|_| is_plain)?;
+    (token <= TOKEN_MAX).then_some(token)
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Admission {
+    /// It may go on, and its token is the mark now.
+    Recorded {
+        /// The mark before, if there was one.
+        before: Option<u64>,
+    },
+    /// It may go on; its token was the mark already.
+    Known,
+    /// A newer token was seen. Nothing was changed.
+    Refused {
+        /// The mark.
+        mark: u64,
+    },
+}
+
+/// Why a request could not be answered. It must not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuardError {
+    /// The system refuses us.
+    #[error("{place}: permission denied ({doing})")]
+    Permission {
+        /// What was touched.
+        place: String,
+        /// What was tried.
+        doing: &'static str,
+    },
+    /// Somebody else could lower the mark.
+    #[error("{place} is no safe guard: {why}")]
+    Unsafe {
+        /// What was looked at.
+        place: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// The file system does not promise working locks.
+    #[error(
+        "{place} is on {kind}, where locks may not hold between machines; choose a local folder, \
+         or say --allow-network-fs if you know that they do"
+    )]
+    FileSystem {
+        /// The folder.
+        place: String,
+        /// The kind of file system.
+        kind: &'static str,
+    },
+    /// What stands there is no mark. It is not taken for a low one.
+    #[error(
+        "{place} cannot be read as a guard: it holds something else than one token; write the \
+         highest token that the resource has seen into it"
+    )]
+    Unreadable {
+        /// The file.
+        place: String,
+    },
+    /// Somebody is in the middle of a change for longer than one takes.
+    #[error(
+        "{place}: another process has been in the middle of a change for {waited_ms} ms; it may \
+         be stopped"
+    )]
+    Stuck {
+        /// The file.
+        place: String,
+        /// How long was waited.
+        waited_ms: u64,
+    },
+    /// The system failed.
+    #[error("{place}: {doing}: {source}")]
+    Io {
+        /// What was touched.
+        place: String,
+        /// What was tried.
+        doing: &'static str,
+        /// How it failed.
+        r#source: std::io::Error,
+    },
+}
+
+/// The high-water mark of one resource.
+///
+/// # Examples
+/// ```
+/// use tenure_engine::fence::{Admission, Guard};
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("store.guard");
+/// let guard = Guard::open(&file, false)?;
+/// assert_eq!(guard.admit(7)?, Admission::Recorded { before: None });
+/// assert_eq!(guard.admit(9)?, Admission::Recorded { before: Some(7) });
+/// assert_eq!(guard.admit(7)?, Admission::Refused { mark: 9 });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Guard {
+    folder: Descriptor,
+    name: OsString,
+    next: OsString,
+    path: PathBuf,
+}
+
+impl Guard {
+    /// Opens the folder of a guard. The file need not be there; its folder does.
+    ///
+    /// # Errors
+    /// - [`GuardError::Unsafe`] if the path names no file, or everybody may replace files there.
+    /// - [`GuardError::FileSystem`] on a network file system, unless `allow_network`.
+    /// - [`GuardError::Permission`], [`GuardError::Io`] if it cannot be opened.
+    pub fn open(path: &Path, allow_network: bool) -> Result<Self, GuardError> {
+        let name = path.file_name().ok_or_else(|| GuardError::Unsafe {
+            place: path.display().to_string(),
+            why: "it names no file",
+        })?;
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let failed = |errno| fault(parent, "opening the guard's folder", errno);
+        let folder = os::open_folder(parent).map_err(failed)?;
+        let facts = os::facts(&folder).map_err(failed)?;
+        if facts.all_may_write() && !facts.is_sticky() {
+            return Err(GuardError::Unsafe {
+                place: parent.display().to_string(),
+                why: "everybody may write in it and it has no sticky bit, so anybody could \
+                      replace the guard",
+            });
+        }
+        if let Some(kind) = os::remote_kind_of(&folder).map_err(failed)?
+            && !allow_network
+        {
+            return Err(GuardError::FileSystem {
+                place: parent.display().to_string(),
+                kind,
+            });
+        }
+        let mut next = name.to_owned();
+        next.push(".next");
+        Ok(Self {
+            folder,
+            name: name.to_owned(),
+            next,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Decides about a request and remembers its token.
+    ///
+    /// # Errors
+    /// - [`GuardError::Unreadable`] if the file holds something else than a token.
+    /// - [`GuardError::Unsafe`] if the file is a link, no regular file, or open to others.
+    /// - [`GuardError::Stuck`] if another change does not come to its end.
+    /// - [`GuardError::Permission`], [`GuardError::Io`] if the system fails.
+    ///
+    /// # Crash safety
+    /// The old mark stands, or the new one; see the [module](self).
+    pub fn admit(&self, token: u64) -> Result<Admission, GuardError> {
+        if let Some(decided) = self.decided(token, self.mark()?)? {
+            return Ok(decided);
+        }
+        let next = self.lock()?;
+        // Whoever had the lock before may have raised the mark.
+        let before = self.mark()?;
+        if let Some(decided) = self.decided(token, before)? {
+            os::remove(&self.folder, &self.next)
+                .map_err(|errno| self.fault("removing what is not needed", errno))?;
+            return Ok(decided);
+        }
+        write(&next, token).map_err(|errno| self.fault("writing the new mark", errno))?;
+        os::rename(&self.folder, &self.next, &self.folder, &self.name)
+            .map_err(|errno| self.fault("putting the new mark in place", errno))?;
+        self.sync()?;
+        Ok(Admission::Recorded { before })
+    }
+
+    /// What a mark decides by itself: all but whether a higher token becomes the new one.
+    fn decided(&self, token: u64, mark: Option<u64>) -> Result<Option<Admission>, GuardError> {
+        Ok(match mark {
+            Some(mark) if token < mark => Some(Admission::Refused { mark }),
+            Some(mark) if token == mark => {
+                // Who wrote it may have died before this.
+                self.sync()?;
+                Some(Admission::Known)
+            }
+            Some(_) | None => None,
+        })
+    }
+
+    /// The mark, if there is one.
+    fn mark(&self) -> Result<Option<u64>, GuardError> {
+        let Some((fd, facts)) = self.file(&self.name, Open::Read)? else {
+            return Ok(None);
+        };
+        if facts.others_may_write() {
+            return Err(self.refusal("others may write to it; `chmod 600` it"));
+        }
+        let mut bytes = [0; CONTENT_MAX];
+        let mut length = 0;
+        while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
+            match os::read(&fd, rest) {
+                Ok(0) => break,
+                Ok(count) => length += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.fault("reading the mark", errno)),
+            }
+        }
+        let text = bytes
+            .get(..length)
+            .and_then(|bytes| str::from_utf8(bytes).ok());
+        let mark = text.and_then(|text| token(text.strip_suffix('\n').unwrap_or(text)));
+        match mark {
+            Some(mark) => Ok(Some(mark)),
+            None => Err(GuardError::Unreadable {
+                place: self.path.display().to_string(),
+            }),
+        }
+    }
+
+    /// Locks the file that becomes the guard, and makes sure that it is the one which does.
+    fn lock(&self) -> Result<Descriptor, GuardError> {
+        let began = instant();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let waited = since(began);
+            if waited >= PATIENCE {
+                return Err(GuardError::Stuck {
+                    place: self.path.display().to_string(),
+                    waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+            let Some((fd, facts)) = self.file(&self.next, Open::Create)? else {
+                return Err(self.fault("making the new mark", Errno::NOENT));
+            };
+            match os::try_lock_file(&fd) {
+                Ok(true) if self.leads_to(&facts)? => return Ok(fd),
+                // It became the guard, or was removed, before we had it.
+                Ok(true) | Err(Errno::INTR) => {}
+                Ok(false) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSE);
+                }
+                Err(errno) => return Err(self.fault("locking the guard", errno)),
+            }
+        }
+    }
+
+    fn leads_to(&self, facts: &Facts) -> Result<bool, GuardError> {
+        match os::facts_at(&self.folder, &self.next) {
+            Ok(now) => Ok(now.inode() == facts.inode()),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(self.fault("looking at the guard again", errno)),
+        }
+    }
+
+    /// Opens one of the two files, if it is there and ours alone.
+    fn file(&self, name: &OsString, how: Open) -> Result<Option<(Descriptor, Facts)>, GuardError> {
+        let fd = match os::open_file(&self.folder, name, how) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(self.refusal("it is a link")),
+            Err(Errno::NXIO | Errno::ISDIR) => return Err(self.refusal("it is no regular file")),
+            Err(errno) => return Err(self.fault("opening the guard", errno)),
+        };
+        let facts = os::facts(&fd).map_err(|errno| self.fault("looking at the guard", errno))?;
+        if !facts.is_regular() {
+            return Err(self.refusal("it is no regular file"));
+        }
+        if facts.names() > 1 {
+            return Err(self.refusal("it has a second name elsewhere (a hard link)"));
+        }
+        if !facts.is_ours() {
+            return Err(self.refusal("it belongs to another user"));
+        }
+        Ok(Some((fd, facts)))
+    }
+
+    fn sync(&self) -> Result<(), GuardError> {
+        os::sync_folder(&self.folder).map_err(|errno| self.fault("making the mark last", errno))
+    }
+
+    fn refusal(&self, why: &'static str) -> GuardError {
+        GuardError::Unsafe {
+            place: self.path.display().to_string(),
+            why,
+        }
+    }
+
+    fn fault(&self, doing: &'static str, errno: Errno) -> GuardError {
+        fault(&self.path, doing, errno)
+    }
+}
+
+/// Writes the new mark so that it is on the disk before it has its name.
+fn write(next: &Descriptor, token: u64) -> Result<(), Errno> {
+    let text = format!("{token}\n");
+    os::keep_to_owner(next)?;
+    os::cut(next, 0)?;
+    let mut written = 0;
+    while let Some(rest) = text
+        .as_bytes()
+        .get(written..)
+        .filter(|rest| !rest.is_empty())
+    {
+        match os::write_at(next, rest, written as u64) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    os::sync(next)
+}
+
+fn fault(path: &Path, doing: &'static str, errno: Errno) -> GuardError {
+    let place = path.display().to_string();
+    match errno {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => GuardError::Permission { place, doing },
+        errno => GuardError::Io {
+            place,
+            doing,
+            source: errno.into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_written_in_one_way() {
+        for (text, number) in [
+            ("1", Some(1)),
+            ("9007199254740991", Some(TOKEN_MAX)),
+            ("9007199254740992", None),
+            ("99999999999999999999", None),
+            ("0", None),
+            ("007", None),
+            ("+5", None),
+            ("-5", None),
+            (" 5", None),
+            ("5\n", None),
+            ("5.0", None),
+            ("٥", None),
+            ("", None),
+        ] {
+            assert_eq!(token(text), number, "{text:?}");
+        }
+    }
+}

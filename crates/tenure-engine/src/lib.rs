@@ -1,0 +1,40 @@
+//! What the library `tenure` and the binary of that name share: stores, what is done with them, profiles,
+//! processes, the audit.
+//!
+//! Nothing here is promised to anybody else: any version may change all of it. Programs use
+//! `tenure`, which shows the part of it that stays.
+
+pub mod audit;
+pub mod cancel;
+pub mod clock;
+pub mod config;
+pub mod duration;
+pub mod engine;
+pub mod envelope;
+pub mod fence;
+pub mod herald;
+#[cfg(feature = "yaml")]
+pub mod intent;
+pub mod offload;
+pub mod os;
+pub mod printed;
+mod private;
+pub mod process;
+pub mod profile;
+pub mod store;
+pub mod sync;
+pub mod trust;
+#[cfg(feature = "yaml")]
+pub mod yaml;
+
+/// The pure core, whose types this crate names. By its own name: `core` would take the place of the
+/// standard library's in a program that says `use tenure_engine::*`.
+///
+/// ```
+/// use tenure_engine::*;
+/// use core::time::Duration;
+///
+/// assert_eq!(duration::parse("2s"), Ok(Duration::from_secs(2)));
+/// assert!(tenure_core::LockName::new("deploy-prod").is_ok());
+/// ```
+pub use tenure_core;

@@ -1,0 +1,151 @@
+//! One piece of blocking work on a thread of its own, as a future for any executor.
+//!
+//! What the work gives is dropped by whoever has it last. A guard that is acquired for a caller
+//! who has gone home is thus released by the thread that acquired it.
+
+use crate::cancel::Cancel;
+use crate::sync::{Arc, Mutex, locked, thread};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use tracing::{Span, dispatcher};
+
+/// Does `work` on a thread of this name, as tools show it. It starts at the first poll. Logs go
+/// where the caller's would.
+///
+/// # Errors
+/// - The system's answer, if it gives no thread.
+pub async fn on_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let dispatch = dispatcher::get_default(Clone::clone);
+    let span = Span::current();
+    let (promise, pending) = promise();
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            dispatcher::with_default(&dispatch, || span.in_scope(|| promise.keep(work())));
+        })?;
+    pending.await
+}
+
+/// The same for work that can be cancelled: by dropping the future, and by whoever has `given`.
+///
+/// # Errors
+/// - As [`on_thread`].
+pub async fn cancellable<T: Send + 'static>(
+    name: &str,
+    given: Option<Cancel>,
+    work: impl FnOnce(&Cancel) -> T + Send + 'static,
+) -> io::Result<T> {
+    struct Unwanted(Cancel);
+    impl Drop for Unwanted {
+        fn drop(&mut self) {
+            self.0.cancel();
+        }
+    }
+    let unwanted = Unwanted(Cancel::new());
+    let own = unwanted.0.clone();
+    let done = on_thread(name, move || {
+        // Whoever was given a say by the caller keeps it.
+        let _bell = given.as_ref().map(|given| {
+            let own = own.clone();
+            given.ring(move || own.cancel())
+        });
+        if given.as_ref().is_some_and(Cancel::is_cancelled) {
+            own.cancel();
+        }
+        work(&own)
+    });
+    done.await
+}
+
+/// Where the work stands.
+enum State<T> {
+    /// It goes on; this is to be woken.
+    Working(Option<Waker>),
+    /// It has ended, and nobody has fetched what it gave.
+    Done(T),
+    /// The thread ended without a result.
+    Broken,
+    /// It was fetched, or nobody wants it any more.
+    Closed,
+}
+
+type Shared<T> = Arc<Mutex<State<T>>>;
+
+/// Two sides of one piece of work.
+pub fn promise<T>() -> (Promise<T>, Pending<T>) {
+    let shared = Arc::new(Mutex::new(State::Working(None)));
+    (Promise(Arc::clone(&shared)), Pending(shared))
+}
+
+/// The thread's side. Dropped without [`Promise::keep`] it is broken, and its future ends.
+pub struct Promise<T>(Shared<T>);
+
+impl<T> Promise<T> {
+    /// Keeps it.
+    pub fn keep(self, value: T) {
+        self.settle(State::Done(value));
+    }
+
+    fn settle(&self, state: State<T>) {
+        let mut current = locked(&self.0);
+        let unwanted = match &mut *current {
+            State::Working(waker) => {
+                let waker = waker.take();
+                *current = state;
+                drop(current);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                None
+            }
+            State::Done(_) | State::Broken | State::Closed => {
+                drop(current);
+                Some(state)
+            }
+        };
+        // Outside the lock: this may release a guard.
+        drop(unwanted);
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.settle(State::Broken);
+    }
+}
+
+/// The caller's side.
+pub struct Pending<T>(Shared<T>);
+
+impl<T> Future for Pending<T> {
+    type Output = io::Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut current = locked(&self.0);
+        if let State::Working(waker) = &mut *current {
+            match waker {
+                Some(known) => known.clone_from(context.waker()),
+                None => *waker = Some(context.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *current, State::Closed) {
+            State::Done(value) => Poll::Ready(Ok(value)),
+            State::Working(_) | State::Broken | State::Closed => {
+                Poll::Ready(Err(io::Error::other("the thread ended early")))
+            }
+        }
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        let unwanted = std::mem::replace(&mut *locked(&self.0), State::Closed);
+        // Outside the lock: this may release a guard.
+        drop(unwanted);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the operating system gives: opening files so that nothing planted is believed, renames
+//! that overwrite nothing, locks on single bytes, sleeping until something happens, and who we are.
+//!
+//! One surface with one implementation per system: `unix` for Linux and macOS, `windows`. Nothing
+//! here decides anything; what a system cannot do is answered with an error, never with a guess.
+//! What differs between the systems in a way that a caller has to know of is a constant or an
+//! `Option` of this surface, not a `cfg` at the caller.
+//!
+//! [`Errno`] is the system's own error under the names that POSIX has for them.
+
+#[cfg(not(any(unix, windows)))]
+compile_error!("tenure keeps its locks with what Unix or Windows gives, and this is neither");
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub use unix::*;
+#[cfg(windows)]
+pub use windows::*;
+
+/// What a descriptor had to tell.
+#[cfg_attr(
+    windows,
+    allow(dead_code, reason = "no store of that system tells anything by one")
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    Nothing,
+    /// That something has changed.
+    Changed,
+    /// Nobody is there any more who could tell anything: it counts as readable from now on.
+    Ended,
+}
+
+/// What a file is opened for. None of them follows a link in the last part of the name, and none
+/// waits for the other end of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Open {
+    /// Reading what is there.
+    Read,
+    /// Changing what is there.
+    Change,
+    /// Changing it, and making it (for this user alone) if it is not there.
+    Create,
+    /// The same, and every write goes to the end.
+    Append,
+    /// Making it, for this user alone; an error if anything is there.
+    New,
+}
+
+/// Repeats a call for as long as signal handlers interrupt it.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// What a file can be watched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WatchFor {
+    /// Changes of its content, touches, and its removal.
+    Changes,
+    /// Touches and its removal.
+    Touches,
+    /// Of a folder: another name for it, and its removal.
+    Moves,
+    /// Of a folder: changes of the files in it, and new ones.
+    Files,
+}

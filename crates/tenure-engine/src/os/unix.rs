@@ -1,0 +1,963 @@
+//! Linux and macOS. Each function is one system call, or the few that it takes on the system that
+//! lacks the one.
+//!
+//! macOS has no watches that can be slept on together with other things here, and no process handles;
+//! whoever would sleep on one of those looks again after a pause instead.
+
+#[cfg(not(target_os = "linux"))]
+#[allow(
+    unsafe_code,
+    reason = "a few calls that no crate wraps for this system"
+)]
+pub(crate) mod darwin;
+
+use super::{Open, Told};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// An open file, folder, watch or process.
+pub use std::os::fd::OwnedFd as Descriptor;
+
+/// A borrowed one.
+pub use std::os::fd::BorrowedFd as BorrowedDescriptor;
+
+/// Whatever has one.
+pub use std::os::fd::AsFd as AsDescriptor;
+
+pub use rustix::io::Errno;
+
+/// Whether two files can change places in one step.
+pub(crate) const EXCHANGES: bool = true;
+
+/// Whether a file can be replaced that somebody has open.
+pub(crate) const REPLACES_OPEN_FILES: bool = true;
+
+/// Whether files can be watched.
+pub(crate) const WATCHES: bool = cfg!(target_os = "linux");
+
+/// Whether a folder that somebody has open can get another name, or another one its name.
+pub(crate) const FOLDERS_MOVE: bool = true;
+
+/// Borrows a descriptor.
+pub fn borrow(descriptor: &impl AsFd) -> BorrowedDescriptor<'_> {
+    descriptor.as_fd()
+}
+
+const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// What the system says of an open file or folder.
+#[derive(Debug)]
+pub(crate) struct Facts(Stat);
+
+impl Facts {
+    /// Device and number: the same as long as a file lives, whatever its name.
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
+        reason = "the fields' widths and signs differ between platforms"
+    )]
+    pub(crate) fn inode(&self) -> (u64, u64) {
+        (self.0.st_dev as u64, self.0.st_ino as u64)
+    }
+
+    /// Whether it is a file with content of its own.
+    pub(crate) fn is_regular(&self) -> bool {
+        FileType::from_raw_mode(self.0.st_mode) == FileType::RegularFile
+    }
+
+    /// How many names it has; 0 once it was removed.
+    pub(crate) fn names(&self) -> u64 {
+        #[allow(
+            clippy::useless_conversion,
+            reason = "the field's width differs between platforms"
+        )]
+        u64::from(self.0.st_nlink)
+    }
+
+    /// Whether it belongs to this process's user.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.0.st_uid == rustix::process::geteuid().as_raw()
+    }
+
+    /// Whether it belongs to root.
+    pub(crate) fn is_roots(&self) -> bool {
+        self.is_of(0)
+    }
+
+    /// Whether it belongs to the user of this number.
+    pub(crate) fn is_of(&self, user: u32) -> bool {
+        self.0.st_uid == user
+    }
+
+    /// Its owner, for people: by name where the machine knows one.
+    pub(crate) fn owner_text(&self) -> String {
+        let number = self.0.st_uid;
+        match user_name(number) {
+            Some(name) => format!("{name} (user {number})"),
+            None => format!("user {number}"),
+        }
+    }
+
+    /// Whether it is a folder that several users are meant to write in: everybody, each their own
+    /// files, or a group that all new files belong to.
+    pub(crate) fn is_made_for_several(&self) -> bool {
+        let mode = self.mode();
+        (mode.contains(Mode::WOTH) && self.is_sticky())
+            || (mode.contains(Mode::WGRP) && mode.intersects(Mode::SGID | Mode::SVTX))
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn size(&self) -> u64 {
+        u64::try_from(self.0.st_size).unwrap_or(0)
+    }
+
+    /// When it was written last, in milliseconds since the epoch.
+    pub(crate) fn modified_ms(&self) -> u64 {
+        let seconds = u64::try_from(self.0.st_mtime).unwrap_or(0);
+        #[allow(
+            clippy::useless_conversion,
+            reason = "the field's width differs between platforms"
+        )]
+        let nanos = u64::try_from(self.0.st_mtime_nsec).unwrap_or(0);
+        seconds.saturating_mul(1_000) + nanos / 1_000_000
+    }
+
+    fn mode(&self) -> Mode {
+        Mode::from_raw_mode(self.0.st_mode)
+    }
+
+    /// Whether everybody may write.
+    pub(crate) fn all_may_write(&self) -> bool {
+        self.mode().contains(Mode::WOTH)
+    }
+
+    /// Whether anybody but the owner may write.
+    pub(crate) fn others_may_write(&self) -> bool {
+        self.mode().intersects(Mode::WGRP | Mode::WOTH)
+    }
+
+    /// Whether anybody but the owner may see what is in it.
+    pub(crate) fn others_may_look(&self) -> bool {
+        self.mode()
+            .intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)
+    }
+
+    /// Whether in this folder everybody may remove only what is theirs.
+    pub(crate) fn is_sticky(&self) -> bool {
+        self.mode().contains(Mode::SVTX)
+    }
+
+    /// Whether its owner may read and write it: a strict umask takes that from who makes a file.
+    pub(crate) fn owner_may_change(&self) -> bool {
+        self.mode().contains(OWNER_ONLY)
+    }
+}
+
+/// Looks at what is open.
+pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
+    rustix::fs::fstat(file).map(Facts)
+}
+
+/// Looks at what a path leads to, through links.
+pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
+    rustix::fs::stat(path).map(Facts)
+}
+
+/// Looks at what a name leads to, itself and not what a link points at.
+pub(crate) fn facts_at(folder: impl AsFd, name: impl AsRef<Path>) -> Result<Facts, Errno> {
+    rustix::fs::statat(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW).map(Facts)
+}
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// Opens a folder by its path.
+pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
+    rustix::fs::open(path, FOLDER, Mode::empty())
+}
+
+/// The same, and not through a link in the last part of its name.
+pub(crate) fn open_folder_itself(path: &Path) -> Result<Descriptor, Errno> {
+    rustix::fs::open(path, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Looks at a link itself. `None` if the name leads to something else.
+pub(crate) fn link_at(path: &Path) -> Result<Option<Facts>, Errno> {
+    let facts = facts_at(CWD, path)?;
+    let is_link = FileType::from_raw_mode(facts.0.st_mode) == FileType::Symlink;
+    Ok(is_link.then_some(facts))
+}
+
+/// Opens a file for reading by its path, through links or not (`LOOP`). Nothing is waited for: what
+/// stands there may be a pipe.
+pub(crate) fn open_by_path(path: &Path, through_links: bool) -> Result<Descriptor, Errno> {
+    let common = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if through_links {
+        common
+    } else {
+        common | OFlags::NOFOLLOW
+    };
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// Opens a folder inside of another, and not through a link.
+pub(crate) fn open_folder_in(folder: impl AsFd, name: &str) -> Result<Descriptor, Errno> {
+    rustix::fs::openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Makes a folder for this user alone, with rights that no umask adds to or takes from.
+pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
+    make_folder_at(CWD, path)
+}
+
+/// The same inside of another.
+pub(crate) fn make_folder_in(folder: impl AsFd, name: &str) -> Result<(), Errno> {
+    make_folder_at(folder, name.as_ref())
+}
+
+fn make_folder_at(folder: impl AsFd, name: &Path) -> Result<(), Errno> {
+    rustix::fs::mkdirat(&folder, name, Mode::RWXU)?;
+    rustix::fs::chmodat(&folder, name, Mode::RWXU, AtFlags::empty())
+}
+
+/// Opens a file in a folder.
+pub(crate) fn open_file(
+    folder: impl AsFd,
+    name: impl AsRef<Path>,
+    how: Open,
+) -> Result<Descriptor, Errno> {
+    // Without O_NONBLOCK a planted FIFO would keep us here for ever.
+    let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = match how {
+        Open::Read => OFlags::RDONLY | common,
+        Open::Change => OFlags::RDWR | common,
+        Open::Create => OFlags::RDWR | OFlags::CREATE | common,
+        Open::Append => OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | common,
+        Open::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC,
+    };
+    let open = |flags| rustix::fs::openat(&folder, name.as_ref(), flags, OWNER_ONLY);
+    match how {
+        // Every change reads first. The time of that is no event, and noting it would cost as much as
+        // noting that of the write. Only a file's owner may ask for that.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        Open::Change | Open::Create => match open(flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => open(flags),
+            opened => opened,
+        },
+        _ => open(flags),
+    }
+}
+
+/// The same file under an open file of its own, for reading or for changing. A copy of the
+/// descriptor would share its locks.
+pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
+    let access = if changes {
+        OFlags::RDWR
+    } else {
+        OFlags::RDONLY
+    };
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    // Where that fails a copy has to do: the caller can wait, and if it dies without leaving, its
+    // claim counts until the byte that it waited for is let go.
+    open_again(file, flags).or_else(|_| file.try_clone_to_owned())
+}
+
+#[cfg(target_os = "linux")]
+fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor, Errno> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+/// By its name, under which something else may stand by now. `/dev/fd` would only give a copy here.
+#[cfg(not(target_os = "linux"))]
+fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor, Errno> {
+    let path = rustix::fs::getpath(file)?;
+    let opened = rustix::fs::open(path, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    let (this, other) = (rustix::fs::fstat(file)?, rustix::fs::fstat(&opened)?);
+    if (this.st_dev, this.st_ino) == (other.st_dev, other.st_ino) {
+        Ok(opened)
+    } else {
+        Err(Errno::NOENT)
+    }
+}
+
+/// The same open file under the lowest free number from `min` on; where there is none, as it is.
+pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
+    rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
+}
+
+/// Takes a file from everybody but its owner, and gives its owner what a strict umask took.
+pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fchmod(file, OWNER_ONLY)
+}
+
+/// Gives a file to all who may make files in a folder, and to nobody else: to the folder's owner, and
+/// where its group may write there, to that group. There everybody who gets as far as the folder may
+/// read it, because rights that an access list gives cannot be told from those of the group. A file
+/// of another user stays as it is, unless we are root.
+pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
+    let (there, here) = (&folder.0, facts(&file)?);
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root && !here.is_ours() {
+        return Ok(());
+    }
+    let by_group = folder.mode().contains(Mode::WGRP);
+    let owner = (is_root && here.0.st_uid != there.st_uid).then_some(there.st_uid);
+    let group = (by_group && here.0.st_gid != there.st_gid).then_some(there.st_gid);
+    if owner.is_some() || group.is_some() {
+        let owner = owner.map(rustix::fs::Uid::from_raw);
+        let group = group.map(rustix::fs::Gid::from_raw);
+        match rustix::fs::fchown(&file, owner, group) {
+            // Who is no member of the group may write here by an access list; all can read it.
+            Err(_) if by_group => {}
+            other => other?,
+        }
+    }
+    let wanted = if by_group {
+        OWNER_ONLY | Mode::RGRP | Mode::WGRP | Mode::ROTH
+    } else {
+        OWNER_ONLY
+    };
+    if facts(&file)?.mode() == wanted {
+        return Ok(());
+    }
+    rustix::fs::fchmod(file, wanted)
+}
+
+/// Reads from an offset on.
+pub(crate) fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    rustix::io::pread(file, buffer, offset)
+}
+
+/// Reads on from where the file stands.
+pub(crate) fn read(file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::io::read(file, buffer)
+}
+
+/// Writes from an offset on.
+pub(crate) fn write_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+    rustix::io::pwrite(file, bytes, offset)
+}
+
+/// Writes where the file stands: at its end, if it was opened for appending.
+pub(crate) fn write(file: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
+    rustix::io::write(file, bytes)
+}
+
+/// Writes to stdout, past all buffers.
+pub fn write_stdout(bytes: &[u8]) -> Result<usize, Errno> {
+    rustix::io::write(rustix::stdio::stdout(), bytes)
+}
+
+/// Cuts a file to a length.
+pub(crate) fn cut(file: impl AsFd, length: u64) -> Result<(), Errno> {
+    rustix::fs::ftruncate(file, length)
+}
+
+/// Sets a file's time of change to now, and changes nothing else.
+pub fn touch(file: impl AsFd) -> Result<(), Errno> {
+    use rustix::fs::{Timespec, Timestamps, UTIME_NOW};
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    rustix::fs::futimens(file, &times)
+}
+
+/// Waits until the content of a file is on the disk.
+pub(crate) fn sync(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(file)
+}
+
+/// Waits until the names in a folder are on the disk.
+pub(crate) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(folder)
+}
+
+/// Removes a name of a file.
+pub(crate) fn remove(folder: impl AsFd, name: impl AsRef<Path>) -> Result<(), Errno> {
+    rustix::fs::unlinkat(folder, name.as_ref(), AtFlags::empty())
+}
+
+/// Removes a folder in which nothing is.
+pub(crate) fn remove_folder(folder: impl AsFd, name: &str) -> Result<(), Errno> {
+    rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
+}
+
+/// Gives a file another name, in place of whatever has it.
+pub(crate) fn rename(
+    from_folder: impl AsFd,
+    from: impl AsRef<Path>,
+    to_folder: impl AsFd,
+    to: impl AsRef<Path>,
+) -> Result<(), Errno> {
+    rustix::fs::renameat(from_folder, from.as_ref(), to_folder, to.as_ref())
+}
+
+/// Gives a file another name, if nothing has it. `INVAL` or `NOSYS` where the file system cannot.
+pub(crate) fn rename_new(
+    from_folder: impl AsFd,
+    from: impl AsRef<Path>,
+    to_folder: impl AsFd,
+    to: impl AsRef<Path>,
+) -> Result<(), Errno> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    rustix::fs::renameat_with(from_folder, from, to_folder, to, RenameFlags::NOREPLACE)
+}
+
+/// Has two files change their names, in one step.
+pub(crate) fn exchange(
+    one_folder: impl AsFd,
+    one: impl AsRef<Path>,
+    other_folder: impl AsFd,
+    other: impl AsRef<Path>,
+) -> Result<(), Errno> {
+    let (one, other) = (one.as_ref(), other.as_ref());
+    rustix::fs::renameat_with(one_folder, one, other_folder, other, RenameFlags::EXCHANGE)
+}
+
+/// Gives a file a second name, if nothing has it.
+pub(crate) fn link(
+    from_folder: impl AsFd,
+    from: impl AsRef<Path>,
+    to_folder: impl AsFd,
+    to: impl AsRef<Path>,
+) -> Result<(), Errno> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    rustix::fs::linkat(from_folder, from, to_folder, to, AtFlags::empty())
+}
+
+/// Shows every name in a folder that is UTF-8; none of ours is anything else.
+pub(crate) fn each_name(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+    for item in rustix::fs::Dir::read_from(folder)? {
+        if let Ok(name) = item?.file_name().to_str() {
+            each(name);
+        }
+    }
+    Ok(())
+}
+
+/// The same without the names of folders.
+pub(crate) fn each_file(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+    for item in rustix::fs::Dir::read_from(&folder)? {
+        let item = item?;
+        let name = item.file_name();
+        let kind = match item.file_type() {
+            // Not every file system says it with the name.
+            FileType::Unknown => rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(FileType::Unknown, |found| {
+                    FileType::from_raw_mode(found.st_mode)
+                }),
+            kind => kind,
+        };
+        if let Ok(name) = name.to_str()
+            && kind != FileType::Directory
+        {
+            each(name);
+        }
+    }
+    Ok(())
+}
+
+/// Locks a whole file against others who do so, if that is possible at once.
+pub(crate) fn try_lock_file(file: impl AsFd) -> Result<bool, Errno> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Lets go of it.
+pub(crate) fn unlock_file(file: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::flock(file, FlockOperation::Unlock)
+}
+
+/// Open-file-description locks on ranges of bytes: they belong to the descriptor and its copies.
+mod ranges {
+    use super::{BorrowedDescriptor, Errno};
+    use nix::libc;
+
+    fn range(first: i64, length: i64, kind: i32) -> libc::flock {
+        libc::flock {
+            l_type: i16::try_from(kind).unwrap_or(0),
+            l_whence: 0, // SEEK_SET
+            l_start: first,
+            l_len: length,
+            l_pid: 0,
+        }
+    }
+
+    /// The kinds of locks, whose width differs between platforms.
+    #[allow(clippy::unnecessary_cast, reason = "it is not the same type on macOS")]
+    mod kinds {
+        use nix::libc;
+        pub(super) const READ: i32 = libc::F_RDLCK as i32;
+        pub(super) const WRITE: i32 = libc::F_WRLCK as i32;
+        pub(super) const NONE: i32 = libc::F_UNLCK as i32;
+    }
+    use kinds::{NONE, READ, WRITE};
+
+    fn kind(exclusive: bool) -> i32 {
+        if exclusive { WRITE } else { READ }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn of(errno: nix::errno::Errno) -> Errno {
+        Errno::from_raw_os_error(errno as i32)
+    }
+
+    #[cfg(target_os = "linux")]
+    mod call {
+        use super::{BorrowedDescriptor, Errno, libc, of};
+        use nix::fcntl::{FcntlArg, fcntl};
+
+        pub(super) fn set(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<(), Errno> {
+            fcntl(file, FcntlArg::F_OFD_SETLK(range))
+                .map_or_else(|errno| Err(of(errno)), |_| Ok(()))
+        }
+
+        pub(super) fn wait(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<(), Errno> {
+            fcntl(file, FcntlArg::F_OFD_SETLKW(range))
+                .map_or_else(|errno| Err(of(errno)), |_| Ok(()))
+        }
+
+        pub(super) fn look(
+            file: BorrowedDescriptor<'_>,
+            range: &mut libc::flock,
+        ) -> Result<(), Errno> {
+            fcntl(file, FcntlArg::F_OFD_GETLK(range))
+                .map_or_else(|errno| Err(of(errno)), |_| Ok(()))
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    use super::darwin as call;
+
+    /// Takes a byte if that is possible at once. False if another open file has it.
+    pub(crate) fn try_lock_byte(
+        file: BorrowedDescriptor<'_>,
+        byte: i64,
+        exclusive: bool,
+    ) -> Result<bool, Errno> {
+        match call::set(file, &range(byte, 1, kind(exclusive))) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Takes two neighbouring bytes in one step, the second of which is named; for their owner alone.
+    pub(crate) fn try_lock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<bool, Errno> {
+        match call::set(file, &range(second - 1, 2, kind(true))) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Lets go of them, whichever of them is held.
+    pub(crate) fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(), Errno> {
+        call::set(file, &range(second - 1, 2, NONE))
+    }
+
+    /// Takes a byte, sleeping in the kernel for as long as another open file has it. `INTR` when a
+    /// signal handler ran; nothing is taken then.
+    pub(crate) fn lock_byte(
+        file: BorrowedDescriptor<'_>,
+        byte: i64,
+        exclusive: bool,
+    ) -> Result<(), Errno> {
+        call::wait(file, &range(byte, 1, kind(exclusive)))
+    }
+
+    /// Lets go of a byte. Letting go of one that is not held is no error.
+    pub(crate) fn unlock_byte(file: BorrowedDescriptor<'_>, byte: i64) -> Result<(), Errno> {
+        call::set(file, &range(byte, 1, NONE))
+    }
+
+    /// Whether another open file has the byte exclusively. Takes nothing.
+    pub(crate) fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+        look(file, byte, 1, READ)
+    }
+
+    /// Whether another open file has the byte in any way. Takes nothing.
+    pub(crate) fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+        look(file, byte, 1, WRITE)
+    }
+
+    /// The same for any byte from this one on.
+    pub(crate) fn is_any_locked_from(
+        file: BorrowedDescriptor<'_>,
+        byte: i64,
+    ) -> Result<bool, Errno> {
+        look(file, byte, 0, READ) // to the end of all offsets
+    }
+
+    /// Whether anything is locked that a lock of this kind would meet.
+    fn look(
+        file: BorrowedDescriptor<'_>,
+        first: i64,
+        length: i64,
+        kind: i32,
+    ) -> Result<bool, Errno> {
+        let mut found = range(first, length, kind);
+        call::look(file, &mut found)?;
+        Ok(i32::from(found.l_type) != NONE)
+    }
+}
+
+pub(crate) use ranges::{
+    is_any_locked_from, is_byte_locked, is_byte_shared, lock_byte, try_lock_both, try_lock_byte,
+    unlock_both, unlock_byte,
+};
+
+/// Waits until one of the descriptors can be read, at most for `time`. True if one can. `INTR`
+/// when a signal handler ran.
+pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timespec = Timespec::try_from(time).map_err(|_| Errno::INVAL)?;
+    let mut polled: Vec<PollFd<'_>> = descriptors
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    poll(&mut polled, Some(&timespec)).map(|ready| ready > 0)
+}
+
+/// A descriptor that can be read once so much time has passed. The time that the machine sleeps counts.
+/// `None` where the system has no such thing, or gives none.
+#[cfg(target_os = "linux")]
+pub(crate) fn alarm(time: Duration) -> Option<Descriptor> {
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let alarm = timerfd_create(TimerfdClockId::Boottime, flags).ok()?;
+    let once = Itimerspec {
+        it_interval: Timespec::default(),
+        it_value: Timespec::try_from(time).ok()?,
+    };
+    timerfd_settime(&alarm, TimerfdTimerFlags::empty(), &once).ok()?;
+    Some(alarm)
+}
+
+/// There is none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
+    None
+}
+
+/// Reads all that a descriptor has to tell, which is not waited for.
+pub fn read_all(descriptor: &Descriptor) -> Told {
+    let mut buffer = [0; 64];
+    let mut told = Told::Nothing;
+    loop {
+        match rustix::io::read(descriptor, &mut buffer) {
+            Ok(0) => return Told::Ended,
+            Ok(_) => told = Told::Changed,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return told,
+            Err(_) => return Told::Ended,
+        }
+    }
+}
+
+/// The end of a bell that is rung. Dropping it is heard as well.
+#[derive(Debug)]
+pub struct Ringer(Descriptor);
+
+/// The end that hears it, and can be polled.
+#[derive(Debug)]
+pub struct Bell(Descriptor);
+
+/// A bell that wakes whoever sleeps on it.
+pub fn bell() -> io::Result<(Bell, Ringer)> {
+    #[cfg(target_os = "linux")]
+    let (hears, rings) = {
+        use rustix::pipe::PipeFlags;
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?
+    };
+    #[cfg(not(target_os = "linux"))]
+    let (hears, rings) = {
+        let (hears, rings) = rustix::pipe::pipe()?;
+        for end in [&hears, &rings] {
+            rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(end, true)?;
+        }
+        (hears, rings)
+    };
+    Ok((Bell(hears), Ringer(rings)))
+}
+
+impl Ringer {
+    /// Wakes the sleeper, or keeps it from falling asleep.
+    pub fn ring(&self) {
+        // A full pipe wakes as well.
+        let _ = rustix::io::write(&self.0, &[1]);
+    }
+}
+
+impl Bell {
+    /// What to poll.
+    pub fn descriptor(&self) -> BorrowedDescriptor<'_> {
+        self.0.as_fd()
+    }
+
+    /// Takes in all that was rung. True if nobody will ring any more.
+    pub fn hear(&self) -> bool {
+        let mut buffer = [0; 64];
+        loop {
+            match rustix::io::read(&self.0, &mut buffer) {
+                Ok(0) => return true,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// Watches files.
+#[cfg(target_os = "linux")]
+mod watch {
+    use super::super::WatchFor;
+    use super::{BorrowedDescriptor, Descriptor, Errno};
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    /// A watch on files, which can be polled. Costs an inotify instance.
+    #[derive(Debug)]
+    pub(crate) struct Watch(Descriptor);
+
+    impl Watch {
+        /// One that watches nothing yet.
+        pub(crate) fn new() -> Result<Self, Errno> {
+            inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map(Self)
+        }
+
+        /// Watches a file from now on.
+        pub(crate) fn add(&self, file: &Path, notices: WatchFor) -> Result<(), Errno> {
+            let touches = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+            let what = match notices {
+                WatchFor::Changes => touches | WatchFlags::MODIFY,
+                WatchFor::Touches => touches,
+                WatchFor::Moves => {
+                    WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR
+                }
+                WatchFor::Files => WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO,
+            };
+            inotify::add_watch(&self.0, file, what).map(|_| ())
+        }
+
+        /// What to poll.
+        pub(crate) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+            self.0.as_fd()
+        }
+
+        /// Takes in all that it has to tell, so that it is not told twice.
+        pub(crate) fn settle(&self) {
+            let mut buffer = [0; 1024];
+            while rustix::io::read(&self.0, &mut buffer).is_ok_and(|read| read > 0) {}
+        }
+
+        /// The descriptor, for whoever polls it themselves.
+        pub(crate) fn into_descriptor(self) -> Descriptor {
+            self.0
+        }
+    }
+}
+
+/// Nothing can be watched here, so whoever asks looks again after a pause.
+#[cfg(not(target_os = "linux"))]
+mod watch {
+    use super::super::WatchFor;
+    use super::{BorrowedDescriptor, Descriptor, Errno};
+    use std::convert::Infallible;
+    use std::path::Path;
+
+    /// There are none.
+    #[derive(Debug)]
+    pub(crate) struct Watch(Infallible);
+
+    impl Watch {
+        pub(crate) fn new() -> Result<Self, Errno> {
+            Err(Errno::NODEV)
+        }
+
+        pub(crate) fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
+            match self.0 {}
+        }
+
+        pub(crate) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+            match self.0 {}
+        }
+
+        pub(crate) fn settle(&self) {
+            match self.0 {}
+        }
+
+        pub(crate) fn into_descriptor(self) -> Descriptor {
+            match self.0 {}
+        }
+    }
+}
+
+pub(crate) use watch::Watch;
+
+/// Random bytes of the kernel's.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    let filled = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
+    #[cfg(not(target_os = "linux"))]
+    let filled = {
+        let source = rustix::fs::open(
+            "/dev/urandom",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        rustix::io::read(&source, &mut *bytes)?
+    };
+    if filled == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// The number of this process's user, for a file name of its own.
+pub(crate) fn user_number() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The name of a user, as the machine's own list has it.
+fn user_name(number: u32) -> Option<String> {
+    use std::io::Read;
+    let mut list = String::new();
+    let file = std::fs::File::open("/etc/passwd").ok()?;
+    file.take(1 << 20).read_to_string(&mut list).ok()?;
+    list.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
+    })
+}
+
+/// The kind of file system if other machines, or another program, stand behind it.
+#[cfg(target_os = "linux")]
+pub(crate) fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
+    let stat = rustix::fs::fstatfs(file)?;
+    #[allow(
+        clippy::cast_sign_loss,
+        clippy::cast_possible_truncation,
+        clippy::unnecessary_cast,
+        reason = "the kernel's magic numbers have 32 bits; the field's width and sign differ"
+    )]
+    let magic = stat.f_type as u32;
+    Ok(remote_kind(magic))
+}
+
+/// Magic numbers from `linux/magic.h` and the file systems' own headers.
+#[cfg(target_os = "linux")]
+fn remote_kind(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "nfs",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "smb/cifs",
+        0x0102_1997 => "9p",
+        0x6573_5546 => "FUSE (or virtiofs)",
+        0x00c3_6400 => "ceph",
+        0x5346_414f | 0x6b41_4653 => "afs",
+        0x7375_7245 => "coda",
+        0x564c => "ncp",
+        0x0bd0_0bd0 => "lustre",
+        0x0116_1970 => "gfs2",
+        0x7461_636f => "ocfs2",
+        0x4750_4653 => "gpfs",
+        _ => return None,
+    })
+}
+
+/// The kind of file system if it is not one of this machine's own (the `MNT_LOCAL` flag).
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
+    let stat = rustix::fs::fstatfs(file)?;
+    let local = u32::try_from(nix::libc::MNT_LOCAL).unwrap_or(0);
+    Ok((stat.f_flags & local == 0).then_some("a network file system"))
+}
+
+/// A system error by its name: `EACCES: permission denied`.
+pub(crate) fn error_text(error: &io::Error) -> String {
+    let Some(number) = error.raw_os_error() else {
+        return error.to_string();
+    };
+    let errno = nix::errno::Errno::from_raw(number);
+    let words = errno.desc();
+    let mut rest = words.chars();
+    match rest.next() {
+        // `I/O error` stays as it is.
+        Some(first) if rest.clone().next().is_some_and(char::is_lowercase) => {
+            format!("{errno:?}: {}{}", first.to_ascii_lowercase(), rest.as_str())
+        }
+        _ => format!("{errno:?}: {words}"),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_opened_for_a_change_keeps_the_time_of_its_last_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let there = open_folder(folder.path()).expect("a folder");
+        let file = open_file(&there, "a", Open::Create).expect("a file");
+        write_at(&file, b"text", 0).expect("a write");
+        let before = facts(&file).expect("its facts").0.st_atime;
+        let long_ago = rustix::fs::Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let times = rustix::fs::Timestamps {
+            last_access: long_ago,
+            last_modification: long_ago,
+        };
+        assert!(before > 1, "a file of today");
+        for how in [Open::Create, Open::Change] {
+            let file = open_file(&there, "a", how).expect("the same file");
+            rustix::fs::futimens(&file, &times).expect("its own file");
+            assert_eq!(read_at(&file, &mut [0; 8], 0), Ok(4));
+            assert_eq!(facts(&file).expect("its facts").0.st_atime, 1, "{how:?}");
+        }
+    }
+
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers_and_local_ones_pass() {
+        for remote in [0x6969, 0xfe53_4d42, 0x0102_1997, 0x6573_5546, 0x00c3_6400] {
+            assert!(remote_kind(remote).is_some(), "{remote:#x}");
+        }
+        for (local, name) in [
+            (0xef53, "ext4"),
+            (0x0102_1994, "tmpfs"),
+            (0x5846_5342, "xfs"),
+            (0x9123_683e, "btrfs"),
+            (0x794c_7630, "overlayfs"),
+        ] {
+            assert_eq!(remote_kind(local), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How text that others wrote is printed: records, names of users, messages of servers.
+//!
+//! Some characters have no shape of their own and act on what is around them: they speak to a
+//! terminal, end a line, turn the order in which it is read, or hide. None of them leaves this program
+//! raw on purpose. For programs they are escaped, so that a parser gets exactly what was written; for
+//! people they are replaced.
+//!
+//! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with
+//! its profile.
+
+use serde::Serialize;
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use std::io;
+
+/// Whether a character acts on the text around it in place of being seen, beyond what every JSON
+/// writer escapes: DEL and C1, line separators, marks of the reading direction, characters without
+/// width, tags.
+pub(crate) fn acts(c: char) -> bool {
+    matches!(
+        c,
+        '\u{7f}'..='\u{9f}'
+            | '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// Whether a character joins its neighbours or keeps them apart. Names in several languages are
+/// written with them, and people are shown them.
+fn joins(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Text from a record, safe for a terminal.
+pub fn clean(text: &str) -> String {
+    let safe = |c: char| {
+        if c.is_control() || turns_text(c) {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(safe).collect()
+}
+
+/// Characters that a person is not shown: those that turn the order in which a line is read, end it,
+/// or are not seen. Control characters are not among them.
+pub fn turns_text(c: char) -> bool {
+    acts(c) && !joins(c)
+}
+
+/// A document as one line of JSON, without its end. Whatever acts on the text around it is written as
+/// `\uXXXX`, which is the same to a parser. Empty if the document cannot be written as JSON.
+pub fn json_line(document: &impl Serialize) -> String {
+    let mut bytes = Vec::with_capacity(512);
+    let mut serializer = Serializer::with_formatter(&mut bytes, Escaping);
+    match document.serialize(&mut serializer) {
+        Ok(()) => String::from_utf8(bytes).unwrap_or_default(),
+        Err(_) => String::new(),
+    }
+}
+
+/// Compact, with everything escaped that acts.
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, found)) = rest.char_indices().find(|(_, c)| acts(*c)) {
+            let (plain, tail) = rest.split_at(at);
+            CompactFormatter.write_string_fragment(writer, plain)?;
+            for unit in found.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = tail.get(found.len_utf8()..).unwrap_or_default();
+        }
+        CompactFormatter.write_string_fragment(writer, rest)
+    }
+}
+
+#[cfg(test)]
+pub(crate) const EVIL: &str = "a\u{1b}[2J\u{7f}\u{85}\u{9b}m\u{ad}\u{61c}\u{180e}\u{200b}\u{200c}\
+                               \u{200f}\u{2028}\u{2029}\u{202e}\u{2060}\u{2066}\u{206f}\u{feff}\
+                               \u{fffb}\u{e0041}\u{e007f}\"\\\\uFFFFé🔒\n\ttext";
+
+/// An error with what it is caused by, as far as it does not say that itself.
+pub fn whole(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !said.contains(&more) {
+            said = format!("{said}: {more}");
+        }
+        cause = error.source();
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn is_raw(c: char) -> bool {
+        c.is_control() || acts(c)
+    }
+
+    #[test]
+    fn no_character_that_acts_is_raw_in_json_and_all_of_them_come_back() {
+        let document = json!({ EVIL: [EVIL, { "plain": 1 }] });
+        let line = json_line(&document);
+        assert!(!line.contains(is_raw), "{line:?}");
+        let parsed: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(parsed, document);
+        assert_eq!(json_line(&json!({"é": "🔒 / \\"})), r#"{"é":"🔒 / \\"}"#);
+    }
+
+    #[test]
+    fn people_are_shown_nothing_that_acts_and_words_as_they_are_written() {
+        let shown = clean(EVIL);
+        assert!(
+            !shown.contains(|c| c != '\u{200c}' && is_raw(c)),
+            "{shown:?}"
+        );
+        for word in ["می\u{200c}خواهم", "é🔒", "👩\u{200d}🚀"] {
+            assert_eq!(clean(word), word);
+        }
+    }
+
+    #[test]
+    fn an_error_is_said_with_its_cause_and_no_word_twice() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{said}")]
+        struct Failed {
+            said: &'static str,
+            source: io::Error,
+        }
+        let said = |said| {
+            let source = io::Error::other("refused");
+            whole(&Failed { said, source })
+        };
+        assert_eq!(said("connecting"), "connecting: refused");
+        assert_eq!(said("connecting was refused"), "connecting was refused");
+    }
+}

@@ -1,0 +1,313 @@
+//! Who we are, and whether a recorded process still runs.
+//!
+//! A process is recognised by its number **and** its start time, on the same boot and in the same
+//! PID namespace; any difference in the surroundings makes it unknown, never dead. Two things
+//! prove death: the kernel says that there is no such process (or that it is a zombie, or that
+//! the number belongs to a younger one), or the machine has started anew since.
+//!
+//! Nothing here ever sends a signal to a number that was read from a record, nor ends its process.
+//! Looking uses signal 0, which the kernel checks and does not deliver; on Windows a handle that may
+//! only look.
+//!
+//! How each system shows its processes is the business of `unix` and `windows`, which have one surface.
+//! On any other system nothing can be seen, so everything is taken to run (`other`).
+
+#[cfg(any(test, not(any(unix, windows))))]
+pub(crate) mod other;
+mod owner;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+pub use owner::{Chosen, OwnerError, choose_owner, is_caller, is_descendant_of};
+#[cfg(unix)]
+pub use unix::{children, group_is_alive};
+
+pub use system::probe;
+
+#[cfg(not(any(unix, windows)))]
+use other as system;
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+use crate::os::{self, Descriptor};
+use std::sync::OnceLock;
+use tenure_core::{Death, Host, Liveness, Process, RequestId};
+
+/// This process and the surroundings in which its number means something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Where it runs.
+    pub host: Host,
+    /// The process itself.
+    pub process: Process,
+    /// Its user: `$USER`, `$LOGNAME`, else its number (see [`actor_name`]); on Windows `%USERNAME%`.
+    pub actor: String,
+}
+
+impl Identity {
+    /// Reads the identity of the calling process. Costs some 20 µs on Linux, and a look at all
+    /// processes on Windows, so read it once.
+    ///
+    /// Whatever cannot be read stays empty, and makes later judgements *unknown*.
+    pub fn current() -> Self {
+        let pid = std::process::id();
+        Self {
+            host: system::current_host(),
+            process: Process {
+                pid,
+                started: start_time(pid),
+            },
+            actor: actor(),
+        }
+    }
+}
+
+fn actor() -> String {
+    let named = |variable: &str| {
+        std::env::var(variable)
+            .ok()
+            .filter(|user: &String| !user.is_empty())
+    };
+    system::USER_VARIABLES
+        .iter()
+        .find_map(|variable| named(variable))
+        .map_or_else(system::nameless_user, |user| {
+            user.chars().take(ACTOR_CHARS_MAX).collect()
+        })
+}
+
+/// How much of a user's name is kept; the longest that Linux systems allow is 256, and no record
+/// is to grow by what somebody put into the environment.
+const ACTOR_CHARS_MAX: usize = 64;
+
+/// An actor's name for people: a number that the local table knows gets its name. Not done when a
+/// claim is made, where it would cost every run, but when somebody looks.
+pub fn actor_name(actor: &str) -> String {
+    system::name_of_user(actor).unwrap_or_else(|| actor.to_owned())
+}
+
+/// A request id that nobody else has: `req_` and 24 hex digits of the kernel's randomness. The
+/// clock and the process would nearly do; chance makes up for a clock that was set back.
+///
+/// # Errors
+/// - What the system answers that gives no random bytes.
+pub fn new_request_id() -> std::io::Result<RequestId> {
+    let mut bytes = [0_u8; 12];
+    os::random(&mut bytes)?;
+    let mut id = "req_".to_owned();
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            id.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    RequestId::new(id).map_err(std::io::Error::other)
+}
+
+/// Fills a buffer with the kernel's random bytes.
+///
+/// # Errors
+/// - What the system answers that gives none.
+pub fn fill_randomly(bytes: &mut [u8]) -> std::io::Result<()> {
+    os::random(bytes)
+}
+
+/// The name of this machine, as records have it; empty where it cannot be found out.
+pub fn host_name() -> String {
+    system::host_name()
+}
+
+/// Whether the process ids of `host` are of another PID namespace than ours, on this very boot: of a
+/// container, as a rule. False where that is not known; what another machine recorded is told by its
+/// host name.
+pub(crate) fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
+    static OURS: OnceLock<Option<u64>> = OnceLock::new();
+    let ours = || *OURS.get_or_init(system::pid_namespace);
+    let is_this_boot = !boot_id.is_empty() && host.boot_id.as_deref() == Some(boot_id);
+    is_this_boot
+        && host.pid_namespace.is_some()
+        && ours().is_some_and(|ours| host.pid_namespace != Some(ours))
+}
+
+/// The process that started this one; `None` if it cannot be seen from here.
+pub fn parent() -> Option<u32> {
+    Some(system::parent_of_self()).filter(|pid| *pid != 0)
+}
+
+/// When a process started: in clock ticks since boot on Linux (the machine's own, in a time namespace
+/// too; `None` where that cannot be told exactly), in microseconds since 1970 on Windows and macOS.
+pub fn start_time(pid: u32) -> Option<u64> {
+    system::stat(pid)?.started()
+}
+
+/// The parent of a process, 0 if that cannot be seen from here; `None` if there is no such process.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    system::stat(pid).map(|stat| stat.parent)
+}
+
+/// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
+///
+/// `local` says that the record lies on a file system that only this machine can reach; only then
+/// does another boot of the same machine id prove a restart, for machine ids do get cloned.
+pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liveness {
+    match (&host.boot_id, &here.boot_id) {
+        (Some(theirs), Some(ours)) if theirs == ours => {}
+        (Some(_), Some(_))
+            if local && host.machine_id.is_some() && host.machine_id == here.machine_id =>
+        {
+            return Liveness::Dead(Death::Rebooted);
+        }
+        _ => return Liveness::Unknown,
+    }
+    if host.pid_namespace.is_none() || host.pid_namespace != here.pid_namespace {
+        return Liveness::Unknown;
+    }
+    probe(process)
+}
+
+/// Whether `process`, recorded on `host`, is certainly stopped: by SIGSTOP, Ctrl-Z or another signal of
+/// that kind. False for a process that cannot be seen from here, and for one whose start is not known:
+/// the number may be another's.
+///
+/// Where the system does not tell (Windows, macOS), nobody is stopped.
+pub fn is_stopped(process: &Process, host: &Host, here: &Host, local: bool) -> bool {
+    liveness(process, host, here, local) == Liveness::Alive
+        && process.started.is_some()
+        // The start and the state come out of one look, so they belong to the same process.
+        && system::stat(process.pid)
+            .is_some_and(|stat| stat.is_stopped() && stat.started() == process.started)
+}
+
+/// A handle on a recorded process that can be polled for its end, if it is that process and runs.
+/// Opened first and compared afterwards, so the number cannot change hands in between. `None` also
+/// where the system has no such handles.
+pub(crate) fn open(process: &Process, host: &Host, here: &Host, local: bool) -> Option<Descriptor> {
+    if liveness(process, host, here, local) != Liveness::Alive {
+        return None;
+    }
+    let opened = system::open(process.pid)?;
+    (start_time(process.pid) == process.started).then_some(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_alive_and_our_number_with_another_start_time_is_not_us() {
+        let me = Identity::current();
+        assert_eq!(
+            liveness(&me.process, &me.host, &me.host, true),
+            Liveness::Alive
+        );
+        let younger = Process {
+            pid: me.process.pid,
+            started: me.process.started.map(|ticks| ticks + 1),
+        };
+        assert_eq!(
+            liveness(&younger, &me.host, &me.host, true),
+            Liveness::Dead(Death::Replaced),
+            "a reused number is another process"
+        );
+    }
+
+    #[test]
+    fn other_surroundings_make_a_process_unknown_never_dead() {
+        let me = Identity::current();
+        let gone = Process {
+            pid: 999_999_999,
+            started: Some(1),
+        };
+        assert_eq!(
+            liveness(&gone, &me.host, &me.host, true),
+            Liveness::Dead(Death::Gone)
+        );
+        let mut elsewhere = me.host.clone();
+        elsewhere.pid_namespace = Some(1);
+        assert_eq!(
+            liveness(&gone, &elsewhere, &me.host, true),
+            Liveness::Unknown,
+            "another PID namespace"
+        );
+        let mut elsewhere = me.host.clone();
+        elsewhere.boot_id = Some("another".into());
+        elsewhere.machine_id = Some("another".into());
+        assert_eq!(
+            liveness(&gone, &elsewhere, &me.host, true),
+            Liveness::Unknown,
+            "another machine"
+        );
+        elsewhere.machine_id = None;
+        assert_eq!(
+            liveness(&gone, &elsewhere, &me.host, true),
+            Liveness::Unknown,
+            "a machine without an id"
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_is_stopped_only_where_that_is_certain() {
+        use rustix::process::{Pid, Signal, kill_process};
+        let me = Identity::current();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a child");
+        let process = Process {
+            pid: child.id(),
+            started: start_time(child.id()),
+        };
+        let here = &me.host;
+        assert!(!is_stopped(&process, here, here, true), "it runs");
+        let pid = Pid::from_child(&child);
+        kill_process(pid, Signal::STOP).expect("it is ours");
+        while !is_stopped(&process, here, here, true) {
+            std::thread::yield_now();
+        }
+        let mut elsewhere = here.clone();
+        elsewhere.pid_namespace = Some(1);
+        assert!(!is_stopped(&process, &elsewhere, here, true), "not seen");
+        let mut other = process;
+        other.started = process.started.map(|ticks| ticks + 1);
+        assert!(!is_stopped(&other, here, here, true), "another process");
+        other.started = None;
+        assert!(!is_stopped(&other, here, here, true), "perhaps another");
+        kill_process(pid, Signal::CONT).expect("it is ours");
+        while is_stopped(&process, here, here, true) {
+            std::thread::yield_now();
+        }
+        kill_process(pid, Signal::STOP).expect("it is ours");
+        child.kill().expect("it is ours");
+        child.wait().expect("its end");
+        assert!(!is_stopped(&process, here, here, true), "it has ended");
+    }
+
+    #[test]
+    fn where_no_process_can_be_looked_at_nothing_is_known_of_any() {
+        let process = Process {
+            pid: 999_999_999,
+            started: None,
+        };
+        assert_eq!(other::probe(&process), Liveness::Unknown);
+    }
+
+    #[test]
+    fn another_boot_of_this_machine_is_death_only_on_a_local_file_system() {
+        let mut me = Identity::current();
+        me.host.machine_id = Some("m".into());
+        let mut before = me.host.clone();
+        before.boot_id = Some("the boot before".into());
+        assert_eq!(
+            liveness(&me.process, &before, &me.host, true),
+            Liveness::Dead(Death::Rebooted)
+        );
+        assert_eq!(
+            liveness(&me.process, &before, &me.host, false),
+            Liveness::Unknown
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Processes as Unix shows them: signal 0 for whether there is one, and for the rest what each system has:
+//! `/proc`, or the kernel's table on macOS (`darwin`). Both have one surface.
+
+#[cfg(any(test, target_os = "macos"))]
+mod block;
+#[cfg(target_os = "macos")]
+mod darwin;
+#[cfg(not(target_os = "macos"))]
+mod proc;
+
+#[cfg(target_os = "macos")]
+use darwin as table;
+#[cfg(not(target_os = "macos"))]
+use proc as table;
+
+pub(super) use table::{Stat, arguments, name_of, stat};
+pub use table::{children, group_is_alive};
+
+use crate::os::Descriptor;
+use std::fs;
+use tenure_core::{Death, Host, Liveness, Process};
+
+/// The variables that name this process's user.
+pub(super) const USER_VARIABLES: &[&str] = &["USER", "LOGNAME"];
+
+/// What an actor begins with that is known by its number only.
+const UID: &str = "uid ";
+
+/// A user that no variable names.
+pub(super) fn nameless_user() -> String {
+    format!("{UID}{}", rustix::process::getuid().as_raw())
+}
+
+/// The name of a user that is known by its number.
+pub(super) fn name_of_user(actor: &str) -> Option<String> {
+    let uid: u32 = actor.strip_prefix(UID)?.parse().ok()?;
+    let table = fs::read_to_string("/etc/passwd").ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+/// In which process numbers mean something here.
+pub(super) fn pid_namespace() -> Option<u64> {
+    table::pid_namespace()
+}
+
+/// The surroundings in which process numbers mean something.
+pub(super) fn current_host() -> Host {
+    Host {
+        name: host_name(),
+        machine_id: table::machine_id(),
+        boot_id: table::boot_id(),
+        pid_namespace: pid_namespace(),
+    }
+}
+
+/// Asks the kernel about a process of this boot and namespace.
+pub fn probe(process: &Process) -> Liveness {
+    let Some(pid) = i32::try_from(process.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    else {
+        return Liveness::Dead(Death::Gone);
+    };
+    match rustix::process::test_kill_process(pid) {
+        Ok(()) | Err(rustix::io::Errno::PERM) => {}
+        Err(rustix::io::Errno::SRCH) => return Liveness::Dead(Death::Gone),
+        Err(_) => return Liveness::Unknown,
+    }
+    let Some(stat) = stat(process.pid) else {
+        // It exists and we may not look closer (hidepid), or it ended this instant; a later look
+        // tells the two apart.
+        return Liveness::Alive;
+    };
+    match (process.started, stat.started()) {
+        (Some(recorded), Some(seen)) if recorded != seen => Liveness::Dead(Death::Replaced),
+        _ if stat.has_ended() => Liveness::Dead(Death::Zombie),
+        _ => Liveness::Alive,
+    }
+}
+
+/// A handle on a process that can be polled for its end.
+pub(super) fn open(pid: u32) -> Option<Descriptor> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+        pidfd_open(pid, PidfdFlags::empty()).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = pid;
+        None
+    }
+}
+
+/// The process that started this one.
+pub(super) fn parent_of_self() -> u32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
+}

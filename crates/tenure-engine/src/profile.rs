@@ -1,0 +1,370 @@
+//! A profile: one policy row, one file format. Nothing outside this folder knows which is used.
+//!
+//! Four of the five profiles publish: while a claim holds, a record in the format of their system
+//! stands at the path that other programs look at. The record is the truth about the holder; the
+//! coordination file beside it keeps what the format has no place for (the queue, past holds, the
+//! rising counter). How a record is created, replaced and removed without ever overwriting
+//! somebody else's is the file store's affair; what stands in it is decided here.
+//!
+//! A user's own profile ([`row`]) is another row in front of one of the five formats.
+
+pub(crate) mod document;
+#[cfg(test)]
+mod fixture;
+mod fleet;
+mod instant;
+mod native;
+pub(crate) mod own;
+pub mod resume;
+pub mod row;
+mod session;
+#[cfg(feature = "yaml")]
+mod sprint;
+
+pub use fleet::Fleet;
+pub use native::Native;
+pub(crate) use native::SUFFIX;
+pub use resume::OneMachine;
+pub use resume::Resume;
+pub use row::{Custom, RowConfig, RowError};
+pub use session::Session;
+#[cfg(feature = "yaml")]
+pub use sprint::Sprint;
+
+use crate::audit::Layout;
+use crate::config::Config;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
+
+/// Why there is no such profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// No profile has this name.
+    #[error("there is no profile {name:?}; it is one of {}", known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// A setting cannot be used with this profile.
+    #[error("{0}")]
+    Setting(String),
+    /// The profile's row in the configuration cannot be used.
+    #[error("[profile.{name:?}] {source}")]
+    Row {
+        /// The profile.
+        name: String,
+        /// Why not.
+        r#source: RowError,
+    },
+}
+
+/// What a call may say about a profile beside its name. Each is for one format alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The name of a sprint's lock file.
+    pub lock_file_name: Option<String>,
+    /// The age at which a session's lock no longer counts, in milliseconds.
+    pub stale_after_ms: Option<u64>,
+}
+
+/// The profile of a name: a built-in one, or one of the configuration's own.
+///
+/// # Errors
+/// - [`ProfileError::Unknown`] if there is none.
+/// - [`ProfileError::Row`] if it is an own one whose row cannot be used.
+///
+/// # Examples
+/// ```
+/// use tenure_engine::config::Config;
+/// use tenure_engine::profile::Settings;
+/// let fleet = tenure_engine::profile::by_name("fleet", &Settings::default(), &Config::default())?;
+/// assert_eq!(fleet.policy().name, "fleet");
+/// # Ok::<(), tenure_engine::profile::ProfileError>(())
+/// ```
+pub fn by_name(
+    name: &str,
+    settings: &Settings,
+    config: &Config,
+) -> Result<Box<dyn Profile>, ProfileError> {
+    if let Some(profile) = built_in(name, settings)? {
+        return Ok(profile);
+    }
+    let Some(row) = config.profiles.get(name) else {
+        return Err(ProfileError::Unknown {
+            name: name.to_owned(),
+            known: names(config).map(str::to_owned).collect(),
+        });
+    };
+    match Custom::new(name, row, settings) {
+        Ok(profile) => Ok(Box::new(profile)),
+        Err(source) => Err(ProfileError::Row {
+            name: name.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// The names of all profiles: the built-in ones in their order, then the configuration's own.
+pub fn names(config: &Config) -> impl Iterator<Item = &str> {
+    let built_in = Policy::ALL.into_iter().map(|policy| policy.name);
+    built_in.chain(config.profiles.keys().map(String::as_str))
+}
+
+/// The profile that comes with the product under this name.
+pub(crate) fn built_in(
+    name: &str,
+    settings: &Settings,
+) -> Result<Option<Box<dyn Profile>>, ProfileError> {
+    let profile: Box<dyn Profile> = match name {
+        "native" => Box::new(Native),
+        "sprint" => sprint(settings)?,
+        "resume" => Box::new(Resume),
+        "session" => match settings.stale_after_ms {
+            Some(limit_ms) => Box::new(Session::stale_after_ms(limit_ms)),
+            None => Box::new(Session::default()),
+        },
+        "fleet" => Box::new(Fleet),
+        _ => return Ok(None),
+    };
+    for (given, format, what) in [
+        (
+            settings.lock_file_name.is_some(),
+            "sprint",
+            "a lock file's name",
+        ),
+        (settings.stale_after_ms.is_some(), "session", "an age"),
+    ] {
+        if given && profile.format() != format {
+            return Err(ProfileError::Setting(format!(
+                "{what} can be set for locks in the format of {format}, and these are in the format \
+                 of {}",
+                profile.format()
+            )));
+        }
+    }
+    Ok(Some(profile))
+}
+
+#[cfg(feature = "yaml")]
+fn sprint(settings: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
+    let profile = match &settings.lock_file_name {
+        Some(file) => Sprint::new(file)
+            .map_err(|why| ProfileError::Setting(format!("the lock file name {file:?} {why}")))?,
+        None => Sprint::default(),
+    };
+    Ok(Box::new(profile))
+}
+
+/// A lock whose record cannot be read might count as nobody's, so there is no such profile here.
+#[cfg(not(feature = "yaml"))]
+fn sprint(_: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
+    Err(ProfileError::Setting(
+        "the format of sprint is YAML, and this program was built without the feature `yaml`"
+            .to_owned(),
+    ))
+}
+
+/// One system's rules and format.
+pub trait Profile: Debug + Send + Sync {
+    /// The row by which locks are judged and decided.
+    fn policy(&self) -> Policy;
+
+    /// The built-in profile whose format and words these are.
+    fn format(&self) -> &'static str {
+        self.policy().name
+    }
+
+    /// The folder of the locks below the place that the caller names.
+    fn folder(&self, place: &Path) -> PathBuf {
+        place.to_owned()
+    }
+
+    /// What that folder has to be like.
+    fn place(&self) -> Place {
+        Place::default()
+    }
+
+    /// A rule for names beyond those that hold everywhere.
+    ///
+    /// # Errors
+    /// - The rule, as the end of a sentence that begins with the name.
+    fn check_name(&self, name: &LockName) -> Result<(), String> {
+        let _ = name;
+        Ok(())
+    }
+
+    /// The file that stands for a lock: the published record, or the coordination file where the
+    /// profile has none.
+    fn file_name(&self, name: &LockName) -> String;
+
+    /// The lock for which a file stands; `None` for files of other kinds.
+    fn name_of(&self, file: &str) -> Option<LockName>;
+
+    /// The audit's place below the place that the caller names, where nothing else was said.
+    fn audit_folder(&self, place: &Path) -> PathBuf {
+        place.join("audit")
+    }
+
+    /// How the audit is laid out.
+    fn audit_layout(&self) -> Layout {
+        Layout::OneFile
+    }
+
+    /// The temporary file of the format's original tool, which a crash of that tool leaves behind
+    /// and which a release is expected to remove.
+    fn temporary(&self, name: &LockName) -> Option<String> {
+        let _ = name;
+        None
+    }
+
+    /// The format that other programs read, if there is one.
+    fn record(&self) -> Option<&dyn Record> {
+        None
+    }
+}
+
+/// What the folder of a profile's locks has to be like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    /// It is somebody's project and never made.
+    pub must_exist: bool,
+    /// Nobody else may write in it, not even with the sticky bit; a folder that others can read
+    /// deserves a warning.
+    pub private: bool,
+    /// It stands inside a work tree and tells git to leave it alone.
+    pub ignored: bool,
+}
+
+/// A file format that other programs read and write.
+///
+/// # Contract
+/// - Decoding what was encoded gives back every fact that decides: owner, times, process
+///   identity, token.
+/// - Decoding never guesses: what the format requires and the bytes lack makes them unreadable.
+/// - Bytes of other programs that have what the format requires are understood.
+pub trait Record: Debug {
+    /// Writes the record of a granted claim. `previous` is the record that it replaces in the
+    /// same holder's name, of which everything that this format does not define is kept.
+    ///
+    /// # Errors
+    /// - A sentence, if the claim lacks something that the format requires.
+    fn encode(
+        &self,
+        name: &LockName,
+        claim: &Claim,
+        previous: Option<&[u8]>,
+    ) -> Result<Vec<u8>, String>;
+
+    /// Reads a record. The claim has ticket 0 (it stands before all others), is granted, and is
+    /// of the kind `Foreign` or `Sealed`; its instants carry the wall clock alone.
+    ///
+    /// `now` is there for instants that cannot be true, and `here` for formats that name a
+    /// process and no more of its machine than the host name.
+    ///
+    /// # Errors
+    /// - What is wrong, as the end of a sentence.
+    fn decode(
+        &self,
+        name: &LockName,
+        bytes: &[u8],
+        now: &Now,
+        here: &Host,
+    ) -> Result<Claim, String>;
+}
+
+/// The id by which people know a holder: its request id, or what its record names instead where
+/// that is not unique (a session's run).
+pub fn known_as(holder: &Holder) -> &str {
+    let named = holder.fact(session::RUN);
+    named.unwrap_or(holder.request_id.as_str())
+}
+
+/// The fact that marks a claim whose end is no accident, because it is the only one that it can
+/// have: its process became its command, and nobody stays who could release.
+pub const ENDS_WITHOUT_RELEASE: &str = "exec";
+
+/// Whether a claim that nobody stands behind any more has ended as it had to. Then it is nobody's,
+/// and was not left behind.
+pub fn ends_without_release(claim: &Claim) -> bool {
+    claim.holder.fact(ENDS_WITHOUT_RELEASE).is_some()
+}
+
+/// How many characters of a command line are kept. Enough to recognise it by, short enough that
+/// a thousand waiters fit.
+pub const WHY_CHARS_MAX: usize = 200;
+
+/// A command line or reason as a record keeps it: without control characters, and cut.
+pub fn why(text: &str) -> String {
+    let mut kept: String = text
+        .chars()
+        .take(WHY_CHARS_MAX)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if kept.chars().count() < text.chars().count() {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        toml::from_str(text).expect("a configuration")
+    }
+
+    #[test]
+    fn every_row_has_its_profile() {
+        for policy in Policy::ALL {
+            let profile = by_name(policy.name, &Settings::default(), &Config::default())
+                .expect("a built-in profile");
+            assert_eq!(profile.policy(), policy);
+        }
+    }
+
+    #[test]
+    fn an_own_profile_is_another_row_in_front_of_the_same_format() {
+        let config = config("[profile.nightly]\nlike = \"fleet\"\nheld = \"30s\"\n");
+        let own = by_name("nightly", &Settings::default(), &config).expect("an own profile");
+        let base = by_name("fleet", &Settings::default(), &config).expect("a built-in profile");
+        let expected = Policy {
+            name: "nightly",
+            held_unforced: tenure_core::HeldUnforced::WaitMs(30_000),
+            ..Policy::FLEET
+        };
+        assert_eq!(own.policy(), expected);
+        let name = LockName::new("a").expect("a name");
+        assert_eq!(own.file_name(&name), base.file_name(&name));
+        assert_eq!(own.name_of("a.lock"), base.name_of("a.lock"));
+        assert_eq!(own.check_name(&name), base.check_name(&name));
+        assert_eq!(own.folder(Path::new("/p")), base.folder(Path::new("/p")));
+        assert_eq!(own.record().is_some(), base.record().is_some());
+    }
+
+    #[test]
+    fn an_unknown_profile_is_answered_with_those_that_there_are() {
+        let config = config("[profile.nightly]\n");
+        let error = by_name("nightli", &Settings::default(), &config).expect_err("no such profile");
+        assert_eq!(
+            error.to_string(),
+            "there is no profile \"nightli\"; it is one of native, sprint, resume, session, \
+             fleet, nightly"
+        );
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_used_is_no_profile() {
+        let config = config("[profile.nightly]\nforce = \"maybe\"\n");
+        let error = by_name("nightly", &Settings::default(), &config).expect_err("a bad row");
+        let said = error.to_string();
+        assert!(
+            said.starts_with("[profile.\"nightly\"] force = \"maybe\""),
+            "the profile and the key are named: {said}"
+        );
+    }
+}

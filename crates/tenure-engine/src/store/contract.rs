@@ -1,0 +1,505 @@
+//! The contract of a store: where the claims on a lock are kept, and what every store promises.
+//!
+//! A store keeps the ordered list of claims ([`Entry`]) of every lock. It reads the list, commits a
+//! change to it in one conditional step ([`Store::transact`]), keeps a claim alive ([`Handle`]), and
+//! wakes a waiter. Which change is right is not its business: the [verbs](super::verbs) are written
+//! once, over these few methods, and run the core's transitions.
+//!
+//! # What every store promises
+//! - **Each transaction is one atomic step.** What it commits was made from the list that it
+//!   replaces, as far as the change [rests on](RestsOn) that list.
+//! - **A transaction writes nothing that its change did not ask for.** Only a newcomer makes a lock.
+//! - **A claim has its liveness lock from before it can be seen.** A live claimant never looks dead.
+//! - **Dropping a handle is dying.** The liveness lock is released, the next caller that looks sweeps
+//!   the claim, and the waiter behind it wakes up.
+//! - **A waiter that could hold is woken.** So is one that was asked to stop while it sleeps, also
+//!   when the process that brought that about dies right after its change.
+//! - **A place that is kept has one handle at a time.** Dropping an older one takes nothing from the
+//!   newer.
+//! - **The outcome is known.** If a request may or may not have been carried out, the store finds out
+//!   inside the transaction. An error means *not done, or not known*; it never means *free*.
+//!
+//! A change is pure: it looks at its [`Draft`] and alters nothing else. So a store may run it again on
+//! a newer list, or beforehand on the list that it expects, and says at the end which run counts.
+//!
+//! [`conformance`](super::conformance) holds every store to this; a store of your own can run it too.
+
+use super::{Reading, StoreError, Wake};
+use std::any::Any;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tenure_core::{
+    AgeLimit, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Mode, Now, Policy,
+    Predecessor, RestsOn,
+};
+
+/// By which rules a store judges claims, and what silence does to a hold there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// The row by which claims are judged.
+    pub policy: Policy,
+    /// Every claim lapses at its ttl although its process lives: the store keeps it by a lease.
+    pub leased: bool,
+    /// An answer may take as long as a network does.
+    pub network: bool,
+    /// Several claims may hold beside each other. False where a published record has room for one.
+    pub beside: bool,
+}
+
+impl Rules {
+    /// Of a store on this machine that has room for everything.
+    pub fn local(policy: Policy) -> Self {
+        Self {
+            policy,
+            leased: false,
+            network: false,
+            beside: true,
+        }
+    }
+
+    /// The silence after which other callers may take a hold of this ttl although its process lives;
+    /// `None` where they never may. A holder renews within that time, or stops relying on the lock.
+    ///
+    /// The time counts from before the last renewal that succeeded was begun. Until there is one, it
+    /// counts from the last sign of life of the granted claim (`lease.renewed`), which may be older than
+    /// the grant.
+    pub fn lapse(&self, ttl: Duration) -> Option<Duration> {
+        if self.leased {
+            return Some(ttl);
+        }
+        match self.policy.age?.limit {
+            AgeLimit::SilenceTtl => Some(ttl),
+            AgeLimit::SilenceMs(limit_ms) => Some(Duration::from_millis(limit_ms)),
+            // No renewal changes when that happens.
+            AgeLimit::SinceGrantMs(_) => None,
+        }
+    }
+}
+
+/// Where a lock is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// For people.
+    pub shown: String,
+    /// The file that changes with the lock, for a caller that watches many.
+    pub file: Option<PathBuf>,
+}
+
+/// A claim that this process keeps alive. Dropping it is dying.
+pub trait Handle: Any + Debug + Send + Sync {
+    /// The lock.
+    fn name(&self) -> &LockName;
+
+    /// The ticket of the claim.
+    fn ticket(&self) -> u64;
+
+    /// Releases the liveness lock, after the claim left the list or its place was kept. Explicitly, for
+    /// another process may have inherited the descriptor.
+    fn let_go(&self);
+
+    /// What a command inherits to keep the claim alive after its supervisor; `None` where there is no
+    /// such thing.
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    /// Whether other runs work within this hold (`run --reentrant`). A look that fails is no proof that
+    /// they have gone.
+    fn is_entered(&self) -> bool {
+        false
+    }
+}
+
+/// A part in the hold of another process ([`Store::go_within`]). Dropping it gives it back.
+pub trait Within: Debug + Send + Sync {
+    /// What a command inherits for the part to outlive its supervisor; `None` where there is no such
+    /// thing.
+    #[cfg(unix)]
+    fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// How much is to be found out about a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// A liveness lock that is held is enough.
+    Quick,
+    /// The recorded processes are looked at as well.
+    Thorough,
+}
+
+/// What a change is about.
+///
+/// A store may show and compare more than this, never less. Only [`About::Renewal`] is an order.
+#[derive(Debug, Clone, Copy)]
+pub enum About<'a> {
+    /// A new claim. It makes the lock if there is none.
+    Newcomer {
+        /// The two ends of the list are enough if the claim queues behind the last one.
+        ends: bool,
+        /// The claim may be put at the end of a list that nobody has looked at. If it could hold there,
+        /// the verb looks again.
+        unseen: bool,
+    },
+    /// This waiting claim, the claims before it, and those that hold.
+    Turn(&'a dyn Handle),
+    /// This claim alone.
+    Own(&'a dyn Handle),
+    /// The same; first of all the store renews what keeps the claim alive.
+    Renewal(&'a dyn Handle),
+    /// Everything.
+    All,
+}
+
+impl<'a> About<'a> {
+    /// The claim that asks, where it has been made already.
+    pub fn handle(&self) -> Option<&'a dyn Handle> {
+        match self {
+            Self::Turn(handle) | Self::Own(handle) | Self::Renewal(handle) => Some(*handle),
+            Self::Newcomer { .. } | Self::All => None,
+        }
+    }
+}
+
+/// What is asked of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The lock.
+    pub name: &'a LockName,
+    /// What the change is about.
+    pub about: About<'a>,
+    /// The instant at which it is asked.
+    pub now: &'a Now,
+    /// Less patience than the store has by itself.
+    pub within: Option<Duration>,
+    /// A release by name: what the format's original tool left beside the record goes too, even where
+    /// nothing is held.
+    pub tidies: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// Asks with the store's own patience.
+    pub fn new(name: &'a LockName, about: About<'a>, now: &'a Now) -> Self {
+        Self {
+            name,
+            about,
+            now,
+            within: None,
+            tidies: false,
+        }
+    }
+}
+
+/// What a store found and cannot understand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corrupt {
+    /// What is wrong with it.
+    pub why: String,
+    /// Where it lies, for people.
+    pub place: String,
+    /// For how long it has not been changed, in milliseconds. `u64::MAX` where its age says nothing.
+    pub silent_ms: u64,
+    /// Its bytes, where other programs see them.
+    pub record: Vec<u8>,
+    /// It is a record of another program's format, and not the store's own list.
+    pub is_record: bool,
+    /// A caller that may not replace it is refused, as by a claim that holds; else the call fails.
+    pub refuses: bool,
+    /// Why it must stay whoever asks, as the end of a sentence: a live claim stands in it, or a newer
+    /// version of this program wrote it.
+    pub sealed: Option<&'static str>,
+}
+
+/// A list in the making: everything that a change may look at or alter.
+pub struct Draft<'a> {
+    /// The list. Tickets and tokens that the change gives out are provisional.
+    pub entry: Entry,
+    /// What happened, for the audit.
+    pub events: Vec<Event>,
+    /// How many waiting claims before the end were left out of the list.
+    pub unread: usize,
+    /// What could not be understood. The list above is what is left without it.
+    pub corrupt: Option<Corrupt>,
+    /// What is known of a claim of the list.
+    pub evidence: &'a dyn Fn(&Claim, Depth) -> Evidence,
+    /// Whether the process of a claim is certainly stopped.
+    pub stopped: &'a dyn Fn(&Claim) -> bool,
+    /// Whether other runs work within the hold of the handle that asks.
+    pub entered: &'a dyn Fn() -> bool,
+}
+
+impl Debug for Draft<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Draft")
+            .field("entry", &self.entry)
+            .field("events", &self.events)
+            .field("unread", &self.unread)
+            .field("corrupt", &self.corrupt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A claim that a change makes, or comes back to. The store takes its liveness lock before it writes the
+/// list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewClaim {
+    /// Its ticket in the draft.
+    pub ticket: u64,
+    /// How it proves that it lives.
+    pub kind: Kind,
+    /// Whether it needs a liveness lock. A detached hold lives by its record; while it waits, it has one
+    /// like every other claim.
+    pub liveness: bool,
+    /// Whether other waiters may go on once it waits no longer, and have to be told.
+    pub turn: bool,
+}
+
+impl NewClaim {
+    /// The claim of this kind and mode that entering made; `None` if it made none.
+    pub fn of(entering: &Entering, kind: Kind, mode: Mode) -> Option<Self> {
+        let (ticket, liveness, turn) = match entering {
+            Entering::Granted { ticket, .. } => (*ticket, kind == Kind::Kernel, false),
+            Entering::Queued { ticket, .. } => (*ticket, true, mode != Mode::Exclusive),
+            Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => return None,
+        };
+        Some(Self {
+            ticket,
+            kind,
+            liveness,
+            turn,
+        })
+    }
+}
+
+/// What is to become of a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Step {
+    /// Nothing is written.
+    Keep,
+    /// Claims that were left out matter: the change runs again on the whole list.
+    ShowAll,
+    /// It is written.
+    Write(Write),
+}
+
+/// How a draft is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write {
+    /// The claim that is made by it.
+    pub makes: Option<NewClaim>,
+    /// What the change rests on. A scope that is too narrow gives two holders: what each verb leaves
+    /// out, and why its answer does not depend on it, stands with the rule.
+    pub rests_on: RestsOn,
+    /// What could not be understood is replaced, or removed where no claim is left.
+    pub discards: bool,
+    /// The lock is removed and its highest number kept. Only for a list without claims.
+    pub removes: bool,
+}
+
+impl Write {
+    /// A change that makes no claim and rests on the claims that it alters.
+    pub const PLAIN: Self = Self {
+        makes: None,
+        rests_on: RestsOn::Nothing,
+        discards: false,
+        removes: false,
+    };
+}
+
+impl Step {
+    /// Writes a change that rests on the claims that it alters, if it altered any.
+    pub fn write_if(changed: bool) -> Self {
+        if changed {
+            Self::Write(Write::PLAIN)
+        } else {
+            Self::Keep
+        }
+    }
+}
+
+/// What became of a transaction.
+#[derive(Debug)]
+pub enum Outcome {
+    /// There is no such lock, or it is not the one any more in which the handle's claim was made.
+    Absent,
+    /// The change counts.
+    Done(Committed),
+}
+
+/// Which run of the change counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// This one, counted from 0.
+    Nth(usize),
+    /// None: the claim was put at the end of a list that nobody had looked at.
+    Unseen,
+}
+
+/// A change that counts.
+#[derive(Debug)]
+pub struct Committed {
+    /// The run whose answer counts.
+    pub run: Run,
+    /// The list afterwards, with the final tickets and tokens.
+    pub entry: Entry,
+    /// What happened, with the final numbers and the bytes of a record that was replaced.
+    pub events: Vec<Event>,
+    /// How many waiting claims before the end are not in the list above.
+    pub unread: usize,
+    /// The bytes that other programs saw before; empty where there were none.
+    pub record: Vec<u8>,
+    /// The final ticket of the claim that was made.
+    pub own: Option<u64>,
+    /// The claim that was made.
+    pub handle: Option<Box<dyn Handle>>,
+}
+
+/// What a caller waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting<'a> {
+    /// The lock.
+    pub name: &'a LockName,
+    /// The waiter's own claim; `None` for a caller without one.
+    pub by: Option<&'a dyn Handle>,
+    /// What the waiter stands behind.
+    pub behind: &'a Predecessor,
+    /// [`Entry::last`] of the list in which a caller without a claim saw that; a handle knows what it was
+    /// shown last.
+    pub since: Option<u64>,
+    /// The instant at which the wait begins.
+    pub now: &'a Now,
+}
+
+/// Where a holder learns that something happened to its claim.
+#[derive(Debug)]
+pub struct Notices {
+    /// Can be read each time that something happened. It does not block.
+    pub descriptor: crate::os::Descriptor,
+    /// A renewal of the holder's own ends it, for it replaces a file that is watched.
+    pub ends_with_renewal: bool,
+}
+
+/// Which names a store is to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those of locks.
+    Locks,
+    /// Those of which only a file of ours is left, beside a record that is gone.
+    Leftovers,
+}
+
+/// Where claims are kept. The module's documentation is the contract.
+pub trait Store: Send + Sync {
+    /// By which rules claims are judged here.
+    fn rules(&self) -> &Rules;
+
+    /// Where a lock is.
+    fn location(&self, name: &LockName) -> Location;
+
+    /// Reads a lock, or what is left of the one in which a handle's claim was made. Creates nothing,
+    /// needs no right to write, and waits for no other process's change. Of a handle, a store may show
+    /// its claim alone.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the place cannot be read. What can be read and not be understood is
+    ///   [`Content::Unreadable`](super::Content::Unreadable).
+    fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError>;
+
+    /// Shows the list to `change`, and commits what the change made of it in one conditional step.
+    ///
+    /// # Crash safety
+    /// A process that dies at any instant has committed the whole change or nothing. A claim that was
+    /// committed and whose handle died with its process is a dead claim.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if it was not done, or the store cannot find out whether it was. The caller holds
+    ///   nothing then: a claim that may have been made is given up by the store.
+    fn transact(
+        &self,
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError>;
+
+    /// Sleeps until what a waiter stands behind has ended or changed, the waiter is asked to stop, or
+    /// `until`. May wake early. Keeps nothing of the predecessor's when it returns.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the store cannot tell when that happens.
+    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError>;
+
+    /// Shows every name, in no order, one at a time.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the place cannot be listed.
+    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError>;
+
+    /// Where the holder of a claim learns that something happened to it. `None` where the store does
+    /// not tell; a holder finds out with its next renewal there.
+    fn notices(&self, _of: &dyn Handle) -> Option<Notices> {
+        None
+    }
+
+    /// What a user should know about the place before relying on it.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the place cannot be looked at.
+    fn warning(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    /// How often the place was found to be another one than before: removed, renamed, or hidden by a
+    /// mount. A renewer of many holds asks it every few seconds, and looks at them when it changes.
+    fn moves(&self) -> u64 {
+        0
+    }
+
+    /// Takes away what still stands of a hold whose claim left the list without its holder: the record
+    /// that other programs see. `None` if nothing stands.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if it stands and cannot be removed.
+    fn withdraw(&self, _of: &dyn Handle, _now: &Now) -> Result<Option<Left>, StoreError> {
+        Ok(None)
+    }
+
+    /// Goes on under a hold that stands; `None` if no hold has this token any more. While the part is
+    /// kept, [`Handle::is_entered`] of the hold is true where the store can tell.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the place cannot be read.
+    fn go_within(
+        &self,
+        name: &LockName,
+        token: u64,
+    ) -> Result<Option<Box<dyn Within>>, StoreError> {
+        let reading = self.read(name, None)?;
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        let stands = granted.any(|claim| claim.token == Some(token));
+        Ok(stands.then(|| -> Box<dyn Within> { Box::new(NoPart) }))
+    }
+}
+
+/// A part in a hold of a store that does not keep count of them.
+#[derive(Debug)]
+struct NoPart;
+
+impl Within for NoPart {}
+
+/// A handle as the store's own kind.
+///
+/// # Errors
+/// - [`StoreError::Misused`] if another store made it.
+pub fn own<H: Handle>(
+    handle: &dyn Handle,
+    place: impl FnOnce() -> String,
+) -> Result<&H, StoreError> {
+    let any: &dyn Any = handle;
+    any.downcast_ref().ok_or_else(|| StoreError::Misused {
+        place: place(),
+        why: "the claim was made in another store",
+    })
+}

@@ -1,0 +1,435 @@
+//! The etcd store: one list of claims for many machines.
+//!
+//! One key per claim. Its creation revision is the ticket, so the order of the queue is the order in
+//! which etcd wrote the claims; the revision of the write that grants is the fencing token. Beside
+//! it stands the claim's *life*, an empty key that hangs on a lease which the claimant's process
+//! keeps alive: what a kernel lock on a byte is to the file store. A waiter watches the claim and
+//! the lease key before its own, and nobody else's.
+//!
+//! A transaction reads the list, runs the change, and commits what it changed in one transaction of
+//! etcd that names everything the decision rests on (`list`). If anything of that was changed meanwhile
+//! it does nothing, and the change runs again (`transact`). There is no write without a condition. Mostly
+//! the list is what was to be expected, and need not be read (`expect`).
+//!
+//! # Unknown outcomes
+//! A transaction whose answer never came may have been carried out, or be carried out later. The call
+//! finds out which before it answers (`transact`). A claim that is made must not come to be after its
+//! caller has given up (`attempt`).
+//!
+//! # Crash safety
+//! Every change is one transaction, so there is nothing between two steps. A process that dies
+//! leaves its claims as they are; their lease keys end with its lease, and whoever asks next sweeps them.
+//!
+//! # What a lease proves
+//! A lease key that is there proves that its process was alive within its ttl, by etcd's clock. One that
+//! has run out lets others pass; the holder has to know **before** that, which [`Rules::lapse`]
+//! tells whoever renews. A machine that was suspended finds out with its first renewal: it succeeds
+//! only if nobody has taken the claim out of the list, and then the hold was never interrupted.
+//!
+//! What it leaves to others: which etcd (`Address`), when to renew, and what to do about a loss.
+
+mod address;
+mod api;
+mod attempt;
+mod connect;
+mod connection;
+mod expect;
+mod handle;
+mod ids;
+mod keys;
+mod lease_key;
+mod list;
+mod read;
+mod runtime;
+mod session;
+mod transact;
+mod value;
+mod watch;
+
+pub use address::{Address, AddressError, Credentials, CredentialsError};
+
+use super::contract::{
+    self, Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which,
+};
+use super::file::Sleeper;
+use super::{Content, Reading, StoreError, Wake};
+use crate::clock::{SystemClock, instant};
+use api::GetOptions;
+use connection::{Connection, Fault};
+use handle::EtcdHandle;
+use ids::Ids;
+use keys::{Keys, end_of};
+use read::{Scope, read_range};
+use session::Sessions;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor};
+use transact::Transaction;
+
+/// How long a call tries before it says that etcd cannot be reached. An election takes one to two
+/// seconds, and a request that a dying member swallows two more.
+pub const PATIENCE: Duration = Duration::from_secs(6);
+
+/// The least time that a renewal is given, however short the ttl.
+const RENEWAL_MIN: Duration = Duration::from_millis(200);
+
+/// The same once etcd has been out of reach for that long.
+const PATIENCE_LEFT: Duration = Duration::from_secs(1);
+
+/// How often a claim is looked at whose process on this machine may end without etcd knowing.
+const PROCESS_NAP: Duration = Duration::from_millis(500);
+
+/// How long a sleep behind a record lasts at least, and at most.
+const RECORD_NAP_MIN: Duration = Duration::from_millis(10);
+const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
+
+/// How often a call that was overtaken begins anew without a pause.
+const OVERTAKEN_AT_ONCE: u32 = 3;
+
+/// Locks kept in etcd. A clone is the same caller.
+#[derive(Clone)]
+pub struct EtcdStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connection: Connection,
+    sessions: Sessions,
+    keys: Keys,
+    rules: Rules,
+    here: Host,
+    clock: SystemClock,
+    sleeper: Box<dyn Sleeper>,
+    patience: Duration,
+    ids: Ids,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.sessions.give_back(&self.connection);
+    }
+}
+
+impl std::fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdStore")
+            .field("place", &self.shared.connection.place())
+            .finish_non_exhaustive()
+    }
+}
+
+impl EtcdStore {
+    /// The locks below an address, by the native row. No server is asked yet.
+    ///
+    /// # Errors
+    /// - [`StoreError::Unreachable`] if an encrypted connection has no authority to trust, or the
+    ///   system gives no thread.
+    pub fn new(
+        address: &Address,
+        credentials: &Credentials,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Result<Self, StoreError> {
+        Self::with_policy(Policy::NATIVE, address, credentials, here, sleeper)
+    }
+
+    /// The same, by another row.
+    ///
+    /// # Errors
+    /// - As [`EtcdStore::new`].
+    pub fn with_policy(
+        policy: Policy,
+        address: &Address,
+        credentials: &Credentials,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            shared: Arc::new(Shared {
+                connection: Connection::start(address, credentials)?,
+                sessions: Sessions::default(),
+                keys: Keys::new(address.prefix().to_owned()),
+                rules: Rules {
+                    leased: true,
+                    network: true,
+                    ..Rules::local(policy)
+                },
+                clock: SystemClock::new(here.boot_id.as_deref()),
+                here,
+                sleeper,
+                patience: PATIENCE,
+                ids: Ids::default(),
+            }),
+        })
+    }
+
+    /// The same store, whose calls give up after this long. A call that was given up says so; it
+    /// never says that a lock is free.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.patience = patience;
+        }
+        self
+    }
+
+    /// A descriptor that can be read each time that somebody has touched the claim of a handle, or its
+    /// life has ended, for as long as the handle is there.
+    fn notices(&self, handle: &EtcdHandle) -> Result<OwnedFd, StoreError> {
+        let keys = &self.shared.keys;
+        let from = handle.seen().own + 1;
+        let watched = vec![
+            watch::Watched::changes(keys.claim(&handle.name, &handle.id), from),
+            watch::Watched::end(keys.lease_key(&handle.name, &handle.lease_key), from),
+        ];
+        let (reads, task) = watch::lasting(&self.shared.connection, watched)?;
+        handle.seen().watches.extend(task);
+        Ok(reads)
+    }
+
+    /// A handle as this store's own kind.
+    fn own<'a>(
+        &self,
+        name: &LockName,
+        handle: Option<&'a dyn Handle>,
+    ) -> Result<Option<&'a EtcdHandle>, StoreError> {
+        let own = |handle| contract::own(handle, || self.location(name).shown);
+        handle.map(own).transpose()
+    }
+
+    /// When a call that begins now gives up. After etcd has been out of reach for as long as that
+    /// already, nobody waits for it all over again.
+    fn end(&self) -> Instant {
+        let failing = self.shared.connection.endpoints().failing();
+        let patience = match failing {
+            Some(since) if since >= self.shared.patience => PATIENCE_LEFT,
+            _ => self.shared.patience,
+        };
+        instant() + patience.min(self.shared.patience)
+    }
+
+    /// A change that could be written down.
+    fn told<T>(&self, change: Result<T, serde_json::Error>) -> Result<T, StoreError> {
+        change.map_err(|error| self.unreachable("writing the lock", error.to_string()))
+    }
+
+    fn unreachable(&self, doing: &'static str, why: String) -> StoreError {
+        self.shared.connection.fault(doing, &Fault::Unsure(why))
+    }
+
+    /// Sleeps until what a waiter stands behind has ended, or somebody has touched its own claim.
+    fn wait_in_line(
+        &self,
+        handle: &EtcdHandle,
+        waiting: &Waiting<'_>,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let behind: Vec<(u64, bool)> = match waiting.behind {
+            Predecessor::LivenessLock { ticket } => vec![(*ticket, true)],
+            Predecessor::Turn { ticket } => vec![(*ticket, false)],
+            Predecessor::Record(claim) => vec![(claim.ticket, false)],
+            Predecessor::AnyOf(claims) => {
+                let tickets = claims.iter().map(|claim| (claim.ticket, false));
+                tickets.collect()
+            }
+            // No waiter is seen to be stopped here.
+            Predecessor::Stopped { .. } => return Ok(Wake::Ready),
+        };
+        let own = self.shared.keys.claim(&handle.name, &handle.id);
+        let mut watched = Vec::new();
+        {
+            let seen = handle.seen();
+            watched.push(watch::Watched::changes(own, seen.own + 1));
+            let from = seen.revision + 1;
+            for (ticket, only_end) in behind {
+                let Some((claim, lease_key)) = seen.keys.get(&ticket).cloned() else {
+                    return Ok(Wake::Ready);
+                };
+                watched.push(if only_end {
+                    watch::Watched::end(claim, from)
+                } else {
+                    watch::Watched::changes(claim, from)
+                });
+                watched.push(watch::Watched::end(lease_key, from));
+            }
+        }
+        let nap = self.nap_behind(waiting.behind, waiting.now);
+        let (wake, woken) = self.sleep_on(watched, nap, until)?;
+        handle.seen().woken = woken;
+        Ok(wake)
+    }
+
+    /// Sleeps until anything has happened to the claims of a lock.
+    fn wait_outside(
+        &self,
+        waiting: &Waiting<'_>,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let Some(since) = waiting.since else {
+            return Ok(Wake::Ready);
+        };
+        let keys = &self.shared.keys;
+        let from = i64::try_from(since).unwrap_or(0) + 1;
+        let range = |prefix: String, only_end| watch::Watched {
+            end: Some(end_of(&prefix)),
+            key: prefix,
+            only_end,
+            from,
+        };
+        let watched = vec![
+            range(keys.claims(waiting.name), false),
+            range(keys.lease_keys(waiting.name), true),
+        ];
+        let nap = self.nap_behind(waiting.behind, waiting.now);
+        let (wake, _) = self.sleep_on(watched, nap, until)?;
+        Ok(wake)
+    }
+
+    /// How long to sleep behind this at most.
+    fn nap_behind(&self, behind: &Predecessor, now: &Now) -> Duration {
+        let claims = match behind {
+            Predecessor::Record(claim) => std::slice::from_ref(&**claim),
+            Predecessor::AnyOf(claims) => claims,
+            Predecessor::LivenessLock { .. }
+            | Predecessor::Turn { .. }
+            | Predecessor::Stopped { .. } => &[],
+        };
+        let naps = claims.iter().map(|claim| self.nap(claim, now));
+        naps.min().unwrap_or(RECORD_NAP_MAX)
+    }
+
+    /// How long a record can be relied on without a look at its process and its age.
+    fn nap(&self, claim: &Claim, now: &Now) -> Duration {
+        let boot = claim.holder.host.boot_id.as_deref();
+        let is_here = boot.is_some() && boot == self.shared.here.boot_id.as_deref();
+        let rest_ms = claim.lease.remaining_ms(boot, now);
+        let has_process = claim.holder.process.is_some() || claim.holder.command.is_some();
+        let longest = if is_here && has_process {
+            PROCESS_NAP
+        } else {
+            RECORD_NAP_MAX
+        };
+        // One that is past its ttl and counts all the same lives by something else.
+        match rest_ms {
+            0 => longest.min(Duration::from_secs(1)),
+            rest_ms => Duration::from_millis(rest_ms + 1).clamp(RECORD_NAP_MIN, longest),
+        }
+    }
+
+    /// How the sleep ended, and whether it did because something has happened.
+    fn sleep_on(
+        &self,
+        watched: Vec<watch::Watched>,
+        nap: Duration,
+        until: Option<Instant>,
+    ) -> Result<(Wake, bool), StoreError> {
+        let notices = watch::Notices::of(&self.shared.connection, watched)?;
+        let slept = self
+            .shared
+            .sleeper
+            .poll(&[notices.descriptor().as_fd()], nap, until);
+        let wake = slept.map_err(|source| StoreError::Io {
+            place: self.shared.connection.place().to_owned(),
+            doing: "waiting",
+            source,
+        })?;
+        let rung = rustix::io::read(notices.descriptor(), &mut [0; 1]);
+        Ok((wake, rung.is_ok_and(|read| read > 0)))
+    }
+}
+
+impl Store for EtcdStore {
+    fn rules(&self) -> &Rules {
+        &self.shared.rules
+    }
+
+    fn location(&self, name: &LockName) -> Location {
+        Location {
+            shown: format!("{}/locks/{name}", self.shared.connection.place()),
+            file: None,
+        }
+    }
+
+    fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
+        let handle = self.own(name, of)?;
+        let scope = handle.map_or(Scope::All, EtcdHandle::own);
+        let list = self.load(name, &scope, self.end())?;
+        let stored = list.exists();
+        let content = if let Some(unreadable) = list.unreadable.first() {
+            Content::Unreadable {
+                why: unreadable.why.clone(),
+                modified_ms: None,
+            }
+        } else {
+            if let Some(handle) = handle.filter(|handle| list.row(handle.ticket).is_none()) {
+                handle.note_claim(None, &list);
+            }
+            let here = &self.shared.here;
+            let claims = list.entry.claims.iter();
+            Content::Whole {
+                evidence: claims.map(|claim| list.evidence(here, claim)).collect(),
+                entry: list.entry,
+            }
+        };
+        Ok(Reading {
+            place: self.location(name).shown,
+            content,
+            // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
+            stopped: Vec::new(),
+            stored,
+            record: Vec::new(),
+        })
+    }
+
+    fn transact(
+        &self,
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError> {
+        let handle = self.own(ask.name, ask.about.handle())?;
+        // The lease key of a claim hangs on the lease of the caller that made it, whoever asks.
+        let store = handle.map_or_else(|| self.clone(), EtcdHandle::store);
+        Transaction::new(&store, ask, handle, change).commit()
+    }
+
+    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
+        match self.own(waiting.name, waiting.by)? {
+            Some(handle) => self.wait_in_line(handle, waiting, until),
+            None => self.wait_outside(waiting, until),
+        }
+    }
+
+    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        if which == Which::Leftovers {
+            return Ok(());
+        }
+        let keys = self.shared.keys.clone();
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        let end = self.end();
+        let names = self
+            .shared
+            .connection
+            .block("listing the locks", async move {
+                let options = GetOptions::new().with_keys_only();
+                let (_, found) = read_range(&endpoints, &keys.locks(), options, end).await?;
+                let mut names: Vec<LockName> = found
+                    .iter()
+                    .filter_map(|pair| keys.name_of(pair.key()))
+                    .collect();
+                // Keys come in their order, so those of one lock stand beside each other.
+                names.dedup();
+                Ok(names)
+            })?;
+        names.into_iter().for_each(each);
+        Ok(())
+    }
+
+    fn notices(&self, of: &dyn Handle) -> Option<Notices> {
+        let handle = self.own(of.name(), Some(of)).ok()??;
+        Some(Notices {
+            descriptor: self.notices(handle).ok()?,
+            ends_with_renewal: false,
+        })
+    }
+}

@@ -1,0 +1,297 @@
+//! Where an etcd is, and how one proves who one is: what a store's URL says, and what the
+//! environment adds that has no place in a URL.
+//!
+//! ```text
+//! etcd://HOST:PORT[,HOST:PORT...][/PREFIX]     in the clear
+//! etcds://HOST:PORT[,HOST:PORT...][/PREFIX]    over TLS
+//! ```
+//!
+//! Secrets are never part of a URL, for URLs stand in process lists, environments and records.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// The port that etcd serves its clients on.
+const PORT: u16 = 2379;
+
+/// The prefix of all keys where the URL names none.
+const PREFIX: &str = "/tenure";
+
+/// The longest prefix, in bytes.
+const PREFIX_BYTES_MAX: usize = 512;
+
+/// Where an etcd is, and below which prefix the locks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    endpoints: Vec<String>,
+    prefix: String,
+    tls: bool,
+}
+
+/// Why a URL names no etcd.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// It begins with something else.
+    #[error("it begins neither with etcd:// nor with etcds://")]
+    Scheme,
+    /// There is no host in it, or one of several is empty.
+    #[error("no host is named; write etcd://HOST:PORT[,HOST:PORT]/PREFIX")]
+    NoHost,
+    /// A host has characters that no host has.
+    #[error("{host:?} is no HOST:PORT")]
+    Host {
+        /// What stands there.
+        host: String,
+    },
+    /// There is a user or a password in it.
+    #[error(
+        "a user or password in it would be seen by everybody; set TENURE_ETCD_USER to NAME:PASSWORD"
+    )]
+    Secret,
+    /// The prefix is too long, or has characters that cannot be printed.
+    #[error(
+        "the prefix has to be up to {PREFIX_BYTES_MAX} printable ASCII characters without `?` and `#`, no part of it empty"
+    )]
+    Prefix,
+}
+
+impl Address {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// - [`AddressError`] says what is wrong with it.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_engine::store::etcd::Address;
+    /// let address: Address = Address::parse("etcd://10.0.0.1,10.0.0.2:4001/ci")?;
+    /// assert_eq!(address.to_string(), "etcd://10.0.0.1:2379,10.0.0.2:4001/ci");
+    /// assert!(Address::parse("etcd://me:secret@10.0.0.1/ci").is_err());
+    /// # Ok::<(), tenure_engine::store::etcd::AddressError>(())
+    /// ```
+    pub fn parse(url: &str) -> Result<Self, AddressError> {
+        let (tls, rest) = match (url.strip_prefix("etcd://"), url.strip_prefix("etcds://")) {
+            (Some(rest), _) => (false, rest),
+            (None, Some(rest)) => (true, rest),
+            (None, None) => return Err(AddressError::Scheme),
+        };
+        let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if hosts.contains('@') {
+            return Err(AddressError::Secret);
+        }
+        let endpoints = hosts.split(',').map(endpoint);
+        let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+        let prefix = prefix.trim_end_matches('/');
+        let is_printable =
+            |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b';');
+        let has_empty_part = !prefix.is_empty() && prefix.split('/').any(str::is_empty);
+        if prefix.len() > PREFIX_BYTES_MAX || has_empty_part || !prefix.bytes().all(is_printable) {
+            return Err(AddressError::Prefix);
+        }
+        Ok(Self {
+            endpoints,
+            prefix: if prefix.is_empty() {
+                PREFIX.to_owned()
+            } else {
+                format!("/{prefix}")
+            },
+            tls,
+        })
+    }
+
+    /// What all keys begin with: a `/` and no `/` at its end.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls
+    }
+
+    pub(super) fn urls(&self) -> Vec<String> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let endpoints = self.endpoints.iter();
+        endpoints.map(|host| format!("{scheme}://{host}")).collect()
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "etcds" } else { "etcd" };
+        write!(f, "{scheme}://{}{}", self.endpoints.join(","), self.prefix)
+    }
+}
+
+/// One `HOST[:PORT]`, with the port.
+fn endpoint(text: &str) -> Result<String, AddressError> {
+    if text.is_empty() {
+        return Err(AddressError::NoHost);
+    }
+    let wrong = || AddressError::Host {
+        host: text.to_owned(),
+    };
+    let (host, port) = match text.rsplit_once(':') {
+        // Without brackets, a colon begins the port; an IPv6 address has to stand in brackets.
+        Some((host, port)) if !port.ends_with(']') => {
+            let port: u16 = port.parse().map_err(|_| wrong())?;
+            (host, port)
+        }
+        _ => (text, PORT),
+    };
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_host = inner.map_or_else(
+        || !host.is_empty() && host.bytes().all(is_part),
+        |address| address.parse::<std::net::Ipv6Addr>().is_ok(),
+    );
+    if !is_host || port == 0 {
+        return Err(wrong());
+    }
+    Ok(format!("{host}:{port}"))
+}
+
+/// How one proves who one is, and whom one trusts.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user, and its password.
+    pub user: Option<(String, String)>,
+    /// The certificate authority that the servers have to be vouched for by, as PEM; without one,
+    /// an encrypted connection is refused, for it would prove nothing.
+    pub authority: Option<Vec<u8>>,
+    /// The own certificate and its key, as PEM, where the servers want one.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("user", &self.user.as_ref().map(|(name, _)| name))
+            .field("authority", &self.authority.is_some())
+            .field("certificate", &self.certificate.is_some())
+            .finish()
+    }
+}
+
+/// Why credentials could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CredentialsError {
+    /// A file that a variable names cannot be read.
+    #[error("{variable}: {}: {source}", path.display())]
+    File {
+        /// The variable.
+        variable: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// How it failed.
+        r#source: std::io::Error,
+    },
+    /// The user has no password, or the certificate no key.
+    #[error("{0}")]
+    Half(&'static str),
+}
+
+impl Credentials {
+    /// Reads `TENURE_ETCD_USER` (`NAME:PASSWORD`), and the files that `TENURE_ETCD_CACERT`,
+    /// `TENURE_ETCD_CERT` and `TENURE_ETCD_KEY` name.
+    ///
+    /// # Errors
+    /// - [`CredentialsError::File`] if a file cannot be read.
+    /// - [`CredentialsError::Half`] if one is given without what belongs to it.
+    pub fn from_environment() -> Result<Self, CredentialsError> {
+        let told = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let read = |variable: &'static str| {
+            let path = told(variable).map(PathBuf::from);
+            path.map(|path| {
+                std::fs::read(&path).map_err(|source| CredentialsError::File {
+                    variable,
+                    path,
+                    source,
+                })
+            })
+            .transpose()
+        };
+        let user = match told("TENURE_ETCD_USER") {
+            None => None,
+            Some(user) => Some(
+                (user.to_str())
+                    .and_then(|user| user.split_once(':'))
+                    .filter(|(name, _)| !name.is_empty())
+                    .map(|(name, password)| (name.to_owned(), password.to_owned()))
+                    .ok_or(CredentialsError::Half(
+                        "TENURE_ETCD_USER: write NAME:PASSWORD",
+                    ))?,
+            ),
+        };
+        let certificate = match (read("TENURE_ETCD_CERT")?, read("TENURE_ETCD_KEY")?) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                return Err(CredentialsError::Half(
+                    "TENURE_ETCD_CERT and TENURE_ETCD_KEY belong together; only one of them is set",
+                ));
+            }
+        };
+        Ok(Self {
+            user,
+            authority: read("TENURE_ETCD_CACERT")?,
+            certificate,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_comes_back_as_it_was_meant() {
+        for (url, meant) in [
+            ("etcd://a", "etcd://a:2379/tenure"),
+            ("etcd://a:1,b:2/", "etcd://a:1,b:2/tenure"),
+            ("etcds://[::1]:5/x/y/", "etcds://[::1]:5/x/y"),
+            ("etcd://[::1]/x", "etcd://[::1]:2379/x"),
+        ] {
+            let address = Address::parse(url).expect("an address");
+            assert_eq!(address.to_string(), meant, "{url}");
+            assert_eq!(Address::parse(meant).expect("the same"), address);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_apart() {
+        let host = |host: &str| AddressError::Host {
+            host: host.to_owned(),
+        };
+        for (url, why) in [
+            ("http://a", AddressError::Scheme),
+            ("etcd:a", AddressError::Scheme),
+            ("etcd://", AddressError::NoHost),
+            ("etcd://a,,b/x", AddressError::NoHost),
+            ("etcd://a:b", host("a:b")),
+            ("etcd://a:0", host("a:0")),
+            ("etcd://::1", host("::1")),
+            ("etcd://a b", host("a b")),
+            ("etcd://u:p@a", AddressError::Secret),
+            ("etcd://a//x", AddressError::Prefix),
+            ("etcd://a/x\u{1b}[0m", AddressError::Prefix),
+            ("etcd://a/x?y", AddressError::Prefix),
+        ] {
+            assert_eq!(Address::parse(url), Err(why), "{url}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let credentials = Credentials {
+            user: Some(("me".to_owned(), "secret".to_owned())),
+            ..Credentials::default()
+        };
+        let shown = format!("{credentials:?}");
+        assert!(shown.contains("me") && !shown.contains("secret"), "{shown}");
+    }
+}

@@ -1,0 +1,109 @@
+//! An attempt to make a claim, and what becomes of it when its answer is lost.
+//!
+//! A transaction whose answer is lost may be carried out at any time afterwards. Each attempt makes
+//! a lease key of its own name and is conditional on there being none. So an attempt is **given up by a tombstone** by
+//! making that life without it: whichever of the two comes first, the other one does nothing. After
+//! that it is known whether the attempt was carried out, for good. A caller who cannot even learn
+//! that gets an error, and the tombstone goes on behind its back until it is answered, or until the
+//! lease has run out without which the attempt is refused anyway.
+
+use super::EtcdStore;
+use super::api::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use super::connection::Fault;
+use super::list::List;
+use super::read::Scope;
+use super::session::Session;
+use crate::clock::instant;
+use crate::store::StoreError;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::LockName;
+
+/// How long a tombstone is tried after its caller was told that the call has failed.
+const BURIAL_MAX: Duration = Duration::from_secs(600);
+
+/// An attempt to make a claim, or to come back to one.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    /// Its name: of the lease key that it makes, and of the claim if that is a new one (`ids`).
+    pub(super) id: String,
+    /// What keeps the lease key alive.
+    pub(super) session: Arc<Session>,
+}
+
+impl EtcdStore {
+    /// An attempt under a name that no other one has, or that its last one is done with.
+    pub(super) fn attempt(&self, ttl_ms: u64, end: Instant) -> Result<Attempt, StoreError> {
+        let session = self.session(ttl_ms, end)?;
+        let id = self.shared.ids.take(session.lease);
+        Ok(Attempt { id, session })
+    }
+
+    /// The next attempt, under a name that never was one.
+    pub(super) fn anew(&self, attempt: &Attempt) -> Attempt {
+        let session = Arc::clone(&attempt.session);
+        let id = self.shared.ids.fresh(session.lease);
+        Attempt { id, session }
+    }
+
+    /// Finds out what became of an attempt, and sees to it that nothing becomes of it any more if
+    /// nothing has. Answers with the list, in which its claim stands if it was made. `claim` is the id
+    /// of the claim that it would have written.
+    pub(super) fn bury(
+        &self,
+        name: &LockName,
+        attempt: &Attempt,
+        claim: &str,
+        end: Instant,
+    ) -> Result<List, StoreError> {
+        let lease_key = self.shared.keys.lease_key(name, &attempt.id);
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        let lease = attempt.session.lease;
+        let given_up = self
+            .shared
+            .connection
+            .block("writing the lock", async move {
+                let txn = endpoints
+                    .until(end, |client| {
+                        let absent =
+                            Compare::create_revision(lease_key.clone(), CompareOp::Equal, 0);
+                        let leased = PutOptions::new().with_lease(lease);
+                        let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));
+                        let txn = Txn::new().when([absent]).and_then([put]);
+                        async move { client.txn(txn).await }
+                    })
+                    .await;
+                match txn {
+                    // Without its lease it is refused. What was made under it is found like any other.
+                    Ok(_) | Err(Fault::LeaseGone) => Ok(()),
+                    Err(fault) => Err(fault),
+                }
+            });
+        // One of the answers may have been lost here too: who made the lease key is seen by the claim.
+        given_up
+            .and_then(|()| self.load(name, &Scope::All, end))
+            .inspect_err(|_| self.give_up_later(name, attempt, claim))
+    }
+
+    /// The same behind the back of a caller who has been told that the call failed: the claim is
+    /// removed if it was made.
+    pub(super) fn give_up_later(&self, name: &LockName, attempt: &Attempt, claim: &str) {
+        let keys = &self.shared.keys;
+        let (lease_key, claim) = (keys.lease_key(name, &attempt.id), keys.claim(name, claim));
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        let (end, lease) = (instant() + BURIAL_MAX, attempt.session.lease);
+        self.shared.connection.spawn(async move {
+            let given_up = endpoints.until(end, |client| {
+                // The lease key of a claim is empty. It is given up by a tombstone in either case: a request that comes
+                // again finds that, and undoes nothing.
+                let made = Compare::value(lease_key.clone(), CompareOp::Equal, "");
+                let leased = PutOptions::new().with_lease(lease);
+                let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));
+                let remove = [TxnOp::delete(claim.clone(), None), put.clone()];
+                let txn = Txn::new().when([made]).and_then(remove).or_else([put]);
+                async move { client.txn(txn).await }
+            });
+            let _ = given_up.await;
+        });
+    }
+}

@@ -1,0 +1,307 @@
+//! Tries a change without a look, on the list that is likely there.
+//!
+//! The change runs as it does on any list. What it made of that is committed on the condition that the
+//! list is what was expected; else nothing was done, and the call looks.
+//!
+//! | who asks | expected | the condition |
+//! |---|---|---|
+//! | a newcomer | nobody | there is no claim |
+//! | a waiter that was woken | nobody before it | none was made earlier than its own, and that is as it was written |
+//! | a holder that leaves | its hold as it was granted | its claim is the one that was made |
+//!
+//! Most newcomers want the lock, and wait behind whoever is there. Of those the same transaction puts the
+//! claim at the end if there is somebody, and reads the list. For anybody else it only reads it.
+
+use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
+use super::connection::{read_by, revision_of};
+use super::handle::EtcdHandle;
+use super::keys::end_of;
+use super::list::{Attachment, Change, List, Row, Writing};
+use super::read::Scope;
+use super::transact::{Answer, Did, Transaction, committed};
+use super::value::Written;
+use crate::store::StoreError;
+use crate::store::contract::{About, Outcome, Run};
+use tenure_core::{Claim, Entry, History, Kind, Mode, RestsOn};
+
+/// How many keys are read together with an attempt. A longer list is read by itself: an answer that
+/// is too long for the client would be as good as lost.
+const GUESS_PAGE: i64 = 500;
+
+impl Transaction<'_> {
+    /// One try on the list that is expected.
+    pub(super) fn expected(&mut self) -> Result<Did, StoreError> {
+        match (self.ask.about, self.handle) {
+            (About::Newcomer { unseen, .. }, _) => self.on_nobody(unseen),
+            (About::Turn(_), Some(handle)) => self.as_it_waits(handle),
+            (About::Own(_), Some(handle)) => self.as_granted(handle),
+            _ => Ok(Did::Again(None)),
+        }
+    }
+
+    /// A claim that nobody is in the way of.
+    fn on_nobody(&mut self, unseen: bool) -> Result<Did, StoreError> {
+        let nobody = List::default();
+        let mut tried = self.run(&nobody, None);
+        let Some(made) = tried.makes() else {
+            return Ok(Did::Again(None));
+        };
+        let claim = tried.entry.claim(made.ticket);
+        // A detached hold needs a lease of its own first.
+        if made.kind != Kind::Kernel || claim.is_none_or(|claim| claim.token.is_none()) {
+            return Ok(Did::Again(None));
+        }
+        let attachment = self.attach(&nobody, &tried.entry, made)?;
+        self.count_from_the_last_sign(&nobody, &mut tried);
+        let txn = self.on_nobody_txn(&tried.entry, &attachment, unseen)?;
+        match self.store.ask(txn)? {
+            Answer::Overtaken(answer) if unseen => {
+                let list = self.listed(&answer);
+                self.at_the_end(list)
+            }
+            Answer::Overtaken(answer) => Ok(Did::Overtaken(self.listed(&answer))),
+            answer => {
+                let list = match &answer {
+                    Answer::Done(answer) => self.listed(answer),
+                    _ => None,
+                };
+                let list = list.unwrap_or_default();
+                self.answered(answer, &list, tried, &[attachment])
+            }
+        }
+    }
+
+    /// A claim that was put at the end of a list unseen: the change runs on what was there. If it would
+    /// only have queued, that run counts.
+    fn at_the_end(&mut self, list: Option<List>) -> Result<Did, StoreError> {
+        let Some(attempt) = self.attempt.clone() else {
+            return Ok(Did::Again(None));
+        };
+        let (store, name) = (self.store, self.ask.name);
+        let list = match list {
+            Some(list) => list,
+            // It stands in the line, and nobody would wait there.
+            None => store
+                .load(name, &Scope::All, self.end)
+                .inspect_err(|_| store.give_up_later(name, &attempt, &attempt.id))?,
+        };
+        let row = list
+            .rows
+            .iter()
+            .find(|row| row.written.lease_key == attempt.id);
+        let Some(row) = row else {
+            // Somebody has taken it out again.
+            self.begin_anew();
+            return Ok(Did::Overtaken(None));
+        };
+        let handle = self.found(&list, row);
+        if !list.unreadable.is_empty() {
+            // There is something in the list that may block it for ever: asked as everybody is who does
+            // not guess, without this claim.
+            handle.doubt();
+            drop(handle);
+            self.begin_anew();
+            return Ok(Did::Overtaken(None));
+        }
+        let ticket = row.written.claim.ticket;
+        let mut before = list.clone();
+        before.rows.retain(|row| row.written.claim.ticket != ticket);
+        before.entry.claims.retain(|claim| claim.ticket != ticket);
+        let looked = self.run(&before, None);
+        let write = looked.write();
+        let only_queues = looked.events.is_empty()
+            && write
+                .is_some_and(|write| write.makes.is_some() && write.rests_on == RestsOn::Nothing);
+        self.attempt = None;
+        let run = if only_queues {
+            Run::Nth(looked.run)
+        } else {
+            Run::Unseen
+        };
+        let done = committed(run, list.entry, Vec::new(), Some(handle));
+        Ok(Did::Known(Outcome::Done(done)))
+    }
+
+    /// If nobody is there, the claim holds; else, if it may be put there `unseen`, it is put at the end.
+    /// Either way the list is told.
+    fn on_nobody_txn(
+        &self,
+        entry: &Entry,
+        attachment: &Attachment,
+        unseen: bool,
+    ) -> Result<Txn, StoreError> {
+        let (store, name) = (self.store, self.ask.name);
+        let keys = &store.shared.keys;
+        let nobody = List::default();
+        let writing = Writing {
+            attachments: std::slice::from_ref(attachment),
+            ..Writing::PLAIN
+        };
+        let change = |entry: &Entry| -> Result<Change, StoreError> {
+            let change = nobody.change(keys, name, entry, &writing);
+            Ok(store.told(change)?.unwrap_or_default())
+        };
+        let hold = change(entry)?;
+        let claims = keys.claims(name);
+        let alone = Compare::create_revision(claims.clone(), CompareOp::Equal, 0);
+        let mut first = hold.compares;
+        first.push(alone.with_range(end_of(&claims)));
+        let mut holds = hold.operations;
+        holds.push(TxnOp::get(keys.header(name), None));
+        let lock = keys.lock(name);
+        let page = GetOptions::new()
+            .with_range(end_of(&lock))
+            .with_limit(GUESS_PAGE);
+        let mut otherwise = vec![TxnOp::get(lock, Some(page))];
+        if unseen {
+            let mut waiting = entry.clone();
+            for claim in &mut waiting.claims {
+                (claim.token, claim.since) = (None, None);
+            }
+            let queue = change(&waiting)?.into_txn();
+            otherwise.insert(0, TxnOp::txn(queue));
+        }
+        Ok(Txn::new().when(first).and_then(holds).or_else(otherwise))
+    }
+
+    /// The list that a transaction has read; `None` if it is longer than a page.
+    fn listed(&self, answer: &TxnResponse) -> Option<List> {
+        let (found, is_whole) = read_by(answer);
+        if !is_whole {
+            return None;
+        }
+        let shared = &self.store.shared;
+        let revision = revision_of(answer.header());
+        let mut list = List::of(&shared.keys, self.ask.name, revision, &found);
+        list.trust_leases(&shared.here, self.ask.now);
+        Some(list)
+    }
+
+    /// A waiter whose sleep was ended by something that happened: mostly that was the end of the last
+    /// claim before it. That there is none is the condition, and that nobody has asked it to stop, and
+    /// that it lives by the lease that this process keeps alive.
+    fn as_it_waits(&mut self, handle: &EtcdHandle) -> Result<Did, StoreError> {
+        let (is_woken, waiting) = {
+            let mut seen = handle.seen();
+            (std::mem::take(&mut seen.woken), seen.waiting.clone())
+        };
+        let session = self.store.shared.sessions.present(handle.ttl_ms);
+        let (true, Some((claim, modified)), Some(session)) = (
+            is_woken && handle.only_those_before_matter(),
+            waiting,
+            session,
+        ) else {
+            return Ok(Did::Again(None));
+        };
+        let list = alone(
+            handle,
+            claim,
+            (modified, session.lease),
+            History::default(),
+            0,
+        );
+        let mut tried = self.run(&list, None);
+        self.count_from_the_last_sign(&list, &mut tried);
+        let granted = tried.entry.claim(handle.ticket);
+        let is_granted = granted.is_some_and(|claim| claim.token.is_some());
+        // That there is no claim before it is all that is compared here: too little for a grant that rests
+        // on the whole list.
+        let rests_on = tried.write().map(|write| write.rests_on);
+        if !is_granted || rests_on.is_none_or(|rests_on| rests_on == RestsOn::All) {
+            return Ok(Did::Again(None));
+        }
+        let (store, keys) = (self.store, &self.store.shared.keys);
+        let change = list.change(keys, &handle.name, &tried.entry, &Writing::PLAIN);
+        let Some(mut change) = store.told(change)? else {
+            return Ok(Did::Again(None));
+        };
+        let claims = keys.claims(&handle.name);
+        let before = i64::try_from(handle.ticket).unwrap_or(i64::MAX) - 1;
+        let first = Compare::create_revision(claims.clone(), CompareOp::Greater, before);
+        let lease_key = keys.lease_key(&handle.name, &handle.lease_key);
+        change.compares = vec![
+            Compare::mod_revision(
+                keys.claim(&handle.name, &handle.id),
+                CompareOp::Equal,
+                modified,
+            ),
+            Compare::lease(lease_key, CompareOp::Equal, session.lease),
+            first.with_range(end_of(&claims)),
+            List::none_ahead(keys, &handle.name),
+        ];
+        change
+            .operations
+            .push(TxnOp::get(keys.header(&handle.name), None));
+        let answer = store.ask(change.into_txn())?;
+        let mut list = list;
+        if let Answer::Done(answer) = &answer {
+            let revision = revision_of(answer.header());
+            let (found, _) = read_by(answer);
+            let header = List::of(keys, &handle.name, revision, &found);
+            tried.entry.history = header.entry.history;
+            list.entry.history = header.entry.history;
+            (list.header_modified, list.revision) = (header.header_modified, revision);
+        }
+        self.answered(answer, &list, tried, &[])
+    }
+
+    /// A holder that leaves, by what was known at its grant.
+    fn as_granted(&mut self, handle: &EtcdHandle) -> Result<Did, StoreError> {
+        let Some((claim, history, header)) = handle.seen().granted.clone() else {
+            return Ok(Did::Again(None));
+        };
+        let is_alone = claim.mode == Mode::Exclusive;
+        let list = alone(handle, claim, (0, 0), history, header);
+        let tried = self.run(&list, None);
+        if tried.write().is_none() || tried.entry.claim(handle.ticket).is_some() {
+            return Ok(Did::Again(None));
+        }
+        let (store, keys) = (self.store, &self.store.shared.keys);
+        let key = keys.claim(&handle.name, &handle.id);
+        let created = i64::try_from(handle.ticket).unwrap_or(0);
+        let change = || -> Result<Change, StoreError> {
+            let change = list.change(keys, &handle.name, &tried.entry, &Writing::PLAIN);
+            let mut change = store.told(change)?.unwrap_or_default();
+            // Whatever was written to it since, it is the same hold.
+            let same = Compare::create_revision(key.clone(), CompareOp::Equal, created);
+            change.compares = vec![same];
+            if let Some(header) = change.header.as_mut().filter(|_| is_alone) {
+                // Only the end of a hold writes it, and there is no other hold beside this one.
+                header.stands = None;
+            }
+            Ok(change)
+        };
+        let answer = store.commit_or_remove(change()?, change)?;
+        self.answered(answer, &list, tried, &[])
+    }
+}
+
+/// The list of a claim that nobody else is beside.
+fn alone(
+    handle: &EtcdHandle,
+    claim: Claim,
+    (modified, lease): (i64, i64),
+    history: History,
+    header_modified: i64,
+) -> List {
+    let row = Row {
+        id: handle.id.clone(),
+        modified,
+        written: Written {
+            claim: claim.clone(),
+            lease_key: handle.lease_key.clone(),
+            was_reserved: handle.was_reserved,
+        },
+        lease,
+    };
+    List {
+        rows: vec![row],
+        entry: Entry {
+            history,
+            claims: vec![claim],
+            ..Entry::default()
+        },
+        header_modified,
+        ..List::default()
+    }
+}

@@ -1,0 +1,253 @@
+//! A claim that this process keeps alive: what it has seen, and that dropping it is dying.
+//!
+//! What is done with it is the business of `transact`.
+
+use super::api::{Txn, TxnOp};
+use super::keys::Keys;
+use super::list::List;
+use super::read::Scope;
+use super::{EtcdStore, Shared};
+use crate::clock::{Clock, instant};
+use crate::store::contract::Handle;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+use tenure_core::{Claim, History, Kind, LockName};
+use tokio::task::AbortHandle;
+
+/// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
+/// run out with its lease then, unless the lease was kept alive all the time.
+const CLEARING_MAX: Duration = Duration::from_secs(600);
+
+/// How long the drop of a handle waits for etcd to hear of it: for one request that is lost, and the
+/// next one. It goes on without anybody waiting.
+const DROP_MAX: Duration = Duration::from_millis(2_500);
+
+/// A claim that this process keeps alive. Dropping it is dying.
+pub(super) struct EtcdHandle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: LockName,
+    pub(super) ticket: u64,
+    pub(super) id: String,
+    pub(super) lease_key: String,
+    pub(super) ttl_ms: u64,
+    pub(super) kind: Kind,
+    /// Its caller was away from this place.
+    pub(super) was_reserved: bool,
+    state: Mutex<Seen>,
+    /// Its lease key is not to be ended with it: it has ended, or belongs to a hold that goes on.
+    settled: AtomicBool,
+    /// A change that attached its lease key may still be carried out.
+    doubtful: AtomicBool,
+}
+
+/// What a handle has seen last.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// The revision at which the list was read.
+    pub(super) revision: i64,
+    /// The revision up to which the own claim was looked at.
+    pub(super) own: i64,
+    /// The keys of the claims and of their lease keys, by ticket.
+    pub(super) keys: BTreeMap<u64, (String, String)>,
+    /// The hold, and the header, as of the grant.
+    pub(super) granted: Option<(Claim, History, i64)>,
+    /// The own claim as it waits, and when it was written last.
+    pub(super) waiting: Option<(Claim, i64)>,
+    /// A sleep was ended by something that happened, and nobody has looked since.
+    pub(super) woken: bool,
+    /// What watches its keys for whoever holds.
+    pub(super) watches: Vec<AbortHandle>,
+}
+
+impl Handle for EtcdHandle {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Its lease key went with its claim, in the same transaction. Where that failed, it goes with this
+    /// handle.
+    fn let_go(&self) {}
+}
+
+impl EtcdHandle {
+    /// The handle of a claim that was written at `revision`, after the list `before` or in it; with the
+    /// id of its key and that of its lease key.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        name: &LockName,
+        claim: &Claim,
+        (id, lease_key): (String, String),
+        was_reserved: bool,
+        (before, revision): (&List, i64),
+    ) -> Self {
+        let keys = &shared.keys;
+        let own = (keys.claim(name, &id), keys.lease_key(name, &lease_key));
+        let handle = Self {
+            shared: Arc::clone(shared),
+            name: name.clone(),
+            ticket: claim.ticket,
+            id,
+            lease_key,
+            ttl_ms: claim.lease.ttl_ms,
+            kind: claim.kind,
+            was_reserved,
+            state: Mutex::default(),
+            settled: AtomicBool::new(false),
+            doubtful: AtomicBool::new(false),
+        };
+        handle.remember(before);
+        let mut seen = handle.seen();
+        seen.keys.insert(claim.ticket, own);
+        seen.own = revision;
+        drop(seen);
+        handle.note_claim(Some(claim), before);
+        handle
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything up to this revision that concerns its own claim has been looked at.
+    pub(super) fn saw(&self, revision: i64) {
+        let mut seen = self.seen();
+        seen.own = seen.own.max(revision);
+    }
+
+    /// Notes a list that was read.
+    pub(super) fn remember(&self, list: &List) {
+        let mut seen = self.seen();
+        seen.revision = list.revision;
+        seen.keys = keys_of(list, &self.shared.keys, &self.name);
+        let own = list.row(self.ticket);
+        let own = own.filter(|row| row.written.claim.token.is_none());
+        seen.waiting = own.map(|row| (row.written.claim.clone(), row.modified));
+    }
+
+    /// Notes how its claim stands after a change to `before`.
+    pub(super) fn note_claim(&self, claim: Option<&Claim>, before: &List) {
+        let mut seen = self.seen();
+        match claim {
+            // Nor is it ended by what was known at its grant: should the answer to that be lost,
+            // nobody could tell that it had done nothing.
+            None => (seen.granted, seen.waiting) = (None, None),
+            Some(claim) if claim.token.is_some() => {
+                let hold = (claim.clone(), before.entry.history, before.header_modified);
+                seen.granted.get_or_insert(hold);
+            }
+            Some(_) => {}
+        }
+        // A detached hold goes on without this process; so does a place that is kept.
+        let goes_on = claim.is_none_or(|claim| {
+            let is_detached = self.kind == Kind::Detached && claim.token.is_some();
+            is_detached || claim.reservation.is_some()
+        });
+        if goes_on {
+            self.settled.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Notes that a change which attached its lease key may still be carried out.
+    pub(super) fn doubt(&self) {
+        self.doubtful.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether what stands behind it in the list, or holds there, is of no interest to it.
+    pub(super) fn only_those_before_matter(&self) -> bool {
+        !self.was_reserved && self.kind == Kind::Kernel
+    }
+
+    /// Whether the lease of its lease key runs for certain.
+    pub(super) fn is_certain(&self) -> bool {
+        let now = self.shared.clock.now();
+        let session = self.shared.sessions.present(self.ttl_ms);
+        session.is_some_and(|session| {
+            let age_ms = now.boot_ms.saturating_sub(session.last_sign(&now).boot_ms);
+            age_ms < self.ttl_ms
+        })
+    }
+
+    /// The caller whose place it is: its lease key hangs on that one's lease, whoever asks.
+    pub(super) fn store(&self) -> EtcdStore {
+        EtcdStore {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Its id may be the next claim's: the removal of its keys was answered, and so was all that may
+    /// have written them without a condition on what stood there.
+    pub(super) fn give_back_id(&self) {
+        if self.id == self.lease_key && !self.doubtful.load(Ordering::SeqCst) {
+            self.shared.ids.give_back(&self.id);
+        }
+    }
+
+    /// Its own keys, to be read.
+    pub(super) fn own(&self) -> Scope {
+        Scope::One {
+            id: self.id.clone(),
+            lease_key: self.lease_key.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for EtcdHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdHandle")
+            .field("name", &self.name)
+            .field("ticket", &self.ticket)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for EtcdHandle {
+    fn drop(&mut self) {
+        if self.shared.connection.is_ours() {
+            let watches = std::mem::take(&mut self.seen().watches);
+            watches.iter().for_each(AbortHandle::abort);
+        }
+        if self.settled.load(Ordering::SeqCst) {
+            return;
+        }
+        // Both keys are this handle's own, so no condition is needed. The claim stays, for whoever
+        // comes next to say from whom it has the lock; unless something that is still on its way
+        // could attach its lease key again.
+        let mut gone = vec![self.shared.keys.lease_key(&self.name, &self.lease_key)];
+        if self.doubtful.load(Ordering::SeqCst) {
+            gone.push(self.shared.keys.claim(&self.name, &self.id));
+        }
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        let end = instant() + CLEARING_MAX;
+        let (sender, done) = mpsc::channel::<()>();
+        let _waits = self.shared.connection.sleeping();
+        let spawned = self.shared.connection.spawn(async move {
+            let ended = endpoints.until(end, |client| {
+                let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
+                let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
+                async move { client.txn(txn).await }
+            });
+            let _ = ended.await;
+            drop(sender);
+        });
+        if spawned.is_some() {
+            // So that whoever looks next sees it, as with a process that has died.
+            let _ = done.recv_timeout(DROP_MAX);
+        }
+    }
+}
+
+fn keys_of(list: &List, keys: &Keys, name: &LockName) -> BTreeMap<u64, (String, String)> {
+    let rows = list.rows.iter();
+    rows.map(|row| {
+        let claim = keys.claim(name, &row.id);
+        let lease_key = keys.lease_key(name, &row.written.lease_key);
+        (row.written.claim.ticket, (claim, lease_key))
+    })
+    .collect()
+}

@@ -1,0 +1,95 @@
+//! What a new claim is called: the last part of its key, and of its lease key's.
+//!
+//! No two attempts to make a claim may have the same name while anything of the first can still be
+//! carried out, for it is by the name of its lease key that an attempt is found out and forbidden
+//! (`enter`). So names are made of the lease and a number, and one whose outcome is not known is
+//! never used again.
+//!
+//! One whose claim was made and removed, with an answer to both, is. etcd keeps a deleted key in its
+//! index until it is compacted away, and *is there any claim?* walks over all of them: with a new name
+//! for each hold, a lock became slower with every hold. What else may still be on its way under the
+//! name was conditional on the revision at which its claim had been written, and no later claim has
+//! that one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How many names are kept for use again; more are rarely needed at once.
+const KEPT_MAX: usize = 64;
+
+/// The names of a process on one etcd.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    made: AtomicU64,
+    /// The last one that came back is the first to be used, so that few are used at all.
+    free: Mutex<Vec<String>>,
+}
+
+impl Ids {
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A name that no attempt ever had.
+    pub(super) fn fresh(&self, lease: i64) -> String {
+        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        format!("{lease:x}-{number:x}")
+    }
+
+    /// A name that no attempt has, of this lease.
+    pub(super) fn take(&self, lease: i64) -> String {
+        let mine = format!("{lease:x}-");
+        let mut free = self.free();
+        let last = free.iter().rposition(|id| id.starts_with(&mine));
+        let again = last.map(|index| free.remove(index));
+        drop(free);
+        again.unwrap_or_else(|| self.fresh(lease))
+    }
+
+    /// Takes a name back. Nothing that could make a claim under it is on its way any more.
+    pub(super) fn give_back(&self, id: &str) {
+        let mut free = self.free();
+        if free.len() == KEPT_MAX {
+            // Those of a lease that has run out would keep their places for ever.
+            free.remove(0);
+        }
+        free.push(id.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ids, KEPT_MAX};
+
+    #[test]
+    fn a_name_that_came_back_is_used_again_and_no_other_one_is() {
+        let ids = Ids::default();
+        let (first, second) = (ids.take(7), ids.take(7));
+        assert_ne!(first, second);
+        ids.give_back(&first);
+        assert_ne!(ids.fresh(7), first);
+        assert_eq!(ids.take(7), first);
+        let third = ids.take(7);
+        assert!(third != first && third != second, "{third}");
+    }
+
+    #[test]
+    fn a_name_belongs_to_its_lease() {
+        let ids = Ids::default();
+        let old = ids.take(0x7);
+        ids.give_back(&old);
+        assert_ne!(ids.take(0x71), old);
+        assert_eq!(ids.take(0x7), old);
+    }
+
+    #[test]
+    fn names_of_leases_that_are_gone_make_room() {
+        let ids = Ids::default();
+        for _ in 0..KEPT_MAX {
+            ids.give_back(&ids.fresh(1));
+        }
+        let new = ids.take(2);
+        ids.give_back(&new);
+        assert_eq!(ids.take(2), new);
+    }
+}

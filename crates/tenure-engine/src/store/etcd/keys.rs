@@ -1,0 +1,107 @@
+//! The names of the keys of a lock, all of them below the prefix of the store.
+//!
+//! ```text
+//! PREFIX/locks/NAME/header         past holds
+//! PREFIX/locks/NAME/ahead          there while a claim holds that went before waiting ones
+//! PREFIX/locks/NAME/claims/ID      one claim; its creation revision is the ticket
+//! PREFIX/locks/NAME/lives/ID       there for as long as the lease of that claim runs
+//! ```
+//!
+//! A lock's name has no `/`, so no key of one lock begins like the keys of another.
+
+use tenure_core::LockName;
+
+/// The names below one prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    /// `prefix` begins with a `/` and does not end with one; empty for the top.
+    pub(super) fn new(prefix: String) -> Self {
+        Self { prefix }
+    }
+
+    /// What the keys of all locks begin with.
+    pub(super) fn locks(&self) -> String {
+        format!("{}/locks/", self.prefix)
+    }
+
+    /// What the keys of one lock begin with.
+    pub(super) fn lock(&self, name: &LockName) -> String {
+        format!("{}{name}/", self.locks())
+    }
+
+    pub(super) fn header(&self, name: &LockName) -> String {
+        format!("{}header", self.lock(name))
+    }
+
+    /// There from the grant of a claim before which others wait, until a change finds none such.
+    pub(super) fn ahead(&self, name: &LockName) -> String {
+        format!("{}ahead", self.lock(name))
+    }
+
+    /// What the claims of a lock begin with.
+    pub(super) fn claims(&self, name: &LockName) -> String {
+        format!("{}claims/", self.lock(name))
+    }
+
+    pub(super) fn claim(&self, name: &LockName, id: &str) -> String {
+        format!("{}{id}", self.claims(name))
+    }
+
+    /// What the lease keys of a lock begin with.
+    pub(super) fn lease_keys(&self, name: &LockName) -> String {
+        format!("{}lives/", self.lock(name))
+    }
+
+    pub(super) fn lease_key(&self, name: &LockName, id: &str) -> String {
+        format!("{}{id}", self.lease_keys(name))
+    }
+
+    /// The lock that a key belongs to.
+    pub(super) fn name_of(&self, key: &[u8]) -> Option<LockName> {
+        let rest = key.strip_prefix(self.locks().as_bytes())?;
+        let name = rest.split(|byte| *byte == b'/').next()?;
+        LockName::new(std::str::from_utf8(name).ok()?).ok()
+    }
+}
+
+/// The end of the range of all keys that begin with `prefix`, which ends with a `/`: the same with
+/// the next character in its place.
+pub(super) fn end_of(prefix: &str) -> String {
+    let mut end = prefix.to_owned();
+    end.pop();
+    end.push('0');
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lock_sees_the_keys_of_another() {
+        let keys = Keys::new("/a".to_owned());
+        let name = |name: &str| LockName::new(name).expect("a name");
+        let range = |lock: &LockName| (keys.lock(lock), end_of(&keys.lock(lock)));
+        let names = ["deploy", "deploy-eu", "deploy.2", "deploy0", "a", "claims"].map(name);
+        for one in &names {
+            let (begin, end) = range(one);
+            for other in &names {
+                for key in [
+                    keys.header(other),
+                    keys.ahead(other),
+                    keys.claim(other, "1-1"),
+                    keys.lease_key(other, "1-1"),
+                ] {
+                    let inside = begin <= key && key < end;
+                    assert_eq!(inside, one == other, "{key} for {one}");
+                    assert_eq!(keys.name_of(key.as_bytes()).as_ref(), Some(other));
+                }
+            }
+        }
+        assert_eq!(keys.name_of(b"/b/locks/x/header"), None);
+    }
+}

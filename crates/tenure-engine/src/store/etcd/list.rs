@@ -1,0 +1,527 @@
+//! The list of claims on one lock as it was read, and what has to be written for it to become
+//! another one.
+//!
+//! # What a change is conditional on
+//! Every claim that is written or removed has to stand as it was read. What else a decision may rest
+//! on is said by [`Guard`], as the verb has said it: a claim that is granted behind nobody needs those
+//! before it to be as they were; a request that asks others to give way needs the whole list to be. A
+//! claim that only queues up needs nothing: its place is given by the order in which etcd writes.
+//!
+//! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
+//! removals need no condition. A lease key that comes back does (a claim was judged dead, and its holder
+//! was only late): whoever attaches a lease key again writes its claim again, which is such a change.
+
+use super::api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
+use super::keys::{Keys, end_of};
+use super::value::{self, Written};
+use crate::process::liveness;
+use std::collections::{BTreeMap, BTreeSet};
+use tenure_core::{Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Now};
+
+/// How many conditions, and how many writes, etcd takes in one transaction unless it was told
+/// otherwise (`--max-txn-ops`); some are left for what is added to a change.
+const TRANSACTION_MAX: usize = 120;
+
+/// How many claims one transaction removes where they are too many for one.
+pub(super) const SWEPT_AT_ONCE: usize = 40;
+
+/// How far the instant by which a list is judged may lie from the one at which it was read.
+const JUDGED_WITHIN_MS: u64 = 60_000;
+
+/// A claim with what is known of its keys.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) modified: i64,
+    /// As it was written; the list may show another last sign of life.
+    pub(super) written: Written,
+    /// The lease that its lease key hangs on; 0 if it has no lease key.
+    pub(super) lease: i64,
+}
+
+impl Row {
+    /// Its lease key is there.
+    pub(super) fn alive(&self) -> bool {
+        self.lease != 0
+    }
+}
+
+/// A key among the claims that cannot be understood.
+#[derive(Debug, Clone)]
+pub(super) struct Unreadable {
+    pub(super) key: Vec<u8>,
+    pub(super) modified: i64,
+    pub(super) why: String,
+    /// A later version has written it, which may well understand it.
+    pub(super) is_newer: bool,
+}
+
+impl Unreadable {
+    /// The key, for people.
+    pub(super) fn shown(&self) -> String {
+        let key = String::from_utf8_lossy(&self.key);
+        key.chars().filter(|c| !c.is_control()).take(400).collect()
+    }
+}
+
+/// A list as it was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct List {
+    pub(super) revision: i64,
+    pub(super) rows: Vec<Row>,
+    pub(super) entry: Entry,
+    /// When the header was written last; 0 if there is none.
+    pub(super) header_modified: i64,
+    /// When it was noted last that a claim went before waiting ones; 0 if that is not noted.
+    pub(super) ahead_modified: i64,
+    /// What cannot be understood.
+    pub(super) unreadable: Vec<Unreadable>,
+}
+
+/// What a decision rests on beyond the claims that it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// Nothing.
+    None,
+    /// The claims before this one, and this one.
+    Upto(u64),
+    /// The list as a whole.
+    All,
+}
+
+/// A claim whose lease key is attached by a change.
+#[derive(Debug, Clone)]
+pub(super) struct Attachment {
+    /// By its ticket; a new claim has none yet that counts.
+    pub(super) ticket: u64,
+    /// The id of a new claim.
+    pub(super) id: Option<String>,
+    pub(super) lease_key: String,
+    pub(super) lease: i64,
+    /// Nobody may have made it before.
+    pub(super) is_new: bool,
+}
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Writing<'a> {
+    pub(super) guard: Guard,
+    /// The lease keys that are attached by it.
+    pub(super) attachments: &'a [Attachment],
+    /// What cannot be understood and goes.
+    pub(super) discards: &'a [Unreadable],
+    /// The header goes too.
+    pub(super) removes: bool,
+}
+
+impl Writing<'static> {
+    /// Rests on nothing but the claims that are written.
+    pub(super) const PLAIN: Self = Self {
+        guard: Guard::None,
+        attachments: &[],
+        discards: &[],
+        removes: false,
+    };
+}
+
+/// A change in the form in which etcd takes it.
+#[derive(Default)]
+pub(super) struct Change {
+    pub(super) compares: Vec<Compare>,
+    pub(super) operations: Vec<TxnOp>,
+    pub(super) header: Option<Header>,
+    /// Something is put besides the header.
+    puts: bool,
+}
+
+/// What is written to the header.
+pub(super) struct Header {
+    /// That nobody has written it since.
+    pub(super) stands: Option<Compare>,
+    put: TxnOp,
+}
+
+impl List {
+    /// Puts a list together from keys that were read at `revision`: the header, the claims, the
+    /// lives.
+    pub(super) fn of(keys: &Keys, name: &LockName, revision: i64, found: &[KeyValue]) -> Self {
+        let mut list = Self {
+            revision,
+            ..Self::default()
+        };
+        list.add(keys, name, found);
+        list
+    }
+
+    /// Adds what was read of it besides.
+    pub(super) fn add(&mut self, keys: &Keys, name: &LockName, found: &[KeyValue]) {
+        let (claims, lease_keys) = (keys.claims(name), keys.lease_keys(name));
+        let (header, ahead) = (keys.header(name), keys.ahead(name));
+        let mut alive = BTreeMap::new();
+        for pair in found {
+            let key = String::from_utf8_lossy(pair.key());
+            if let Some(id) = key.strip_prefix(&lease_keys) {
+                alive.insert(id.to_owned(), pair.lease());
+            } else if let Some(id) = key.strip_prefix(&claims) {
+                self.take(id, pair);
+            } else if key == header {
+                self.header_modified = pair.mod_revision();
+                // It is statistics; what cannot be read is begun anew.
+                self.entry.history = value::decode_header(pair.value()).unwrap_or_default();
+            } else if key == ahead {
+                self.ahead_modified = pair.mod_revision();
+            }
+        }
+        self.rows.sort_by_key(|row| row.written.claim.ticket);
+        for row in &mut self.rows {
+            if let Some(lease) = alive.get(&row.written.lease_key) {
+                row.lease = *lease;
+            }
+        }
+        if self.header_modified != 0 || !self.rows.is_empty() {
+            self.entry.last = number(self.revision);
+        }
+        let claims = self.rows.iter().map(|row| row.written.claim.clone());
+        self.entry.claims = claims.collect();
+    }
+
+    fn take(&mut self, id: &str, pair: &KeyValue) {
+        let (created, modified) = (pair.create_revision(), pair.mod_revision());
+        match value::decode(pair.value(), number(created), number(modified)) {
+            Ok(written) => self.rows.push(Row {
+                id: id.to_owned(),
+                modified,
+                written,
+                lease: 0,
+            }),
+            Err(error) => self.unreadable.push(Unreadable {
+                key: pair.key().to_vec(),
+                modified,
+                is_newer: matches!(error, value::DecodeError::Newer { .. }),
+                why: error.to_string(),
+            }),
+        }
+    }
+
+    pub(super) fn row(&self, ticket: u64) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|row| row.written.claim.ticket == ticket)
+    }
+
+    /// Lets what etcd knows of a claim from another boot count for more than the wall clocks of two
+    /// machines: its lease runs by etcd's own clock. While it does, the claim is not silent for
+    /// longer than its ttl; once it has run out, it is.
+    pub(super) fn trust_leases(&mut self, here: &Host, now: &Now) {
+        for (row, claim) in self.rows.iter().zip(&mut self.entry.claims) {
+            let boot = claim.holder.host.boot_id.as_deref();
+            let is_here = boot.is_some() && boot == here.boot_id.as_deref();
+            if is_here || claim.token.is_none() {
+                continue;
+            }
+            let silent = claim.lease.is_silent(boot, now);
+            let (now_ms, ttl_ms) = (now.wall_us / 1_000, claim.lease.ttl_ms);
+            // Whoever judges the list has looked at the clock some time before or after this.
+            let after_ms = ttl_ms.saturating_add(JUDGED_WITHIN_MS);
+            if row.alive() && silent {
+                claim.lease.renewed = value::stamp_before(now_ms, 0);
+            } else if !row.alive() && claim.lease.silent_ms(boot, now) < after_ms {
+                claim.lease.renewed = value::stamp_before(now_ms, after_ms);
+            }
+        }
+    }
+
+    /// What is known of a claim.
+    ///
+    /// A lease key that is there is a liveness lock that is held. Once it has run out, the machine of the claim
+    /// has not been able to say otherwise for a whole ttl; a command there that cannot be asked from
+    /// here is not waited for, as is the meaning of a lease. One that can be asked, and lives, is.
+    pub(super) fn evidence(&self, here: &Host, claim: &Claim) -> Evidence {
+        let alive = self.row(claim.ticket).is_some_and(Row::alive);
+        let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
+        let liveness_lock = match (has_liveness_lock, alive) {
+            (false, _) => LivenessLock::None,
+            (true, true) => LivenessLock::Held,
+            (true, false) => LivenessLock::Lapsed,
+        };
+        let ask = |process: Option<&tenure_core::Process>| {
+            process.map_or(Liveness::NotRecorded, |process| {
+                liveness(process, &claim.holder.host, here, false)
+            })
+        };
+        let command = match ask(claim.holder.command.as_ref()) {
+            Liveness::Unknown if liveness_lock == LivenessLock::Lapsed => Liveness::NotRecorded,
+            known => known,
+        };
+        Evidence {
+            liveness_lock,
+            process: ask(claim.holder.process.as_ref()),
+            command,
+        }
+    }
+
+    /// Whether anything is kept of the lock.
+    pub(super) fn exists(&self) -> bool {
+        self.header_modified != 0
+            || self.ahead_modified != 0
+            || !self.rows.is_empty()
+            || !self.unreadable.is_empty()
+    }
+
+    /// As much of `after` as one transaction takes: some of the claims that it is without, or else some
+    /// of those that it has otherwise. Each of them rests on itself alone.
+    pub(super) fn part_of(&self, after: &Entry) -> Entry {
+        let mut part = self.entry.clone();
+        let tickets = self.entry.claims.iter().map(|claim| claim.ticket);
+        let gone = tickets.filter(|ticket| after.claim(*ticket).is_none());
+        let gone: BTreeSet<u64> = gone.take(SWEPT_AT_ONCE).collect();
+        if !gone.is_empty() {
+            part.claims.retain(|claim| !gone.contains(&claim.ticket));
+            return part;
+        }
+        let changed = part.claims.iter_mut().filter_map(|claim| {
+            let other = after.claim(claim.ticket).filter(|other| *other != claim);
+            // A grant rests on more than itself.
+            let other = other.filter(|other| other.token == claim.token);
+            other.map(|other| (claim, other))
+        });
+        for (claim, other) in changed.take(2 * SWEPT_AT_ONCE) {
+            *claim = other.clone();
+        }
+        part
+    }
+
+    /// What has to be written for this list to become `after`, in which at most one claim is granted
+    /// anew. `None` if nothing changes.
+    pub(super) fn change(
+        &self,
+        keys: &Keys,
+        name: &LockName,
+        after: &Entry,
+        writing: &Writing<'_>,
+    ) -> Result<Option<Change>, serde_json::Error> {
+        let mut change = Change::default();
+        let mut compared = BTreeSet::new();
+        let attachments = writing.attachments;
+        for row in &self.rows {
+            self.change_row(
+                &mut change,
+                &mut compared,
+                keys,
+                name,
+                after,
+                row,
+                attachments,
+            )?;
+        }
+        for attachment in attachments {
+            if let Some(id) = &attachment.id
+                && let Some(claim) = after.claim(attachment.ticket)
+            {
+                let key = keys.claim(name, id);
+                change
+                    .compares
+                    .push(Compare::create_revision(key.clone(), CompareOp::Equal, 0));
+                let written = Written {
+                    claim: claim.clone(),
+                    lease_key: attachment.lease_key.clone(),
+                    was_reserved: false,
+                };
+                let value = value::encode(written, claim.token.is_some())?;
+                change.put(key, value, None);
+            }
+            let lease = PutOptions::new().with_lease(attachment.lease);
+            let key = keys.lease_key(name, &attachment.lease_key);
+            if attachment.is_new {
+                let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
+                change.compares.push(absent);
+            }
+            change.put(key, Vec::new(), Some(lease));
+        }
+        for unreadable in writing.discards {
+            let key = unreadable.key.clone();
+            let stands = Compare::mod_revision(key.clone(), CompareOp::Equal, unreadable.modified);
+            change.compares.push(stands);
+            change.operations.push(TxnOp::delete(key, None));
+        }
+        let header = keys.header(name);
+        let stands = Compare::mod_revision(header.clone(), CompareOp::Equal, self.header_modified);
+        if writing.removes {
+            change.compares.push(stands);
+            change.operations.push(TxnOp::delete(header, None));
+        } else if after.history != self.entry.history {
+            let value = value::encode_header(after.history)?;
+            change.header = Some(Header {
+                stands: Some(stands),
+                put: TxnOp::put(header, value, None),
+            });
+        }
+        if change.operations.is_empty() && change.header.is_none() {
+            return Ok(None);
+        }
+        self.note_ahead(&mut change, keys, name, after, writing);
+        match writing.guard {
+            Guard::None => {}
+            Guard::Upto(ticket) if self.before(ticket) > SWEPT_AT_ONCE => {
+                change.compares.push(self.unchanged(keys, name));
+            }
+            Guard::Upto(ticket) => {
+                change.compares.push(Self::none_ahead(keys, name));
+                for row in &self.rows {
+                    if row.written.claim.ticket <= ticket && compared.insert(row.id.clone()) {
+                        change.compares.push(Self::stands(keys, name, row));
+                    }
+                }
+            }
+            Guard::All => change.compares.push(self.unchanged(keys, name)),
+        }
+        Ok(Some(change))
+    }
+
+    /// Notes that a claim holds before which others wait: it overrode a hold, or came while they were
+    /// away. They look at those before them alone, as long as nothing is noted.
+    ///
+    /// The note is written with such a grant, so a look at the claims before one either finds it or is
+    /// overtaken by it ([`List::none_ahead`]). It is taken back by a change that knows the whole list; one
+    /// that stays makes a look dearer and nothing else.
+    fn note_ahead(
+        &self,
+        change: &mut Change,
+        keys: &Keys,
+        name: &LockName,
+        after: &Entry,
+        writing: &Writing<'_>,
+    ) {
+        let key = keys.ahead(name);
+        let seen = |claim: &Claim| self.entry.claim(claim.ticket).and_then(|seen| seen.token);
+        let goes_before = |holder: &Claim| {
+            let mut claims = after.claims.iter();
+            claims.any(|claim| claim.token.is_none() && claim.ticket < holder.ticket)
+        };
+        let mut new = after.granted().filter(|claim| seen(claim).is_none());
+        if new.any(goes_before) {
+            change.put(key, Vec::new(), None);
+            return;
+        }
+        let knows_all = matches!(writing.guard, Guard::All) || writing.removes;
+        if self.ahead_modified != 0 && knows_all && !after.granted().any(goes_before) {
+            let same = Compare::mod_revision(key.clone(), CompareOp::Equal, self.ahead_modified);
+            change.compares.push(same);
+            change.operations.push(TxnOp::delete(key, None));
+        }
+    }
+
+    /// No claim holds that went before waiting ones.
+    pub(super) fn none_ahead(keys: &Keys, name: &LockName) -> Compare {
+        Compare::create_revision(keys.ahead(name), CompareOp::Equal, 0)
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of `change`, which has them all"
+    )]
+    fn change_row(
+        &self,
+        change: &mut Change,
+        compared: &mut BTreeSet<String>,
+        keys: &Keys,
+        name: &LockName,
+        after: &Entry,
+        row: &Row,
+        attachments: &[Attachment],
+    ) -> Result<(), serde_json::Error> {
+        let ticket = row.written.claim.ticket;
+        let before = self.entry.claim(ticket);
+        let attachment = attachments
+            .iter()
+            .find(|attachment| attachment.ticket == ticket);
+        let key = keys.claim(name, &row.id);
+        let old_lease_key = keys.lease_key(name, &row.written.lease_key);
+        let Some(claim) = after.claim(ticket) else {
+            compared.insert(row.id.clone());
+            change.compares.push(Self::stands(keys, name, row));
+            change.operations.push(TxnOp::delete(key, None));
+            change.operations.push(TxnOp::delete(old_lease_key, None));
+            return Ok(());
+        };
+        if Some(claim) == before && attachment.is_none() {
+            return Ok(());
+        }
+        let mut written = Written {
+            claim: claim.clone(),
+            lease_key: attachment.map_or_else(
+                || row.written.lease_key.clone(),
+                |attachment| attachment.lease_key.clone(),
+            ),
+            was_reserved: row.written.was_reserved || claim.reservation.is_some(),
+        };
+        // What only the reading made of the last sign of life is not written.
+        if before.is_some_and(|before| before.lease.renewed == claim.lease.renewed) {
+            written.claim.lease.renewed = row.written.claim.lease.renewed;
+        }
+        let grants = row.written.claim.token.is_none() && claim.token.is_some();
+        compared.insert(row.id.clone());
+        change.compares.push(Self::stands(keys, name, row));
+        if grants && attachment.is_none() {
+            // Nobody holds without a lease key.
+            let attached = Compare::create_revision(old_lease_key.clone(), CompareOp::Greater, 0);
+            change.compares.push(attached);
+        }
+        if written.lease_key != row.written.lease_key || claim.reservation.is_some() {
+            change.operations.push(TxnOp::delete(old_lease_key, None));
+        }
+        let value = value::encode(written, grants)?;
+        change.put(key, value, None);
+        Ok(())
+    }
+
+    /// How many claims there are up to a ticket.
+    fn before(&self, ticket: u64) -> usize {
+        let rows = self.rows.iter();
+        rows.filter(|row| row.written.claim.ticket <= ticket)
+            .count()
+    }
+
+    fn stands(keys: &Keys, name: &LockName, row: &Row) -> Compare {
+        Compare::mod_revision(keys.claim(name, &row.id), CompareOp::Equal, row.modified)
+    }
+
+    /// No claim was made or written since.
+    pub(super) fn unchanged(&self, keys: &Keys, name: &LockName) -> Compare {
+        let claims = keys.claims(name);
+        let end = end_of(&claims);
+        // Of an empty range etcd compares a key of revision 0, which is right: nothing is newer.
+        Compare::mod_revision(claims, CompareOp::Less, self.revision + 1).with_range(end)
+    }
+}
+
+impl Change {
+    fn put(&mut self, key: String, value: Vec<u8>, options: Option<PutOptions>) {
+        self.puts = true;
+        self.operations.push(TxnOp::put(key, value, options));
+    }
+
+    /// Whether one transaction takes it.
+    pub(super) fn fits(&self) -> bool {
+        self.compares.len() < TRANSACTION_MAX && self.operations.len() < TRANSACTION_MAX
+    }
+
+    /// Without the header, where nothing is put then. An etcd whose disk is full takes that.
+    pub(super) fn into_bare_removal(mut self) -> Option<Self> {
+        let header = self.header.take();
+        (header.is_some() && !self.puts).then_some(self)
+    }
+
+    pub(super) fn into_txn(mut self) -> Txn {
+        if let Some(header) = self.header {
+            self.compares.extend(header.stands);
+            self.operations.push(header.put);
+        }
+        Txn::new().when(self.compares).and_then(self.operations)
+    }
+}
+
+/// A revision as a ticket or token. They are positive, and below 2^53 for longer than etcd lives.
+pub(super) fn number(revision: i64) -> u64 {
+    u64::try_from(revision).unwrap_or(0)
+}

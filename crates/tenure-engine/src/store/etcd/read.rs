@@ -1,0 +1,173 @@
+//! Reads a lock: all of it, the claims up to one, or one claim.
+
+use super::EtcdStore;
+use super::api::{GetOptions, KeyValue, Txn, TxnOp};
+use super::connection::{Endpoints, Fault, read_by, revision_of};
+use super::keys::{Keys, end_of};
+use super::list::List;
+use crate::clock::Clock;
+use crate::store::StoreError;
+use std::sync::Arc;
+use std::time::Instant;
+use tenure_core::LockName;
+
+/// How many keys are read at once: what a claim takes is below a kilobyte, and etcd's clients refuse
+/// answers of four megabytes.
+const PAGE: i64 = 2_000;
+
+/// What is read of a lock.
+#[derive(Debug, Clone)]
+pub(super) enum Scope {
+    /// Everything.
+    All,
+    /// The claims up to this one, the header, and whether a claim went before waiting ones.
+    Upto(u64),
+    /// This claim, and the header.
+    One {
+        /// Its id.
+        id: String,
+        /// The id of its lease key.
+        lease_key: String,
+    },
+}
+
+impl EtcdStore {
+    /// Reads a lock. A scope of one claim, or of those up to one, leaves out the others.
+    pub(super) fn load(
+        &self,
+        name: &LockName,
+        scope: &Scope,
+        end: Instant,
+    ) -> Result<List, StoreError> {
+        let keys = self.shared.keys.clone();
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        let (scope, name_owned) = (scope.clone(), name.clone());
+        let read = async move {
+            match scope {
+                Scope::All => read_all(&endpoints, &keys, &name_owned, end).await,
+                Scope::Upto(ticket) => read_upto(&endpoints, &keys, &name_owned, ticket, end).await,
+                Scope::One { id, lease_key } => {
+                    let wanted = [
+                        keys.header(&name_owned),
+                        keys.claim(&name_owned, &id),
+                        keys.lease_key(&name_owned, &lease_key),
+                    ];
+                    read_keys(&endpoints, &wanted, end)
+                        .await
+                        .map(|(revision, found)| List::of(&keys, &name_owned, revision, &found))
+                }
+            }
+        };
+        let mut list = self.shared.connection.block("reading the lock", read)?;
+        list.trust_leases(&self.shared.here, &self.shared.clock.now());
+        Ok(list)
+    }
+}
+
+pub(super) async fn read_all(
+    endpoints: &Endpoints,
+    keys: &Keys,
+    name: &LockName,
+    end: Instant,
+) -> Result<List, Fault> {
+    let lock = keys.lock(name);
+    let (revision, found) = read_range(endpoints, &lock, GetOptions::new(), end).await?;
+    Ok(List::of(keys, name, revision, &found))
+}
+
+/// Reads a range page by page, all of it as of one revision.
+pub(super) async fn read_range(
+    endpoints: &Endpoints,
+    prefix: &str,
+    options: GetOptions,
+    end: Instant,
+) -> Result<(i64, Vec<KeyValue>), Fault> {
+    let mut found: Vec<KeyValue> = Vec::new();
+    let mut revision = 0;
+    loop {
+        // The next key after one is the same with a zero byte behind it.
+        let begin = match found.last() {
+            Some(last) => [last.key(), &[0]].concat(),
+            None => prefix.as_bytes().to_vec(),
+        };
+        let mut page = options.clone().with_range(end_of(prefix)).with_limit(PAGE);
+        if revision != 0 {
+            page = page.with_revision(revision);
+        }
+        let answer = endpoints.until(end, |client| {
+            let (begin, page) = (begin.clone(), page.clone());
+            async move { client.get(begin, Some(page)).await }
+        });
+        let mut answer = match answer.await {
+            Err(Fault::Refused(why)) if why.contains("compacted") && revision != 0 => {
+                // The first page is too old for the next one.
+                found.clear();
+                revision = 0;
+                continue;
+            }
+            answer => answer?,
+        };
+        if revision == 0 {
+            revision = revision_of(answer.header());
+        }
+        let more = answer.more();
+        found.extend(answer.take_kvs());
+        if !more {
+            return Ok((revision, found));
+        }
+    }
+}
+
+/// Reads some keys at once.
+pub(super) async fn read_keys(
+    endpoints: &Endpoints,
+    keys: &[String],
+    end: Instant,
+) -> Result<(i64, Vec<KeyValue>), Fault> {
+    let gets: Vec<TxnOp> = keys
+        .iter()
+        .map(|key| TxnOp::get(key.clone(), None))
+        .collect();
+    let answer = endpoints
+        .until(end, |client| {
+            let txn = Txn::new().and_then(gets.clone());
+            async move { client.txn(txn).await }
+        })
+        .await?;
+    Ok((revision_of(answer.header()), read_by(&answer).0))
+}
+
+/// How many lives are asked for one by one.
+const LIVES_MAX: usize = 16;
+
+/// Reads the claims up to a ticket, and then their lease keys.
+///
+/// The lease keys are read a moment later. One that is attached again in between writes its claim too, so a
+/// change that takes it for dead is overtaken; one that has run out in between is what it is.
+pub(super) async fn read_upto(
+    endpoints: &Endpoints,
+    keys: &Keys,
+    name: &LockName,
+    ticket: u64,
+    end: Instant,
+) -> Result<List, Fault> {
+    let claims = keys.claims(name);
+    let upto = i64::try_from(ticket).unwrap_or(i64::MAX);
+    let options = GetOptions::new().with_max_create_revision(upto);
+    let (revision, found) = read_range(endpoints, &claims, options, end).await?;
+    let mut list = List::of(keys, name, revision, &found);
+    let lease_keys = list.rows.iter();
+    let mut wanted: Vec<String> = lease_keys
+        .map(|row| keys.lease_key(name, &row.written.lease_key))
+        .collect();
+    if wanted.len() > LIVES_MAX {
+        let lease_keys = keys.lease_keys(name);
+        let (_, found) = read_range(endpoints, &lease_keys, GetOptions::new(), end).await?;
+        list.add(keys, name, &found);
+        wanted.clear();
+    }
+    wanted.extend([keys.header(name), keys.ahead(name)]);
+    let (_, found) = read_keys(endpoints, &wanted, end).await?;
+    list.add(keys, name, &found);
+    Ok(list)
+}

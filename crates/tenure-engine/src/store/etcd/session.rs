@@ -1,0 +1,216 @@
+//! Leases: what tells etcd, and with it everybody, that this process is alive.
+//!
+//! All claims of a process whose ttl is the same live by one lease. It is renewed three times within
+//! its ttl on the connection's thread, whatever the callers do. When a renewal is answered with *no
+//! such lease*, the session is over: whoever still has a claim under it has to show its lease key again
+//! under a new one (a renewal, a look), which succeeds only if nobody has taken the
+//! claim out of the list meanwhile.
+//!
+//! A detached hold has a lease of its own, which nobody renews but its owner's heartbeat.
+
+use super::connection::{Connection, Endpoints, Fault, Pause};
+use crate::clock::{Clock, SystemClock, instant};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tenure_core::{Now, Stamp, interval_ms};
+
+/// The shortest lease that etcd gives.
+const TTL_MIN_SECONDS: u64 = 2;
+
+/// The longest that is asked for; etcd itself gives up at nine billion seconds.
+const TTL_MAX_SECONDS: u64 = 10 * 365 * 24 * 3_600;
+
+/// How long a renewal may take.
+const BEAT_ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// A lease that this process keeps alive.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) lease: i64,
+    over: AtomicBool,
+    /// When the last renewal that succeeded was begun, by this machine's boot clock. From then on
+    /// the lease runs for its ttl at least.
+    renewed_ms: AtomicU64,
+}
+
+impl Session {
+    /// Whether etcd has told us that it has run out.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    /// The last sign of life that is certain, for a claim of this machine: no later than `now`.
+    pub(super) fn last_sign(&self, now: &Now) -> Stamp {
+        let since = now
+            .boot_ms
+            .saturating_sub(self.renewed_ms.load(Ordering::SeqCst));
+        let now = now.stamp();
+        Stamp {
+            wall_ms: now.wall_ms.saturating_sub(since),
+            boot_ms: now.boot_ms.saturating_sub(since),
+        }
+    }
+
+    /// Notes a renewal that was begun at this time and succeeded.
+    pub(super) fn renewed(&self, began_ms: u64) {
+        self.renewed_ms.fetch_max(began_ms, Ordering::SeqCst);
+    }
+
+    /// Notes that it has.
+    pub(super) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The sessions of a process on one etcd, by their ttl.
+#[derive(Default)]
+pub(super) struct Sessions {
+    by_ttl: Mutex<HashMap<u64, Arc<Session>>>,
+}
+
+/// The ttl of a lease for a claim: whole seconds, never less than what the claim promises.
+pub(super) fn seconds(ttl_ms: u64) -> u64 {
+    ttl_ms
+        .div_ceil(1_000)
+        .clamp(TTL_MIN_SECONDS, TTL_MAX_SECONDS)
+}
+
+impl Sessions {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.by_ttl.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session for claims of this ttl, if there is one that counts.
+    pub(super) fn present(&self, ttl_ms: u64) -> Option<Arc<Session>> {
+        let sessions = self.lock();
+        let session = sessions.get(&seconds(ttl_ms))?;
+        (!session.is_over()).then(|| Arc::clone(session))
+    }
+
+    /// The same, or a new one.
+    pub(super) async fn get(
+        &self,
+        endpoints: &Arc<Endpoints>,
+        clock: &SystemClock,
+        ttl_ms: u64,
+        end: Instant,
+    ) -> Result<Arc<Session>, Fault> {
+        if let Some(session) = self.present(ttl_ms) {
+            return Ok(session);
+        }
+        let ttl = seconds(ttl_ms);
+        let began = clock.now().boot_ms;
+        let lease = grant(endpoints, ttl_ms, end).await?;
+        let session = Arc::new(Session {
+            lease,
+            over: AtomicBool::new(false),
+            renewed_ms: AtomicU64::new(began),
+        });
+        // Somebody may have made one at the same time; theirs is as good, and ours runs out unused.
+        let kept = {
+            let mut sessions = self.lock();
+            let kept = sessions.entry(ttl).or_insert_with(|| Arc::clone(&session));
+            if kept.is_over() {
+                *kept = Arc::clone(&session);
+            }
+            Arc::clone(kept)
+        };
+        if Arc::ptr_eq(&kept, &session) {
+            let every = Duration::from_millis(interval_ms(ttl.saturating_mul(1_000), None));
+            let kept = Arc::downgrade(&session);
+            tokio::spawn(keep(Arc::clone(endpoints), clock.clone(), kept, every));
+        }
+        Ok(kept)
+    }
+
+    /// Notes that a lease is gone, so that nobody makes a claim under it any more.
+    pub(super) fn forget(&self, lease: i64) {
+        for session in self
+            .lock()
+            .values()
+            .filter(|session| session.lease == lease)
+        {
+            session.end();
+        }
+    }
+
+    /// Gives all leases back, so that etcd need not wait for their end.
+    pub(super) fn give_back(&self, connection: &Connection) {
+        if !connection.is_ours() {
+            // In a forked child somebody may have had the sessions at that instant, for ever.
+            return;
+        }
+        let leases: Vec<i64> = self
+            .lock()
+            .drain()
+            .map(|(_, session)| session.lease)
+            .collect();
+        if leases.is_empty() {
+            return;
+        }
+        let endpoints = Arc::clone(connection.endpoints());
+        let _ = connection.block("giving the lease back", async move {
+            for lease in leases {
+                let revoked =
+                    endpoints.once(|client| async move { client.revoke_lease(lease).await });
+                let _ = tokio::time::timeout(Duration::from_millis(200), revoked).await;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A new lease. One whose answer was lost runs out unused.
+pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> Result<i64, Fault> {
+    let ttl = i64::try_from(seconds(ttl_ms)).unwrap_or(i64::MAX);
+    endpoints
+        .until(end, |client| async move { client.grant_lease(ttl).await })
+        .await
+}
+
+/// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
+pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
+    let answer = endpoints
+        .until(end, |client| async move { client.renew_lease(lease).await })
+        .await?;
+    if answer {
+        Ok(())
+    } else {
+        Err(Fault::LeaseGone)
+    }
+}
+
+/// Keeps a lease alive until nobody needs it, or it is gone.
+///
+/// A renewal that fails, or whose answer is late, is tried again, and at another endpoint. How long the lease still runs for certain is the
+/// holders' own affair: they count from when they began a renewal that succeeded.
+async fn keep(
+    endpoints: Arc<Endpoints>,
+    clock: SystemClock,
+    session: Weak<Session>,
+    every: Duration,
+) {
+    let mut pause = Pause::default();
+    let mut next = every;
+    loop {
+        tokio::time::sleep(next).await;
+        let Some(session) = session.upgrade() else {
+            return;
+        };
+        let (began, began_ms) = (instant(), clock.now().boot_ms);
+        match renew(&endpoints, session.lease, began + BEAT_ANSWER_MAX).await {
+            Ok(()) => {
+                session.renewed(began_ms);
+                pause = Pause::default();
+                next = every.saturating_sub(instant().saturating_duration_since(began));
+            }
+            Err(Fault::LeaseGone) => {
+                session.end();
+                return;
+            }
+            Err(_) => next = pause.next(),
+        }
+    }
+}

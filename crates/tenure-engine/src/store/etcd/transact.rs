@@ -1,0 +1,727 @@
+//! One call of [`Store::transact`](crate::store::contract::Store::transact): shows the list to a change,
+//! commits what the change made of it, and begins anew if it was overtaken.
+//!
+//! What a transaction is conditional on is the business of `list`; which list is tried without a look,
+//! of `expect`.
+//!
+//! # Answers that never come
+//! The call finds out what became of such a transaction before it does anything else. If that was to
+//! make a claim, the attempt is given up by a tombstone (`attempt`). Any other one is looked for by its [`Footprint`]: what
+//! it would have left in the list. If that is there, and no other process can have left it, it was carried
+//! out. Else the change runs again, which is safe: of two transactions that change the same claim, the one
+//! that comes second finds its condition broken.
+//!
+//! # Changes that are too large
+//! One transaction of etcd takes so much. A change that is larger is committed in parts, each of which
+//! rests on the claims alone that it writes. The claims that a part has removed are shown to the next run
+//! once more, as they were judged: so the run that counts tells of all of them.
+
+use super::api::{Txn, TxnResponse};
+use super::attempt::Attempt;
+use super::connection::{Fault, Pause, is_full, revision_of};
+use super::handle::EtcdHandle;
+use super::list::{Attachment, Change, Guard, List, Row, SWEPT_AT_ONCE, Writing, number};
+use super::read::Scope;
+use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
+use crate::clock::instant;
+use crate::store::StoreError;
+use crate::store::contract::{
+    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Run, Step, Write,
+};
+use std::sync::Arc;
+use std::time::Instant;
+use tenure_core::{Claim, Entry, Event, Evidence, Host, LivenessLock, RestsOn};
+
+/// One call.
+pub(super) struct Transaction<'a> {
+    pub(super) store: &'a EtcdStore,
+    pub(super) ask: &'a Ask<'a>,
+    pub(super) handle: Option<&'a EtcdHandle>,
+    change: &'a mut dyn FnMut(&mut Draft<'_>) -> Step,
+    /// When it gives up.
+    pub(super) end: Instant,
+    /// What is read of the lock.
+    scope: Scope,
+    /// How often the change has run.
+    runs: usize,
+    /// The claim that it makes.
+    pub(super) attempt: Option<Attempt>,
+    /// The lease of a detached hold, kept from one try to the next, and its ttl.
+    pub(super) pulse: Option<(u64, i64)>,
+    /// The runs that may have been carried out, or yet be.
+    unsure: Vec<(Footprint, Tried)>,
+    /// What an earlier part has removed, or may have.
+    swept: Vec<Swept>,
+}
+
+/// A claim that an earlier part of a change has removed, as it was judged.
+#[derive(Clone)]
+struct Swept {
+    claim: Claim,
+    evidence: Evidence,
+}
+
+impl Swept {
+    /// What `after` is without.
+    fn by(before: &List, after: &Entry, here: &Host) -> Vec<Self> {
+        let claims = before.entry.claims.iter();
+        let gone = claims.filter(|claim| after.claim(claim.ticket).is_none());
+        gone.map(|claim| Self {
+            claim: claim.clone(),
+            evidence: before.evidence(here, claim),
+        })
+        .collect()
+    }
+
+    fn is_gone(&self, list: &List) -> bool {
+        list.row(self.claim.ticket).is_none()
+    }
+}
+
+/// One run of the change, not committed yet.
+pub(super) struct Tried {
+    pub(super) run: usize,
+    pub(super) step: Step,
+    pub(super) entry: Entry,
+    pub(super) events: Vec<Event>,
+}
+
+impl Tried {
+    pub(super) fn write(&self) -> Option<Write> {
+        match self.step {
+            Step::Write(write) => Some(write),
+            Step::Keep | Step::ShowAll => None,
+        }
+    }
+
+    /// The claim that it makes.
+    pub(super) fn makes(&self) -> Option<NewClaim> {
+        self.write()?.makes
+    }
+}
+
+/// What a run would leave in the list, by which it is known again.
+struct Footprint {
+    gone: Vec<Swept>,
+    wrote: Vec<Claim>,
+    removes: bool,
+    discards: bool,
+}
+
+impl Footprint {
+    /// `None` if it would not leave anything by which it could be known.
+    fn of(before: &List, tried: &Tried, here: &Host) -> Option<Self> {
+        let write = tried.write()?;
+        let discards = write.discards && !before.unreadable.is_empty();
+        let gone = Swept::by(before, &tried.entry, here);
+        let (before, after) = (&before.entry, &tried.entry);
+        let wrote = after.claims.iter().filter(|claim| {
+            let seen = before.claim(claim.ticket);
+            seen.is_some_and(|seen| seen != *claim)
+        });
+        let footprint = Self {
+            gone,
+            wrote: wrote.map(without_token).collect(),
+            removes: write.removes,
+            discards,
+        };
+        let is_seen = !footprint.gone.is_empty()
+            || !footprint.wrote.is_empty()
+            || footprint.removes
+            || footprint.discards;
+        is_seen.then_some(footprint)
+    }
+
+    fn is_in(&self, list: &List) -> bool {
+        let entry = &list.entry;
+        let stands = |wrote: &Claim| {
+            let claim = entry.claim(wrote.ticket);
+            claim.is_some_and(|claim| without_token(claim) == *wrote)
+        };
+        (!self.removes || !list.exists())
+            && (!self.discards || list.unreadable.is_empty())
+            && self.gone.iter().all(|gone| gone.is_gone(list))
+            && self.wrote.iter().all(stands)
+    }
+}
+
+/// A claim, of whose token it only counts whether it has one: etcd gives the number.
+fn without_token(claim: &Claim) -> Claim {
+    let mut claim = claim.clone();
+    claim.token = claim.token.map(|_| 0);
+    claim
+}
+
+/// What became of a try.
+pub(super) enum Did {
+    Known(Outcome),
+    /// It is to be looked at again, at once; on this list if there is one.
+    Again(Option<List>),
+    /// Another process was quicker. The list is another one by now, perhaps this one.
+    Overtaken(Option<List>),
+    /// Nothing that is known of.
+    Nothing(String),
+}
+
+/// How etcd answered a transaction.
+pub(super) enum Answer {
+    Done(TxnResponse),
+    /// Something of what it rests on has changed.
+    Overtaken(TxnResponse),
+    /// There was none: it may have been carried out, or yet be.
+    Unsure(String),
+    LeaseGone,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn new(
+        store: &'a EtcdStore,
+        ask: &'a Ask<'a>,
+        handle: Option<&'a EtcdHandle>,
+        change: &'a mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Self {
+        let end = store.end();
+        let end = ask
+            .within
+            .map_or(end, |within| end.min(instant() + within.max(RENEWAL_MIN)));
+        let scope = match (ask.about, handle) {
+            (About::Own(_) | About::Renewal(_), Some(handle)) => handle.own(),
+            // Of a claim that was never away, only those before it matter, as long as no claim went before
+            // waiting ones: any other that is granted behind it has counted it, and is overtaken if it has
+            // changed since. Behind a claim that came back, one may hold that has not.
+            (About::Turn(_), Some(handle)) if handle.only_those_before_matter() => {
+                Scope::Upto(handle.ticket)
+            }
+            _ => Scope::All,
+        };
+        Self {
+            store,
+            ask,
+            handle,
+            change,
+            end,
+            scope,
+            runs: 0,
+            attempt: None,
+            pulse: None,
+            unsure: Vec::new(),
+            swept: Vec::new(),
+        }
+    }
+
+    /// Tries until it is known what became of the change.
+    pub(super) fn commit(mut self) -> Result<Outcome, StoreError> {
+        if let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle) {
+            self.renew_lease(handle)?;
+        }
+        let known = self.until_known();
+        if let (About::Turn(_) | About::Renewal(_), Some(handle), Err(_)) =
+            (self.ask.about, self.handle, &known)
+        {
+            handle.doubt();
+        }
+        known
+    }
+
+    fn until_known(&mut self) -> Result<Outcome, StoreError> {
+        let mut expects = true;
+        let mut known = None;
+        let mut overtaken = 0;
+        let mut pause = Pause::default();
+        loop {
+            let did = if std::mem::take(&mut expects) {
+                self.expected()?
+            } else {
+                let list = match known.take() {
+                    Some(list) => list,
+                    None => self.store.load(self.ask.name, &self.scope, self.end)?,
+                };
+                self.looked(&list)?
+            };
+            let why = match did {
+                Did::Known(outcome) => {
+                    // Every attempt by this name was answered, and made nothing.
+                    if let Some(attempt) = self.attempt.take() {
+                        self.store.shared.ids.give_back(&attempt.id);
+                    }
+                    return Ok(outcome);
+                }
+                Did::Again(list) => {
+                    known = list;
+                    continue;
+                }
+                Did::Overtaken(list) if overtaken < OVERTAKEN_AT_ONCE => {
+                    known = list;
+                    overtaken += 1;
+                    continue;
+                }
+                Did::Overtaken(_) => {
+                    // Or its name is taken by something that nobody made out.
+                    self.begin_anew();
+                    "it changes again and again".to_owned()
+                }
+                Did::Nothing(why) => why,
+            };
+            if !Pause::fits(self.end) {
+                return Err(self.store.unreachable("writing the lock", why));
+            }
+            std::thread::sleep(pause.next());
+        }
+    }
+
+    /// Gives the next attempt a name that no other one has.
+    pub(super) fn begin_anew(&mut self) {
+        self.attempt = self.attempt.take().map(|attempt| self.store.anew(&attempt));
+    }
+
+    /// Runs the change on a list. `attached` is a claim whose lease key is attached by the same transaction.
+    pub(super) fn run(&mut self, list: &List, attached: Option<u64>) -> Tried {
+        let (here, swept) = (&self.store.shared.here, &self.swept);
+        let removed = |claim: &Claim| swept.iter().find(|seen| seen.claim.ticket == claim.ticket);
+        let evidence = |claim: &Claim, _: Depth| match removed(claim) {
+            Some(seen) => seen.evidence,
+            None if attached == Some(claim.ticket) => Evidence {
+                liveness_lock: LivenessLock::Held,
+                ..list.evidence(here, claim)
+            },
+            None => list.evidence(here, claim),
+        };
+        let mut entry = list.entry.clone();
+        entry
+            .claims
+            .extend(swept.iter().map(|seen| seen.claim.clone()));
+        entry.claims.sort_by_key(|claim| claim.ticket);
+        let mut draft = Draft {
+            entry,
+            events: Vec::new(),
+            unread: 0,
+            corrupt: self.corrupt(list),
+            evidence: &evidence,
+            // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
+            stopped: &|_| false,
+            entered: &|| false,
+        };
+        let step = (self.change)(&mut draft);
+        let Draft {
+            mut entry, events, ..
+        } = draft;
+        entry.claims.retain(|claim| removed(claim).is_none());
+        self.runs += 1;
+        Tried {
+            run: self.runs - 1,
+            step,
+            entry,
+            events,
+        }
+    }
+
+    fn corrupt(&self, list: &List) -> Option<Corrupt> {
+        let first = list.unreadable.first()?;
+        let is_newer = list.unreadable.iter().any(|unreadable| unreadable.is_newer);
+        Some(Corrupt {
+            why: first.why.clone(),
+            place: format!(
+                "{}: {}",
+                self.store.shared.connection.place(),
+                first.shown()
+            ),
+            // etcd does not say when a key was written, so it counts as written just now.
+            silent_ms: 0,
+            record: Vec::new(),
+            is_record: true,
+            refuses: true,
+            sealed: is_newer.then_some("a newer version wrote it"),
+        })
+    }
+
+    /// One try on a list that was read.
+    fn looked(&mut self, list: &List) -> Result<Did, StoreError> {
+        if list.ahead_modified != 0 && matches!(self.scope, Scope::Upto(_)) {
+            // One that holds stands behind the claim.
+            self.scope = Scope::All;
+            return Ok(Did::Again(None));
+        }
+        if let Some(known) = self.carried_out(list) {
+            return Ok(Did::Known(Outcome::Done(known)));
+        }
+        // Of what an earlier part has removed something is to be told.
+        let is_there = list.exists() || !self.swept.is_empty();
+        if !is_there && !matches!(self.ask.about, About::Newcomer { .. }) {
+            if let Some(handle) = self.handle {
+                handle.note_claim(None, list);
+            }
+            return Ok(Did::Known(Outcome::Absent));
+        }
+        let attachment = self.own_attachment(list)?;
+        let mut tried = self.run(
+            list,
+            attachment.as_ref().map(|attachment| attachment.ticket),
+        );
+        if tried.step == Step::ShowAll && !matches!(self.scope, Scope::All) {
+            self.scope = Scope::All;
+            return Ok(Did::Again(None));
+        }
+        let mut attachments: Vec<Attachment> = attachment.into_iter().collect();
+        let Some(write) = tried.write() else {
+            // A lease key that has run out is attached again in any case, but for a renewal of nothing.
+            if !matches!(self.ask.about, About::Turn(_)) {
+                attachments.clear();
+            }
+            let kept = std::mem::replace(&mut tried.entry, list.entry.clone());
+            let did = self.write(list, tried, Write::PLAIN, &attachments)?;
+            return Ok(match did {
+                Did::Known(Outcome::Done(done)) => Did::Known(Outcome::Done(Committed {
+                    entry: kept,
+                    ..done
+                })),
+                did => did,
+            });
+        };
+        if let Some(made) = write.makes {
+            attachments.push(self.attach(list, &tried.entry, made)?);
+        }
+        self.count_from_the_last_sign(list, &mut tried);
+        self.attach_pulses(list, &tried.entry, &mut attachments)?;
+        self.write(list, tried, write, &attachments)
+    }
+
+    /// Writes what a run has made of a list.
+    fn write(
+        &mut self,
+        list: &List,
+        tried: Tried,
+        write: Write,
+        attachments: &[Attachment],
+    ) -> Result<Did, StoreError> {
+        let (store, name) = (self.store, self.ask.name);
+        let writing = Writing {
+            guard: self.guard(list, &tried.entry, write.rests_on),
+            attachments,
+            discards: if write.discards {
+                &list.unreadable
+            } else {
+                &[]
+            },
+            removes: write.removes,
+        };
+        let change = || store.told(list.change(&store.shared.keys, name, &tried.entry, &writing));
+        let first = match change()? {
+            None => return Ok(Did::Known(Outcome::Done(self.done(list, tried, None)))),
+            Some(first) if !first.fits() => return self.write_a_part(list, &tried.entry, write),
+            Some(first) => first,
+        };
+        match store.commit_or_remove(first, || Ok(change()?.unwrap_or_default())) {
+            // The lease is renewed, which is what counts; only the record does not say so.
+            Err(error) if is_full(&error) && self.is_renewed(list) => {
+                Ok(Did::Known(Outcome::Done(self.done(list, tried, None))))
+            }
+            answer => self.answered(answer?, list, tried, attachments),
+        }
+    }
+
+    /// What follows from the answer to what a run has made of a list.
+    pub(super) fn answered(
+        &mut self,
+        answer: Answer,
+        list: &List,
+        tried: Tried,
+        attachments: &[Attachment],
+    ) -> Result<Did, StoreError> {
+        Ok(match answer {
+            Answer::Done(answer) => {
+                let revision = revision_of(answer.header());
+                Did::Known(Outcome::Done(self.done(list, tried, Some(revision))))
+            }
+            Answer::Overtaken(_) => Did::Overtaken(None),
+            Answer::Unsure(why) => return self.lost(list, tried, why),
+            Answer::LeaseGone => {
+                for attachment in attachments {
+                    self.store.shared.sessions.forget(attachment.lease);
+                }
+                (self.attempt, self.pulse) = (None, None);
+                Did::Nothing("the lease has run out".to_owned())
+            }
+        })
+    }
+
+    /// What a change rests on, beyond what it writes. Removals need no condition (`list`).
+    fn guard(&self, list: &List, after: &Entry, rests_on: RestsOn) -> Guard {
+        let grants = || {
+            let mut granted = after.granted();
+            granted.any(|claim| {
+                let seen = list.entry.claim(claim.ticket);
+                seen.is_none_or(|seen| seen.token.is_none())
+            })
+        };
+        match (rests_on, &self.scope) {
+            (RestsOn::Nothing, _) => Guard::None,
+            (RestsOn::Before, _) if !grants() => Guard::None,
+            (RestsOn::Before, Scope::Upto(ticket)) => Guard::Upto(*ticket),
+            (RestsOn::Before | RestsOn::All, _) => Guard::All,
+        }
+    }
+
+    /// Commits as much of a change as one transaction takes.
+    fn write_a_part(
+        &mut self,
+        list: &List,
+        after: &Entry,
+        write: Write,
+    ) -> Result<Did, StoreError> {
+        let store = self.store;
+        let junk = list.unreadable.chunks(SWEPT_AT_ONCE).next();
+        let junk = junk.filter(|_| write.discards);
+        let part = match junk {
+            Some(_) => list.entry.clone(),
+            None => list.part_of(after),
+        };
+        let writing = Writing {
+            discards: junk.unwrap_or_default(),
+            ..Writing::PLAIN
+        };
+        let change = list.change(&store.shared.keys, self.ask.name, &part, &writing);
+        let change = store.told(change)?.filter(Change::fits);
+        let Some(change) = change else {
+            return Err(store.unreachable(
+                "writing the lock",
+                "the change is larger than a transaction of etcd may be".to_owned(),
+            ));
+        };
+        let did = match store.ask(change.into_txn())? {
+            Answer::Done(_) => Did::Again(None),
+            Answer::Unsure(why) => Did::Nothing(why),
+            Answer::Overtaken(_) | Answer::LeaseGone => return Ok(Did::Overtaken(None)),
+        };
+        // Where it was not carried out, the next look finds them.
+        let swept = Swept::by(list, &part, &store.shared.here);
+        self.swept.extend(swept);
+        Ok(did)
+    }
+
+    /// Finds out what became of a transaction whose answer was lost, if that can be done at once.
+    pub(super) fn lost(
+        &mut self,
+        list: &List,
+        tried: Tried,
+        why: String,
+    ) -> Result<Did, StoreError> {
+        let (Some(made), Some(attempt)) = (tried.makes(), self.attempt.clone()) else {
+            let footprint = Footprint::of(list, &tried, &self.store.shared.here);
+            self.unsure
+                .extend(footprint.map(|footprint| (footprint, tried)));
+            return Ok(Did::Nothing(why));
+        };
+        let claim = list.row(made.ticket).map_or(&attempt.id, |row| &row.id);
+        let found = self.store.bury(self.ask.name, &attempt, claim, self.end)?;
+        let row = found
+            .rows
+            .iter()
+            .find(|row| row.written.lease_key == attempt.id);
+        let Some(row) = row else {
+            self.begin_anew();
+            return Ok(Did::Nothing(why));
+        };
+        let token = row.written.claim.token;
+        let handle = self.found(&found, row);
+        // Of the tombstones that were not answered one may still come, and make a lease key.
+        handle.doubt();
+        self.attempt = None;
+        // A claim that was to hold at once may have been put at the end instead.
+        let is_it = tried.entry.claim(made.ticket);
+        let is_it = is_it.is_some_and(|claim| claim.token.is_some() == token.is_some());
+        let mut events = if is_it { tried.events } else { Vec::new() };
+        settle_events(&mut events, token);
+        let run = if is_it {
+            Run::Nth(tried.run)
+        } else {
+            Run::Unseen
+        };
+        let done = committed(run, found.entry, events, Some(handle));
+        Ok(Did::Known(Outcome::Done(done)))
+    }
+
+    /// The run that was carried out although its answer was lost, if the list shows one.
+    fn carried_out(&mut self, list: &List) -> Option<Committed> {
+        // What is still there was not removed after all.
+        self.swept.retain(|swept| swept.is_gone(list));
+        // No other process removes a claim, or writes it so, while its lease runs.
+        let is_certain = self.handle.is_none_or(EtcdHandle::is_certain);
+        let mut unsure = self.unsure.iter();
+        let stands = unsure.rposition(|(footprint, _)| is_certain && footprint.is_in(list));
+        let Some(stands) = stands else {
+            if self.handle.is_none() {
+                // Other processes have changed the rest meanwhile, after what was removed.
+                for gone in self
+                    .unsure
+                    .iter()
+                    .flat_map(|(footprint, _)| &footprint.gone)
+                {
+                    let is_known = self.swept.iter().any(|swept| swept.claim == gone.claim);
+                    if gone.is_gone(list) && !is_known {
+                        self.swept.push(gone.clone());
+                    }
+                }
+            }
+            return None;
+        };
+        self.noted(list, &list.entry, Some(list.revision));
+        let (_, mut tried) = self.unsure.swap_remove(stands);
+        let own = self
+            .handle
+            .and_then(|handle| list.entry.claim(handle.ticket));
+        settle_events(&mut tried.events, own.and_then(|claim| claim.token));
+        Some(committed(
+            Run::Nth(tried.run),
+            list.entry.clone(),
+            tried.events,
+            None,
+        ))
+    }
+
+    /// What was committed at `revision`, with the numbers that etcd has given out; or what was found,
+    /// where there was nothing to write.
+    pub(super) fn done(&mut self, before: &List, tried: Tried, revision: Option<i64>) -> Committed {
+        let made = tried.makes();
+        let Tried {
+            run,
+            mut entry,
+            mut events,
+            ..
+        } = tried;
+        if let Some(revision) = revision {
+            settle(before, &mut entry, revision);
+            settle_events(&mut events, Some(number(revision)));
+        }
+        self.noted(before, &entry, revision);
+        let mut handle = None;
+        if let (Some(made), Some(revision)) = (made, revision)
+            && let Some(attempt) = self.attempt.take()
+        {
+            let row = before.row(made.ticket);
+            let ticket = row.map_or(number(revision), |_| made.ticket);
+            let id = row.map_or_else(|| attempt.id.clone(), |row| row.id.clone());
+            handle = entry.claim(ticket).map(|claim| {
+                let (shared, name) = (&self.store.shared, self.ask.name);
+                let keys = (id, attempt.id);
+                EtcdHandle::new(shared, name, claim, keys, row.is_some(), (before, revision))
+            });
+        }
+        committed(Run::Nth(run), entry, events, handle)
+    }
+
+    /// The handle of a claim that was found in the list.
+    pub(super) fn found(&self, list: &List, row: &Row) -> EtcdHandle {
+        let keys = (row.id.clone(), row.written.lease_key.clone());
+        let (shared, name) = (&self.store.shared, self.ask.name);
+        let was_reserved = row.written.was_reserved;
+        let claim = &row.written.claim;
+        EtcdHandle::new(
+            shared,
+            name,
+            claim,
+            keys,
+            was_reserved,
+            (list, list.revision),
+        )
+    }
+
+    /// What the handle of a change has seen by it.
+    fn noted(&self, before: &List, after: &Entry, revision: Option<i64>) {
+        let Some(handle) = self.handle else {
+            return;
+        };
+        if let About::Turn(_) = self.ask.about {
+            handle.remember(before);
+            handle.saw(before.revision);
+        }
+        let claim = after.claim(handle.ticket);
+        if let Some(revision) = revision {
+            // It was written since that list.
+            handle.seen().waiting = None;
+            handle.saw(revision);
+        }
+        if claim.is_some() || before.unreadable.is_empty() {
+            handle.note_claim(claim, before);
+        }
+        if claim.is_none() && revision.is_some() && self.unsure.is_empty() {
+            handle.give_back_id();
+        }
+    }
+}
+
+impl EtcdStore {
+    /// Commits a change. An etcd whose disk is full takes what only removes; then nothing is remembered of
+    /// the hold.
+    pub(super) fn commit_or_remove(
+        &self,
+        change: Change,
+        again: impl FnOnce() -> Result<Change, StoreError>,
+    ) -> Result<Answer, StoreError> {
+        match self.ask(change.into_txn()) {
+            Err(error) if is_full(&error) => match again()?.into_bare_removal() {
+                Some(bare) => self.ask(bare.into_txn()),
+                None => Err(error),
+            },
+            answer => answer,
+        }
+    }
+
+    /// Asks for one transaction, once.
+    pub(super) fn ask(&self, txn: Txn) -> Result<Answer, StoreError> {
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        self.shared
+            .connection
+            .block("writing the lock", async move {
+                let answer = endpoints.once(|client| async move { client.txn(txn).await });
+                match answer.await {
+                    Ok(answer) if answer.succeeded() => Ok(Answer::Done(answer)),
+                    Ok(answer) => Ok(Answer::Overtaken(answer)),
+                    Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
+                    Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),
+                    Err(refused @ (Fault::Refused(_) | Fault::Denied(_))) => Err(refused),
+                }
+            })
+    }
+}
+
+/// A change that counts, with the claim that it made.
+pub(super) fn committed(
+    run: Run,
+    entry: Entry,
+    events: Vec<Event>,
+    handle: Option<EtcdHandle>,
+) -> Committed {
+    Committed {
+        run,
+        entry,
+        events,
+        unread: 0,
+        record: Vec::new(),
+        own: handle.as_ref().map(|handle| handle.ticket),
+        handle: handle.map(|handle| -> Box<dyn Handle> { Box::new(handle) }),
+    }
+}
+
+/// Puts the numbers that etcd has given out into a list that was written at `revision`: in place of
+/// those that the core drew for want of them.
+fn settle(before: &List, after: &mut Entry, revision: i64) {
+    after.last = number(revision);
+    for claim in &mut after.claims {
+        let seen = before.entry.claim(claim.ticket);
+        if seen.is_none() {
+            claim.ticket = number(revision);
+        }
+        if claim.token.is_some() && seen.is_none_or(|seen| seen.token.is_none()) {
+            claim.token = Some(number(revision));
+        }
+    }
+}
+
+/// The same for what is told of the change.
+fn settle_events(events: &mut [Event], token: Option<u64>) {
+    for event in events {
+        if let (Event::Acquired { token: drawn }, Some(token)) = (event, token) {
+            *drawn = token;
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What stands in the key of a claim, and in the header: lines of JSON, as in a coordination file.
+//!
+//! A claim's ticket and the token of its grant are revisions, which etcd gives out when it writes
+//! and no sooner. So the ticket is never written (it is the creation revision of the key), and a
+//! grant is written as *granted here*, which stands for the revision of that very write; whoever
+//! writes the claim again puts the number in its place.
+
+use crate::store::file::list;
+use serde::{Deserialize, Serialize};
+use tenure_core::{Claim, Entry, History, Stamp};
+
+/// The first line of a claim's value.
+#[derive(Serialize, Deserialize)]
+struct Frame {
+    tenure: u32,
+    /// The name of its lease key. Written as `life`, for that is the format.
+    #[serde(rename = "life")]
+    lease_key: String,
+    /// The token is the revision of this write.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    granted_here: bool,
+    /// Somebody was away from this place, and others may have been granted meanwhile.
+    #[serde(
+        rename = "was_away",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    was_reserved: bool,
+}
+
+/// What every version says of itself.
+#[derive(Deserialize)]
+struct Version {
+    tenure: u32,
+}
+
+/// Why a value is no claim.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum DecodeError {
+    /// A later version has written it.
+    #[error("it is of version {version}, which this program does not know")]
+    Newer {
+        /// Which.
+        version: u32,
+    },
+    /// It is something else.
+    #[error("{0}")]
+    Junk(String),
+}
+
+impl From<String> for DecodeError {
+    fn from(why: String) -> Self {
+        Self::Junk(why)
+    }
+}
+
+/// A claim as its key keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) claim: Claim,
+    pub(super) lease_key: String,
+    pub(super) was_reserved: bool,
+}
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// Writes a claim. `granted_here` says that its token is to be the revision of this write.
+pub(super) fn encode(
+    mut written: Written,
+    granted_here: bool,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut value = serde_json::to_vec(&Frame {
+        tenure: VERSION,
+        lease_key: std::mem::take(&mut written.lease_key),
+        granted_here,
+        was_reserved: written.was_reserved,
+    })?;
+    value.push(b'\n');
+    // The key says it better.
+    written.claim.ticket = 0;
+    if granted_here {
+        written.claim.token = None;
+    }
+    let hosts = [&written.claim.holder.host];
+    list::write_head(&mut value, &Entry::default(), &hosts)?;
+    list::write_claim(&mut value, &written.claim, &hosts)?;
+    Ok(value)
+}
+
+/// Reads a claim that was created and last written at these revisions.
+pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Written, DecodeError> {
+    let mut lines = value.split(|byte| *byte == b'\n');
+    let mut line = || lines.next().ok_or("it ends too early".to_owned());
+    let first = line()?;
+    let version: Version =
+        serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
+    if version.tenure > VERSION {
+        return Err(DecodeError::Newer {
+            version: version.tenure,
+        });
+    }
+    let frame: Frame =
+        serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
+    let hosts = list::read_head(line()?)?.hosts;
+    let mut claim = list::read_claim(line()?, &hosts)?;
+    claim.ticket = created;
+    if frame.granted_here {
+        claim.token = Some(modified);
+    }
+    Ok(Written {
+        claim,
+        lease_key: frame.lease_key,
+        was_reserved: frame.was_reserved,
+    })
+}
+
+/// Writes what is kept of past holds.
+pub(super) fn encode_header(history: History) -> Result<Vec<u8>, serde_json::Error> {
+    let mut value = Vec::new();
+    let entry = Entry {
+        history,
+        ..Entry::default()
+    };
+    list::write_head(&mut value, &entry, &[])?;
+    Ok(value)
+}
+
+/// Reads it.
+pub(super) fn decode_header(value: &[u8]) -> Result<History, String> {
+    list::read_head(value).map(|head| head.entry.history)
+}
+
+/// The instant that lies `age_ms` before `now_ms`, on some other machine than this.
+pub(super) fn stamp_before(now_ms: u64, age_ms: u64) -> Stamp {
+    Stamp {
+        wall_ms: now_ms.saturating_sub(age_ms),
+        boot_ms: Stamp::OTHER_BOOT,
+    }
+}

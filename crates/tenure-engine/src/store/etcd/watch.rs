@@ -1,0 +1,194 @@
+//! Sleeping until something happens to a key: watches, and a pipe that says so.
+//!
+//! A watch begins at the revision after the one at which its caller looked last, so nothing is
+//! missed in between, and it begins there again after each broken stream. A revision that was
+//! compacted away meanwhile counts as a notice: the caller looks again.
+
+use super::api::{KeyValue, WatchFilterType, WatchOptions};
+use super::connection::{Connection, Endpoints, Pause, revision_of};
+use super::runtime::Sleeping;
+use crate::store::StoreError;
+use rustix::pipe::PipeFlags;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+
+/// How long a watch that was refused counts as one without a notice.
+const REFUSED: Duration = Duration::from_secs(1);
+
+/// A key, or a range of them, and which changes of it are notices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Watched {
+    pub(super) key: String,
+    /// The end of a range.
+    pub(super) end: Option<String>,
+    /// Only that it is deleted, or that it runs out with its lease.
+    pub(super) only_end: bool,
+    /// The first revision that counts.
+    pub(super) from: i64,
+}
+
+impl Watched {
+    /// Every change of a key.
+    pub(super) fn changes(key: String, from: i64) -> Self {
+        Self {
+            key,
+            end: None,
+            only_end: false,
+            from,
+        }
+    }
+
+    /// The end of a key.
+    pub(super) fn end(key: String, from: i64) -> Self {
+        Self {
+            key,
+            end: None,
+            only_end: true,
+            from,
+        }
+    }
+
+    /// What to ask for: from its first revision on, or only from now on.
+    fn options(&self, is_from_now: bool) -> WatchOptions {
+        let mut options = WatchOptions::new();
+        if !is_from_now {
+            options = options.with_start_revision(self.from);
+        }
+        if let Some(end) = &self.end {
+            options = options.with_range(end.clone());
+        }
+        if self.only_end {
+            options = options.with_filters([WatchFilterType::NoPut]);
+        }
+        options
+    }
+}
+
+/// Notices of some keys, for as long as it is kept.
+pub(super) struct Notices {
+    reads: OwnedFd,
+    task: Option<AbortHandle>,
+    /// Until there are some, or nobody waits for them.
+    _sleeping: Arc<Sleeping>,
+}
+
+impl Notices {
+    /// Watches the keys.
+    pub(super) fn of(connection: &Connection, keys: Vec<Watched>) -> Result<Self, StoreError> {
+        let (reads, writes) = pipe(connection)?;
+        let endpoints = Arc::clone(connection.endpoints());
+        let sleeping = connection.sleeping();
+        let sleeper = Arc::clone(&sleeping);
+        let task = connection.spawn(async move {
+            let _ = first(&endpoints, &keys).await;
+            sleeper.wakes();
+            ring(&writes);
+        });
+        Ok(Self {
+            reads,
+            task,
+            _sleeping: sleeping,
+        })
+    }
+
+    pub(super) fn descriptor(&self) -> &OwnedFd {
+        &self.reads
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// A descriptor that can be read each time that something has happened to one of the keys, and the
+/// task that writes to it.
+pub(super) fn lasting(
+    connection: &Connection,
+    mut keys: Vec<Watched>,
+) -> Result<(OwnedFd, Option<AbortHandle>), StoreError> {
+    let (reads, writes) = pipe(connection)?;
+    // Kept open on this side too, so that nobody is sent SIGPIPE after the other one is closed.
+    let kept = reads
+        .try_clone()
+        .map_err(|error| failed(connection, error))?;
+    let endpoints = Arc::clone(connection.endpoints());
+    let task = connection.spawn(async move {
+        loop {
+            let from = first(&endpoints, &keys).await;
+            for key in &mut keys {
+                key.from = key.from.max(from);
+            }
+            ring(&writes);
+            let _ = &kept;
+        }
+    });
+    Ok((reads, task))
+}
+
+fn pipe(connection: &Connection) -> Result<(OwnedFd, OwnedFd), StoreError> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+        .map_err(|errno| failed(connection, errno.into()))
+}
+
+fn failed(connection: &Connection, source: std::io::Error) -> StoreError {
+    StoreError::Io {
+        place: connection.place().to_owned(),
+        doing: "making a pipe",
+        source,
+    }
+}
+
+fn ring(writes: &OwnedFd) {
+    // A full pipe says the same.
+    let _ = rustix::io::write(writes, &[1]);
+}
+
+/// Waits for the first notice; answers with the revision to go on watching from.
+async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
+    let mut pause = Pause::default();
+    loop {
+        let opened = endpoints.once(|client| async move {
+            let all = keys.iter();
+            let all = all.map(|key| (key.key.clone().into_bytes(), key.options(false)));
+            client.watch(all).await
+        });
+        if let Ok(mut stream) = opened.await {
+            let mut is_doubled = false;
+            while let Ok(Some(answer)) = stream.message().await {
+                if answer.canceled() {
+                    if answer.compact_revision() == 0 {
+                        // Refused, and so is the next one perhaps; the caller looks for itself, but
+                        // not again and again.
+                        tokio::time::sleep(REFUSED).await;
+                    }
+                    return answer.compact_revision();
+                }
+                // A watch that begins in the past gets its first notice from a loop of etcd that comes by
+                // every 100 ms. One more, which begins now, hears of what comes next at once.
+                let revision = revision_of(answer.header());
+                let is_past = keys.iter().any(|key| key.from <= revision);
+                if answer.created() && is_past && !is_doubled {
+                    is_doubled = true;
+                    for key in keys {
+                        let again = stream.watch(key.key.clone().into_bytes(), key.options(true));
+                        if !again.await {
+                            break;
+                        }
+                    }
+                }
+                let last = answer.events().iter().filter_map(|event| event.kv());
+                if let Some(last) = last.map(KeyValue::mod_revision).max() {
+                    return last + 1;
+                }
+                pause = Pause::default();
+            }
+        }
+        tokio::time::sleep(pause.next()).await;
+    }
+}

@@ -1,0 +1,470 @@
+//! The file store: one coordination file per lock, kernel locks on single bytes of it.
+//!
+//! The file holds the list of claims, in two pages (`pages`, `list`). What other programs see of a hold is
+//! a record beside it (`publication`), where a profile publishes one; list and record are brought together
+//! whenever they are read (`joined`).
+//!
+//! | question | module |
+//! |---|---|
+//! | what is done to the files in a change, and what a crash leaves | `transact`, with `guarded` |
+//! | how a lock is looked at without a change | `look` |
+//! | how a waiter sleeps, how a holder hears of a change | `wait` |
+//! | what keeps a claim alive | `handle` |
+//! | which folders and files are refused | `folder` |
+//! | why numbers go on rising when a file is removed | `floor` |
+//!
+//! # What it leaves to others
+//! Which change is right (the core, by way of the [verbs](super::verbs)), how a body looks (the profile),
+//! and how a thread of this process sleeps in the kernel ([`Sleeper`]): a command may use signals for that,
+//! a library may not.
+
+mod bytes;
+mod floor;
+mod folder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod guarded;
+mod handle;
+mod joined;
+pub(in crate::store) mod list;
+mod look;
+mod pages;
+mod partial;
+mod publication;
+mod sleeper;
+mod transact;
+mod wait;
+
+pub use bytes::{Byte, Mode};
+pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
+
+use super::contract::{
+    Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which, Within,
+};
+use super::{Reading, StoreError, Wake};
+use crate::clock::{Clock, SystemClock};
+use crate::os;
+use crate::profile::{Native, Profile, SUFFIX};
+use crate::trust::Named;
+use folder::{Folder, Latest, Opened, fault};
+use guarded::Names;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use tenure_core::{Host, Left, LockName, Now};
+
+/// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
+pub type Descriptor = os::Descriptor;
+
+/// A borrowed one.
+pub type BorrowedDescriptor<'a> = os::BorrowedDescriptor<'a>;
+
+/// The folder beside published records, for what their formats have no place for.
+pub(crate) const LEDGER: &str = ".tenure";
+
+/// The folder in that for native locks: those that a run takes beside a lock of another format. One
+/// of its own, for the coordination file of a record may have any lock's name.
+const NATIVE_BESIDE: &str = "locks";
+
+/// Locks kept as files in one folder.
+pub struct FileStore {
+    path: PathBuf,
+    named: Named,
+    allow_network: bool,
+    profile: Arc<dyn Profile>,
+    rules: Rules,
+    here: Host,
+    sleeper: Box<dyn Sleeper>,
+    /// Where the records are, for a profile that publishes.
+    records: Latest,
+    /// Where the coordination files are.
+    folder: Latest,
+    /// Of native locks that lie beside records: where those are.
+    beside: Option<Beside>,
+}
+
+/// The place in which the records of a format lie, for the native locks beside them.
+struct Beside {
+    place: PathBuf,
+    /// How the folder has to be, if the records lie in the place itself; else it is not made for locks
+    /// alone: the contract of sessions has `sessions/` there, which is committed.
+    rule: Option<crate::profile::Place>,
+    must_exist: bool,
+}
+
+fn fd(opened: &Opened) -> BorrowedDescriptor<'_> {
+    os::borrow(&opened.fd)
+}
+
+impl FileStore {
+    /// Native locks in `folder`, judged from `here`. Touches nothing yet: the folder is opened,
+    /// and made if need be, by the first call that has to.
+    pub fn new(folder: impl Into<PathBuf>, here: Host, sleeper: Box<dyn Sleeper>) -> Self {
+        Self::with_profile(Box::new(Native), &folder.into(), here, sleeper)
+    }
+
+    /// Locks of any profile; `place` is the folder that its contract calls its storage.
+    pub fn with_profile(
+        profile: Box<dyn Profile>,
+        place: &Path,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Self {
+        Self {
+            path: profile.folder(place),
+            named: Named::ByCaller,
+            allow_network: false,
+            rules: Rules {
+                // A published record has room for one holder.
+                beside: profile.record().is_none(),
+                ..Rules::local(profile.policy())
+            },
+            profile: profile.into(),
+            here,
+            sleeper,
+            records: Latest::default(),
+            folder: Latest::default(),
+            beside: None,
+        }
+    }
+
+    /// The native locks beside those of a profile that publishes records in `place`: in a folder of ours,
+    /// `.tenure/locks`, which git leaves alone. For a profile that publishes none, the native locks of
+    /// `place` itself.
+    pub fn beside(
+        profile: &dyn Profile,
+        place: &Path,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Self {
+        let folder = Self::folder_beside(profile, place);
+        let rule = profile.place();
+        Self {
+            beside: profile.record().is_some().then(|| Beside {
+                place: place.to_owned(),
+                must_exist: rule.must_exist,
+                rule: (profile.folder(place) == place).then_some(rule),
+            }),
+            ..Self::new(folder, here, sleeper)
+        }
+    }
+
+    /// The folder of the locks that [`FileStore::beside`] keeps.
+    pub fn folder_beside(profile: &dyn Profile, place: &Path) -> PathBuf {
+        if profile.record().is_some() {
+            place.join(LEDGER).join(NATIVE_BESIDE)
+        } else {
+            place.to_owned()
+        }
+    }
+
+    /// Accepts a network file system, for people who know that its locks work.
+    #[must_use]
+    pub fn allow_network(mut self, allow: bool) -> Self {
+        self.allow_network = allow;
+        self
+    }
+
+    /// The folder was named by nobody: a search or a default led there. It is used if it belongs to
+    /// the caller or to root, or if it is made for several users (setgid and writable by its group,
+    /// or sticky); any other one is [`StoreError::Unsafe`].
+    #[must_use]
+    pub fn found(mut self) -> Self {
+        self.named = Named::ByNobody;
+        self
+    }
+
+    /// The folder in which other programs see the locks.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The profile by which locks are kept.
+    pub fn profile(&self) -> &Arc<dyn Profile> {
+        &self.profile
+    }
+
+    /// The instant at which a question is asked that comes without one.
+    fn now(&self) -> Now {
+        SystemClock::new(self.here.boot_id.as_deref()).now()
+    }
+
+    /// The folder of the records, as [`FileStore::folder`].
+    fn records(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
+        if let Some(folder) = self.records.get().filter(|folder| folder.is_in_place()) {
+            return Ok(Some(folder));
+        }
+        let rule = self.profile.place();
+        let create = create && !rule.must_exist;
+        let opened = Folder::open_named(
+            &self.path,
+            create,
+            self.allow_network,
+            rule.private,
+            self.named,
+        )?;
+        match opened {
+            Some(folder) => Ok(Some(self.records.put(folder))),
+            None => Ok(None),
+        }
+    }
+
+    /// The folder of the coordination files. Not one that was removed since it was opened, or that got
+    /// another name: nobody who comes now finds it, while somebody may hold in one that was made in its
+    /// place.
+    fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
+        if let Some(folder) = self.folder.get().filter(|folder| folder.is_in_place()) {
+            return Ok(Some(folder));
+        }
+        let opened = if self.profile.record().is_some() {
+            let Some(records) = self.records(create)? else {
+                return Ok(None);
+            };
+            if create && self.profile.place().ignored {
+                records.ignore_all()?;
+            }
+            records.open_below(LEDGER, create)?
+        } else if let Some(beside) = &self.beside {
+            self.open_beside(beside, create)?
+        } else {
+            Folder::open_named(&self.path, create, self.allow_network, false, self.named)?
+        };
+        Ok(opened.map(|folder| self.folder.put(folder)))
+    }
+
+    /// Whether the coordination files lie in a folder that is ours by its name.
+    fn is_ledger(&self) -> bool {
+        self.profile.record().is_some() || self.beside.is_some()
+    }
+
+    /// The folder of native locks that lie beside records. Opened from the records' place on, so that
+    /// no link leads out of it.
+    fn open_beside(&self, beside: &Beside, create: bool) -> Result<Option<Folder>, StoreError> {
+        let create_place = create && !beside.must_exist;
+        let place = || {
+            let private = beside.rule.is_some_and(|rule| rule.private);
+            let create = create_place && beside.rule.is_some();
+            let allow_network = self.allow_network;
+            Folder::open_named(&beside.place, create, allow_network, private, self.named)
+        };
+        let opened = match place()? {
+            None if create_place => {
+                Folder::make_place(&beside.place)?;
+                place()?
+            }
+            opened => opened,
+        };
+        let Some(opened) = opened else {
+            return Ok(None);
+        };
+        let Some(ledger) = opened.open_below(LEDGER, create)? else {
+            return Ok(None);
+        };
+        ledger.open_below(NATIVE_BESIDE, create)
+    }
+
+    fn names_of(&self, name: &LockName) -> Names {
+        let file = self.profile.file_name(name);
+        if self.profile.record().is_none() {
+            return Names {
+                name: name.clone(),
+                list: file,
+                record: String::new(),
+            };
+        }
+        Names {
+            name: name.clone(),
+            list: format!("{file}{SUFFIX}"),
+            record: file,
+        }
+    }
+
+    fn record_path(&self, names: &Names) -> PathBuf {
+        self.path.join(&names.record)
+    }
+
+    /// Whether a record stands at the path that other programs look at.
+    fn record_stands(&self, names: &Names) -> Result<bool, StoreError> {
+        if self.profile.record().is_none() {
+            return Ok(false);
+        }
+        let records = self.records(false)?;
+        Ok(records.is_some_and(|records| publication::stands(records, &names.record)))
+    }
+
+    fn list_path(&self, names: &Names) -> PathBuf {
+        match self.folder.get() {
+            Some(folder) => folder.path_of(&names.list),
+            None => self.path.join(&names.list),
+        }
+    }
+
+    /// The path that people are told: that of the record where one is published.
+    fn shown_path(&self, names: &Names) -> PathBuf {
+        self.path.join(if names.record.is_empty() {
+            &names.list
+        } else {
+            &names.record
+        })
+    }
+
+    fn shown(&self, names: &Names) -> String {
+        self.shown_path(names).display().to_string()
+    }
+
+    fn contended(&self, names: &Names) -> StoreError {
+        StoreError::Contended {
+            place: self.record_path(names).display().to_string(),
+        }
+    }
+
+    /// Shows the name of every lock.
+    fn locks(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        let folder = if self.profile.record().is_some() {
+            self.records(false)?
+        } else {
+            self.folder(false)?
+        };
+        let Some(folder) = folder else {
+            return Ok(());
+        };
+        // A folder is nobody's lock, whatever it is called. A link may be one to programs that follow it.
+        self.each_file(folder, &mut |file| {
+            if let Some(name) = self.profile.name_of(file) {
+                each(name);
+            }
+        })
+    }
+
+    /// Shows the name of every lock of which only our own file is left: for cleaning. A profile
+    /// without a format of its own has none, for there that file is the lock.
+    fn leftovers(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        if self.profile.record().is_none() {
+            return Ok(());
+        }
+        let (Some(folder), Some(records)) = (self.folder(false)?, self.records(false)?) else {
+            return Ok(());
+        };
+        self.each_file(folder, &mut |file| {
+            let record = file.strip_suffix(SUFFIX);
+            let alone = record.filter(|record| !publication::stands(records, record));
+            if let Some(name) = alone.and_then(|record| self.profile.name_of(record)) {
+                each(name);
+            }
+        })
+    }
+
+    fn each_file(&self, folder: &Folder, each: &mut dyn FnMut(&str)) -> Result<(), StoreError> {
+        os::each_file(folder.fd(), each)
+            .map_err(|errno| fault(&self.path, "listing the lock folder", errno))
+    }
+}
+
+impl Store for FileStore {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn location(&self, name: &LockName) -> Location {
+        let path = self.shown_path(&self.names_of(name));
+        Location {
+            shown: path.display().to_string(),
+            file: Some(path),
+        }
+    }
+
+    fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
+        match of {
+            None => self.reading(&self.names_of(name), None),
+            Some(handle) => {
+                let handle = self.own_handle(handle)?;
+                self.reading(&handle.names, Some(handle))
+            }
+        }
+    }
+
+    fn transact(
+        &self,
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError> {
+        self.run_change(ask, change)
+    }
+
+    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
+        let handle = match waiting.by {
+            Some(handle) => Some(self.own_handle(handle)?),
+            None => None,
+        };
+        self.wait_behind(waiting, handle, until)
+    }
+
+    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
+        match which {
+            Which::Locks => self.locks(each),
+            Which::Leftovers => self.leftovers(each),
+        }
+    }
+
+    fn notices(&self, of: &dyn Handle) -> Option<Notices> {
+        self.notices_of(self.own_handle(of).ok()?)
+    }
+
+    fn warning(&self) -> Result<Option<String>, StoreError> {
+        if !self.profile.place().private {
+            return Ok(None);
+        }
+        let readable = self.records(false)?.is_some_and(|records| records.readable);
+        Ok(readable.then(|| {
+            format!(
+                "{}: others can read this folder; `chmod 700` it if they should not know who \
+                 holds what",
+                self.path.display()
+            )
+        }))
+    }
+
+    fn moves(&self) -> u64 {
+        self.folder.moves()
+    }
+
+    fn withdraw(&self, of: &dyn Handle, now: &Now) -> Result<Option<Left>, StoreError> {
+        self.withdraw_record(self.own_handle(of)?, now)
+    }
+
+    fn go_within(
+        &self,
+        name: &LockName,
+        token: u64,
+    ) -> Result<Option<Box<dyn Within>>, StoreError> {
+        let part = self.take_part(name, token)?;
+        Ok(part.map(|part| -> Box<dyn Within> { Box::new(part) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process;
+
+    fn store_in(folder: &Path) -> FileStore {
+        let here = process::Identity::current().host;
+        FileStore::new(folder, here, Box::new(ThreadSleeper))
+    }
+
+    #[test]
+    fn locks_are_local_where_a_folder_was_opened_that_only_this_machine_reaches() {
+        for is_local in [true, false] {
+            let scratch = tempfile::tempdir().expect("a folder");
+            let store = store_in(scratch.path());
+            assert!(!store.is_local(), "nothing was opened yet");
+            let folder = Folder::open(scratch.path(), false, false, false);
+            let mut folder = folder.expect("a good folder").expect("it is there");
+            assert!(folder.local, "as the system says");
+            folder.local = is_local;
+            store.records.put(folder);
+            assert_eq!(store.is_local(), is_local);
+        }
+    }
+}

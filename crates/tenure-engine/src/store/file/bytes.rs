@@ -1,0 +1,233 @@
+//! Kernel locks on single bytes far beyond the data of a file.
+//!
+//! They belong to an open file, not to the process: closing some other descriptor of the same file
+//! gives nothing away (the trap of the older POSIX locks), and the kernel lets go of them when the
+//! open file is closed, however that comes about. On Unix they are open-file-description locks, which
+//! copies of the descriptor share: a command that inherits one keeps its supervisor's liveness lock held. On
+//! Windows (`LockFileEx`) they end with the process that took them, whoever has inherited the handle.
+//!
+//! Owners lock a byte exclusively; whoever waits or looks does so *shared*. Waiters thus never
+//! look like owners to each other. Looking ([`probe`]) takes nothing at all on Unix; on Windows it takes
+//! the byte *shared* for an instant. An owner cannot meet that: a byte is looked at only once its claim
+//! stands in the list, and is taken before. The one that is taken again, that of a kept place, is
+//! tried again where it is met.
+
+use crate::os::{self, BorrowedDescriptor, Errno};
+
+/// Where the lock bytes begin: beyond any data, and low enough that a number of 53 bits added to
+/// it still is a file offset.
+const BASE: i64 = 1 << 60;
+
+/// How far behind the bytes of the tickets those of the turns begin: twice the highest ticket.
+const TURNS: i64 = 1 << 54;
+
+/// How far behind the bytes of the tickets those of the runs within begin: behind those of the turns.
+const WITHIN: i64 = 1 << 55;
+
+/// How often letting go of a byte is tried again.
+const UNLOCK_RETRIES: u32 = 3;
+
+/// One byte that can be locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Byte(i64);
+
+impl Byte {
+    /// The byte that is held for the length of one transition.
+    pub const GUARD: Self = Self(BASE);
+
+    /// The byte beside the guard, that everybody shares who works within any hold of the lock.
+    pub(super) const WITHIN_ANY: Self = Self(BASE - 1);
+
+    /// The byte that those share who work within the hold of this ticket.
+    pub(super) fn of_within(ticket: u64) -> Self {
+        let Self(ticket) = Self::of_ticket(ticket);
+        Self(ticket.saturating_add(WITHIN))
+    }
+
+    /// The byte of one ticket. Tickets begin at 1, so none is the guard.
+    pub fn of_ticket(ticket: u64) -> Self {
+        Self(BASE.saturating_add(i64::try_from(ticket).unwrap_or(i64::MAX - BASE)))
+    }
+
+    /// The byte that a claim keeps for as long as it waits, where its grant lets others go on.
+    pub fn of_turn(ticket: u64) -> Self {
+        let Self(ticket) = Self::of_ticket(ticket);
+        Self(ticket.saturating_add(TURNS))
+    }
+}
+
+/// How a byte is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// By its owner.
+    Exclusive,
+    /// By whoever waits for the owner.
+    Shared,
+}
+
+impl Mode {
+    fn is_exclusive(self) -> bool {
+        self == Self::Exclusive
+    }
+}
+
+/// Takes a byte if that is possible at once. False if another open file has it.
+pub(super) fn try_lock(
+    file: BorrowedDescriptor<'_>,
+    byte: Byte,
+    mode: Mode,
+) -> Result<bool, Errno> {
+    os::try_lock_byte(file, byte.0, mode.is_exclusive())
+}
+
+/// Takes the guard and the byte beside it, if that is possible at once: then nobody works within any
+/// hold of the lock. One step where two would cost every release another call of the system.
+pub(super) fn try_guard_alone(file: BorrowedDescriptor<'_>) -> Result<bool, Errno> {
+    os::try_lock_both(file, Byte::GUARD.0)
+}
+
+/// Lets go of the guard, and of the byte beside it where that was taken with it. Tried again as
+/// [`unlock`] is.
+pub(super) fn unguard(file: BorrowedDescriptor<'_>) -> Result<(), Errno> {
+    persistently(|| os::unlock_both(file, Byte::GUARD.0))
+}
+
+/// Whether anybody has the byte, whether as its owner or with others. Takes nothing on Unix.
+pub(super) fn is_shared(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Errno> {
+    os::is_byte_shared(file, byte.0)
+}
+
+/// Takes a byte, sleeping in the kernel for as long as another open file has it.
+///
+/// # Errors
+/// - `INTR` when a signal handler ran; nothing is taken then.
+pub(super) fn lock(file: BorrowedDescriptor<'_>, byte: Byte, mode: Mode) -> Result<(), Errno> {
+    os::lock_byte(file, byte.0, mode.is_exclusive())
+}
+
+/// Lets go of a byte. Letting go of one that is not held is no error.
+///
+/// A failure is not left at that: closing the file would let go as well, but whoever waits or works
+/// keeps it open, and would keep out the very ones it waits for.
+pub(super) fn unlock(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<(), Errno> {
+    persistently(|| os::unlock_byte(file, byte.0))
+}
+
+fn persistently(mut unlock: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+    let mut tried = unlock();
+    for _ in 0..UNLOCK_RETRIES {
+        if tried.is_ok() {
+            break;
+        }
+        tried = unlock();
+    }
+    tried
+}
+
+/// Whether an owner has the byte. Takes nothing that an owner could meet; an open file never sees
+/// its own locks.
+pub(super) fn probe(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Errno> {
+    os::is_byte_locked(file, byte.0)
+}
+
+/// Whether any ticket's byte has an owner, for a list that cannot be read. Called under the guard.
+pub(super) fn probe_tickets(file: BorrowedDescriptor<'_>) -> Result<bool, Errno> {
+    os::is_any_locked_from(file, Byte::of_ticket(1).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::borrow;
+
+    #[test]
+    fn an_owner_excludes_everybody_and_is_seen_and_who_waits_is_not() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let opened = [(); 3].map(|()| file.reopen().expect("an open file of its own"));
+        let [one, two, three] = opened.each_ref().map(borrow);
+        let (byte, next) = (Byte::of_ticket(7), Byte::of_ticket(8));
+        let takes = |who, mode| try_lock(who, byte, mode).expect("an answer");
+        let is_seen = |byte| probe(three, byte).expect("an answer");
+        let any_is_seen = || probe_tickets(three).expect("an answer");
+        let lets_go = |who| unlock(who, byte).expect("it is let go");
+
+        assert!(takes(one, Mode::Exclusive));
+        assert!(!takes(two, Mode::Exclusive) && !takes(two, Mode::Shared));
+        assert!(is_seen(byte) && any_is_seen() && !is_seen(next));
+        lets_go(one);
+        assert!(!is_seen(byte) && !any_is_seen());
+
+        assert!(
+            takes(one, Mode::Shared) && takes(two, Mode::Shared),
+            "both wait"
+        );
+        assert!(!is_seen(byte), "and nobody owns it");
+        assert!(!takes(three, Mode::Exclusive));
+        lets_go(one);
+        lets_go(two);
+
+        lock(one, Byte::GUARD, Mode::Exclusive).expect("it is free");
+        assert!(
+            is_seen(Byte::GUARD) && !any_is_seen(),
+            "the guard is no ticket"
+        );
+    }
+
+    #[test]
+    fn who_works_within_a_hold_keeps_the_guard_from_being_taken_alone_and_nobody_else() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let opened = [(); 3].map(|()| file.reopen().expect("an open file of its own"));
+        let [one, two, three] = opened.each_ref().map(borrow);
+        let within = Byte::of_within(7);
+        let is_shared = |byte| is_shared(three, byte).expect("an answer");
+        let alone = |who| try_guard_alone(who).expect("an answer");
+        assert_eq!(alone(one), cfg!(unix));
+        assert!(!alone(two), "somebody has it");
+        unguard(one).expect("it is let go");
+        for who in [one, two] {
+            for byte in [Byte::WITHIN_ANY, within] {
+                assert!(try_lock(who, byte, Mode::Shared).expect("an answer"));
+            }
+        }
+        assert!(is_shared(within) && !is_shared(Byte::of_within(8)));
+        assert!(!probe(three, within).expect("an answer"), "nobody owns it");
+        assert_eq!(probe_tickets(three), Ok(false), "nor is it a place in line");
+        assert!(!alone(three));
+        assert!(try_lock(three, Byte::GUARD, Mode::Exclusive).expect("an answer"));
+        unguard(three).expect("it is let go");
+        for who in [one, two] {
+            assert!(is_shared(within), "the other one is left");
+            unlock(who, within).expect("it is let go");
+            unlock(who, Byte::WITHIN_ANY).expect("it is let go");
+        }
+        assert!(!is_shared(within));
+        assert_eq!(alone(three), cfg!(unix));
+    }
+
+    #[test]
+    fn no_two_bytes_meet_and_none_meets_the_data() {
+        let data = Byte(1 << 20);
+        let highest = 1 << 53;
+        let order = [
+            data,
+            Byte::WITHIN_ANY,
+            Byte::GUARD,
+            Byte::of_ticket(1),
+            Byte::of_ticket(2),
+            Byte::of_ticket(highest),
+            Byte::of_turn(1),
+            Byte::of_turn(2),
+            Byte::of_turn(highest),
+            Byte::of_within(1),
+            Byte::of_within(2),
+            Byte::of_within(highest),
+            Byte(i64::MAX),
+        ];
+        let order = order.map(|byte| byte.0);
+        assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
+        // No list has such a ticket; it must not become the byte of another one.
+        assert_eq!(Byte::of_ticket(u64::MAX), Byte(i64::MAX));
+        assert_eq!(Byte::of_turn(u64::MAX), Byte(i64::MAX));
+        assert_eq!(Byte::of_within(u64::MAX), Byte(i64::MAX));
+    }
+}

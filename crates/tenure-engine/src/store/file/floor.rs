@@ -1,0 +1,121 @@
+//! The highest number of all coordination files that were removed from a folder, so that the numbers of
+//! their successors stay above.
+
+use super::folder::{Access, Folder, fault};
+use super::guarded::{GUARD_PATIENCE, Guarded, Names};
+use super::pages::{self, ReadError};
+use super::{FileStore, fd, list};
+use crate::os;
+use crate::profile::SUFFIX;
+use crate::store::StoreError;
+
+/// The coordination file that remembers that number. No lock can have this name.
+///
+/// In a folder that everybody may write to, each user has one of its own: there, nobody's files
+/// are opened by anybody else.
+fn floor_file(folder: &Folder) -> String {
+    if folder.shared {
+        let user = os::user_number();
+        format!(".floor.{user}{SUFFIX}")
+    } else {
+        format!(".floor{SUFFIX}")
+    }
+}
+
+/// The highest number of files that were removed from this folder.
+///
+/// A floor that may not be read is an error: without it only the clock would be left, and a clock
+/// that was set back gives numbers out again. One without content says nothing, readable or not:
+/// it gets its rights before its first number ([`raise`]), and a process that was killed in
+/// between has removed nothing. We hold the guard of a file under the name that we ask for, so no
+/// file of that name is removed any more, and what was removed before has raised the floor.
+pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
+    let file = floor_file(folder);
+    let opened = match folder.open_file(&file, Access::Read) {
+        Err(StoreError::Permission { .. })
+            if os::facts_at(folder.fd(), &file).is_ok_and(|facts| facts.size() == 0) =>
+        {
+            return Ok(0);
+        }
+        Err(StoreError::Permission { place, .. }) => {
+            let doing = "reading the highest token of removed locks; `tenure clean`, run by \
+                         root or by this file's owner, gives it the right mode";
+            return Err(StoreError::Permission { place, doing });
+        }
+        other => other?,
+    };
+    let Some(opened) = opened else {
+        return Ok(0);
+    };
+    let unreadable = |why| StoreError::Unreadable {
+        place: folder.path_of(&file).display().to_string(),
+        why,
+    };
+    match pages::read_unguarded(fd(&opened)) {
+        Ok(snapshot) => list::decode(&snapshot.body)
+            .map(|entry| entry.last)
+            .map_err(unreadable),
+        Err(ReadError::Torn(why)) => Err(unreadable(why)),
+        Err(ReadError::Io(errno)) => Err(fault(&folder.path_of(&file), "reading", errno)),
+    }
+}
+
+/// Raises the floor before a file is removed, so that its successor's numbers stay above. An
+/// error keeps the file that was to be removed.
+///
+/// All who may make locks in the folder have to read it, and all who may clean there have to
+/// raise it, so it gets the folder's owner and group each time. That comes before the number: a
+/// floor with content can be read by all of them, whenever its writer is killed.
+fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), StoreError> {
+    let folder = removed.folder;
+    let names = Names {
+        name: removed.names.name.clone(),
+        list: floor_file(folder),
+        record: String::new(),
+    };
+    let mut opened = None;
+    let guarded = match store.guard_name(&names, Access::Create, GUARD_PATIENCE, &mut opened) {
+        Ok(Some(guarded)) => guarded,
+        Ok(None) => return Ok(()),
+        // It only rises, so what can be read of it is enough if that is high enough.
+        Err(StoreError::Permission { place, .. }) => {
+            if read(folder)? >= last {
+                return Ok(());
+            }
+            let doing = "raising the highest token of removed locks";
+            return Err(StoreError::Permission { place, doing });
+        }
+        Err(error) => return Err(error),
+    };
+    let path = || folder.path_of(&names.list);
+    if !folder.shared {
+        os::facts(folder.fd())
+            .and_then(|facts| os::share_within(&facts, fd(guarded.opened)))
+            .map_err(|errno| fault(&path(), "giving it to those who may use the folder", errno))?;
+    }
+    let snapshot = guarded
+        .snapshot()
+        .map_err(|error| error.into_store(&path()))?;
+    let mut entry = list::decode(&snapshot.body).map_err(|why| StoreError::Unreadable {
+        place: path().display().to_string(),
+        why,
+    })?;
+    if entry.last < last {
+        entry.raise(last);
+        guarded.write_list(&snapshot, &entry)?;
+    }
+    Ok(())
+}
+
+impl Guarded<'_> {
+    /// Removes the coordination file of a lock without claims, and keeps its highest number.
+    ///
+    /// # Crash safety
+    /// Killed after the floor and before the removal: the file is still there, and free.
+    pub(super) fn remove_list(&self, last: u64) -> Result<(), StoreError> {
+        raise(self.store, self, last)?;
+        let list = &self.names.list;
+        os::remove(self.folder.fd(), list)
+            .map_err(|errno| fault(&self.folder.path_of(list), "removing an unused lock", errno))
+    }
+}

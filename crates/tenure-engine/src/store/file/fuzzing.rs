@@ -1,0 +1,78 @@
+//! The decoders of a coordination file, for the fuzzer and the test that replays its corpus.
+//!
+//! They are private, for no user of the library reads such a file past the store, and an
+//! integration test or a fuzzer is another crate. So this opens them a crack, under the feature
+//! `fuzzing` alone, and is no part of what the library promises. What has to hold is said where
+//! they are tried (`fuzz/src`).
+
+use super::partial::{self, Want};
+use super::{list, pages};
+use std::os::fd::BorrowedFd;
+use tenure_core::Entry;
+
+/// The sequence and the body of the page that counts, as a reader under the guard finds it.
+///
+/// # Errors
+/// - Why there is no state.
+pub fn read(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
+    plain(pages::read(file, length_of(file)))
+}
+
+fn length_of(file: BorrowedFd<'_>) -> u64 {
+    crate::os::facts(file).map_or(0, |facts| facts.size())
+}
+
+/// The same as a reader without the guard finds it.
+///
+/// # Errors
+/// - Why there is no state.
+pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
+    plain(pages::read_unguarded(file))
+}
+
+/// Writes the next state. False if it is too long.
+///
+/// # Errors
+/// - Why there is no state to begin with, or how the system failed.
+pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
+    let current = pages::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
+    pages::write(file, &current, body).map_err(|errno| errno.to_string())
+}
+
+/// A page's content: a frame that fits the body, and the body.
+pub fn page(sequence: u64, body: &[u8]) -> Vec<u8> {
+    [pages::frame(sequence, body).as_bytes(), body].concat()
+}
+
+/// Reads a list of claims.
+///
+/// # Errors
+/// - What cannot be understood.
+pub fn decode(body: &[u8]) -> Result<Entry, String> {
+    list::decode(body)
+}
+
+/// Writes a list of claims.
+pub fn encode(entry: &Entry) -> Option<Vec<u8>> {
+    list::encode(entry).ok()
+}
+
+/// Every way in which a part of a list is read, and the list as it is written back from that part
+/// without a change. `ticket` is that of an own claim.
+pub fn partial(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
+    [Want::Own(ticket), Want::UpTo(ticket), Want::Ends]
+        .into_iter()
+        .filter_map(|want| {
+            let (part, rest) = partial::decode(body, want)?;
+            rest.encode(body, &part).ok()
+        })
+        .collect()
+}
+
+fn plain(read: Result<pages::Snapshot, pages::ReadError>) -> Result<(u64, Vec<u8>), String> {
+    match read {
+        Ok(snapshot) => Ok((snapshot.sequence, snapshot.body)),
+        Err(pages::ReadError::Io(errno)) => Err(errno.to_string()),
+        Err(pages::ReadError::Torn(why)) => Err(why),
+    }
+}

@@ -1,0 +1,592 @@
+//! One lock's files under the guard: the list as it is read together with the published record,
+//! and written back together with it.
+//!
+//! # Crash safety
+//! A grant writes the list first and publishes then; a release takes the record away first and
+//! writes the list then; a renewal replaces the record first. Death in between leaves a list with
+//! a granted claim that no record confirms, which holds nothing (`joined`), or a record that the list
+//! does not know, which is judged by what it says, as everybody else's is.
+
+use super::folder::{Access, Folder, Opened, fault, io_fault};
+use super::handle::FileHandle;
+use super::joined::join;
+use super::look::any_is_held;
+use super::pages::{self, ReadError, Snapshot, UNKNOWN};
+use super::partial::{self, Rest, Want};
+use super::publication::{Change, Publication, Published};
+use super::sleeper::ByteLock;
+use super::{Byte, FileStore, Mode, bytes, fd, list};
+use crate::os;
+use crate::profile::Record;
+use crate::store::{StoreError, Wake};
+use std::cell::Cell;
+use std::time::Duration;
+use tenure_core::{Claim, Entry, LockName, Now};
+
+/// How long a guard may be taken before that is an error. A transition takes microseconds; only a
+/// process that was stopped in the middle of one keeps it longer.
+pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is wrong with an empty coordination file while a liveness lock is held.
+pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but somebody alive has a place in it";
+
+/// The names of one lock's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Names {
+    /// The lock.
+    pub(super) name: LockName,
+    /// Its coordination file.
+    pub(super) list: String,
+    /// Its record, where the profile publishes.
+    pub(super) record: String,
+}
+
+/// The guard of one lock, held. What happens to its files happens through this; dropping it lets the
+/// guard go.
+pub(super) struct Guarded<'a> {
+    pub(super) store: &'a FileStore,
+    /// Where the coordination file is.
+    pub(super) folder: &'a Folder,
+    pub(super) names: &'a Names,
+    /// The open file that has the guard.
+    pub(super) opened: &'a Opened,
+    /// No run works within any hold of the lock: the byte that they share was taken with the guard.
+    pub(super) is_alone: bool,
+    /// How long the coordination file is, if that is known ([`pages::read`]).
+    length: Cell<u64>,
+}
+
+impl Drop for Guarded<'_> {
+    fn drop(&mut self) {
+        // Nothing could be done about a failure that lasts; closing the file lets go.
+        let _ = bytes::unguard(fd(self.opened));
+    }
+}
+
+impl FileStore {
+    /// Opens a lock's coordination file and takes its guard. `None` if there is no file and none is made.
+    /// The file is put into `opened`.
+    pub(super) fn guard_name<'a>(
+        &'a self,
+        names: &'a Names,
+        access: Access,
+        patience: Duration,
+        opened: &'a mut Option<Opened>,
+    ) -> Result<Option<Guarded<'a>>, StoreError> {
+        let Some(folder) = self.folder(access == Access::Create)? else {
+            return Ok(None);
+        };
+        let (file, length) = loop {
+            let Some(file) = folder.open_file(&names.list, access)? else {
+                return Ok(None);
+            };
+            // Until the end of the loop, closing the file lets go of the guard.
+            self.take_guard(folder, names, &file, false, patience)?;
+            if let Some(length) = folder.length_of(&names.list, &file)? {
+                break (file, length);
+            }
+            // Another process removed the file between our opening and our guard; begin again.
+        };
+        let guarded = Guarded {
+            store: self,
+            folder,
+            names,
+            opened: opened.insert(file),
+            is_alone: false,
+            length: Cell::new(length),
+        };
+        if length == 0 && self.is_ledger() {
+            // The process that made the folder may have died before it told git. A file in which
+            // something stands was made after git was told.
+            folder.ignore_all()?;
+        }
+        Ok(Some(guarded))
+    }
+
+    /// Takes the guard of a handle's own file. `None` if the name no longer leads to that file: the
+    /// handle's claim is lost.
+    pub(super) fn guard_handle<'a>(
+        &'a self,
+        handle: &'a FileHandle,
+        patience: Duration,
+    ) -> Result<Option<Guarded<'a>>, StoreError> {
+        let folder = match self.folder.get() {
+            // A change to a hold need not ask whether it was removed: in such a one the name leads nowhere.
+            // Whether it was renamed, its renewer asks from time to time (`moves`).
+            Some(opened) => Some(opened),
+            None => self.folder(false)?,
+        };
+        let Some(folder) = folder else {
+            return Ok(None);
+        };
+        let FileHandle { names, opened, .. } = handle;
+        let guarded = Guarded {
+            is_alone: self.take_guard(folder, names, opened, true, patience)?,
+            store: self,
+            folder,
+            names,
+            opened,
+            length: Cell::new(UNKNOWN),
+        };
+        let length = folder.length_of(&names.list, opened)?;
+        guarded.length.set(length.unwrap_or(UNKNOWN));
+        Ok(length.map(|_| guarded))
+    }
+
+    /// Takes the guard, and where the caller has a claim already the byte beside it in the same call:
+    /// true if it got that too.
+    fn take_guard(
+        &self,
+        folder: &Folder,
+        names: &Names,
+        opened: &Opened,
+        may_be_alone: bool,
+        patience: Duration,
+    ) -> Result<bool, StoreError> {
+        let file = fd(opened);
+        let path = || folder.path_of(&names.list);
+        let failed = |error| io_fault(&path(), "locking the guard", error);
+        let lock = ByteLock {
+            byte: Byte::GUARD,
+            mode: Mode::Exclusive,
+        };
+        let errno = |errno: os::Errno| failed(errno.into());
+        let is_alone = may_be_alone && bytes::try_guard_alone(file).map_err(errno)?;
+        if !is_alone && !lock.try_take(file).map_err(failed)? {
+            let wake = self.sleeper.lock(file, lock, patience).map_err(failed)?;
+            if wake != Wake::Ready {
+                return Err(StoreError::Stuck {
+                    place: path().display().to_string(),
+                    waited_ms: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+                });
+            }
+        }
+        Ok(is_alone)
+    }
+}
+
+/// A lock as it was read under the guard.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    /// The list, brought together with the record.
+    pub(super) entry: Entry,
+    /// The state that the next write follows.
+    pub(super) snapshot: Snapshot,
+    /// What stands at the record's path.
+    pub(super) published: Option<Published>,
+    /// The claims that were not read.
+    pub(super) rest: Option<Rest>,
+}
+
+/// Why a lock could not be read.
+#[derive(Debug)]
+pub(super) enum LoadError {
+    /// The system failed.
+    Store(StoreError),
+    /// The coordination file cannot be understood.
+    List {
+        /// What is wrong.
+        why: String,
+        /// The state that a replacement follows.
+        snapshot: Snapshot,
+    },
+    /// The published record cannot be understood.
+    Record(Box<BadRecord>),
+}
+
+/// A record that cannot be understood, and the list beside it.
+#[derive(Debug)]
+pub(super) struct BadRecord {
+    /// What is wrong.
+    pub(super) why: String,
+    /// What stands there.
+    pub(super) published: Published,
+    /// The list without a holder.
+    pub(super) entry: Entry,
+    /// The state that the next write follows.
+    pub(super) snapshot: Snapshot,
+}
+
+impl LoadError {
+    /// The error for a caller who cannot do anything about it.
+    pub(super) fn into_store(self, guarded: &Guarded<'_>) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::List { why, .. } => StoreError::Unreadable {
+                place: guarded
+                    .folder
+                    .path_of(&guarded.names.list)
+                    .display()
+                    .to_string(),
+                why,
+            },
+            Self::Record(found) => StoreError::Unreadable {
+                place: guarded
+                    .store
+                    .record_path(guarded.names)
+                    .display()
+                    .to_string(),
+                why: found.why,
+            },
+        }
+    }
+}
+
+impl<'a> Guarded<'a> {
+    /// The record's path, where the profile publishes.
+    pub(super) fn publication(&self) -> Option<(Publication<'a>, &'a dyn Record)> {
+        let format = self.store.profile.record()?;
+        let publication = Publication {
+            // The folder that was found good as the guard was taken: a change ends where it began.
+            records: self.store.records.get()?,
+            private: self.folder,
+            file: &self.names.record,
+        };
+        Some((publication, format))
+    }
+
+    /// The state that the coordination file holds.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
+        pages::read(fd(self.opened), self.length.get())
+    }
+
+    /// Reads the list, or as much of it as is wanted, and the record.
+    pub(super) fn load(&self, want: Want, now: &Now) -> Result<Loaded, LoadError> {
+        let path = || self.folder.path_of(&self.names.list);
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(ReadError::Torn(why)) => {
+                return Err(LoadError::List {
+                    why,
+                    snapshot: Snapshot::replacing_torn(),
+                });
+            }
+            Err(ReadError::Io(errno)) => {
+                return Err(LoadError::Store(fault(&path(), "reading the lock", errno)));
+            }
+        };
+        // A record changes whom the list says to hold, so there all of it is read.
+        if self.store.profile.record().is_none()
+            && let Some((entry, rest)) = partial::decode(&snapshot.body, want)
+        {
+            return Ok(Loaded {
+                entry,
+                snapshot,
+                published: None,
+                rest: Some(rest),
+            });
+        }
+        let entry = match list::decode(&snapshot.body) {
+            Ok(entry) => entry,
+            Err(why) => return Err(LoadError::List { why, snapshot }),
+        };
+        if snapshot.sequence == 0 && any_is_held(self.opened) {
+            return Err(LoadError::List {
+                why: EMPTY_BUT_HELD.to_owned(),
+                snapshot,
+            });
+        }
+        self.join(entry, snapshot, now)
+    }
+
+    /// Brings a list together with the record that stands beside it.
+    pub(super) fn join(
+        &self,
+        mut entry: Entry,
+        snapshot: Snapshot,
+        now: &Now,
+    ) -> Result<Loaded, LoadError> {
+        let Some((publication, format)) = self.publication() else {
+            return Ok(Loaded {
+                entry,
+                snapshot,
+                published: None,
+                rest: None,
+            });
+        };
+        let published = publication.read().map_err(LoadError::Store)?;
+        let here = &self.store.here;
+        match join(
+            &mut entry,
+            published.as_ref(),
+            &self.names.name,
+            format,
+            now,
+            here,
+        ) {
+            Ok(()) => Ok(Loaded {
+                entry,
+                snapshot,
+                published,
+                rest: None,
+            }),
+            Err(why) => match published {
+                Some(published) => Err(LoadError::Record(Box::new(BadRecord {
+                    why,
+                    published,
+                    entry,
+                    snapshot,
+                }))),
+                // Only a record that is there can be unreadable.
+                None => Ok(Loaded {
+                    entry,
+                    snapshot,
+                    published: None,
+                    rest: None,
+                }),
+            },
+        }
+    }
+
+    /// Writes the list back, and the record with it. `before` is what the change began with.
+    ///
+    /// [`Change::Overtaken`] says that another program changed the record first: nothing counts as
+    /// done, and the caller has to look again.
+    pub(super) fn commit(&self, before: &Loaded, after: &Entry) -> Result<Change, StoreError> {
+        if let Some((publication, format)) = self.publication() {
+            return self.commit_both(before, after, publication, format);
+        }
+        let body = match &before.rest {
+            Some(rest) => rest.encode(&before.snapshot.body, after),
+            None => list::encode(after),
+        };
+        let body = body.map_err(|error| self.not_encoded(error))?;
+        let unread = before.rest.as_ref().map_or(0, Rest::len);
+        self.write_body(&before.snapshot, &body, after.claims.len() + unread)?;
+        Ok(Change::Done)
+    }
+
+    fn commit_both(
+        &self,
+        before: &Loaded,
+        after: &Entry,
+        publication: Publication<'_>,
+        format: &dyn Record,
+    ) -> Result<Change, StoreError> {
+        let holder = after.claims.iter().find(|claim| claim.token.is_some());
+        let held_before = |claim: &Claim| {
+            let same = before.entry.claim(claim.ticket);
+            same.is_some_and(|same| same.token.is_some())
+        };
+        let encode = |claim: &Claim, previous: Option<&Published>| {
+            let previous = previous.map(|published| published.bytes.as_slice());
+            format
+                .encode(&self.names.name, claim, previous)
+                .map_err(|why| StoreError::Record {
+                    place: self.store.record_path(self.names).display().to_string(),
+                    why,
+                })
+        };
+        match (holder, &before.published) {
+            // A record stays as it is, byte for byte, unless its own hold changed: it was renewed.
+            (Some(claim), Some(published)) if held_before(claim) => {
+                if before.entry.claim(claim.ticket) != Some(claim) {
+                    let bytes = encode(claim, Some(published))?;
+                    if bytes != published.bytes
+                        && publication.replace(published, &bytes)? == Change::Overtaken
+                    {
+                        return Ok(Change::Overtaken);
+                    }
+                }
+                self.write_list(&before.snapshot, after)?;
+                Ok(Change::Done)
+            }
+            // A grant: the list first.
+            (Some(claim), published) => {
+                let bytes = encode(claim, None)?;
+                self.write_list(&before.snapshot, after)?;
+                let change = match published {
+                    None => publication.create(&bytes),
+                    Some(published) => publication.replace(published, &bytes),
+                };
+                if !matches!(change, Ok(Change::Done)) {
+                    // Nothing was granted. Should this write fail as well, the list has a granted
+                    // claim that no record confirms.
+                    self.write_list_back(before)?;
+                }
+                change
+            }
+            (None, Some(published)) => {
+                if publication.remove(published)? == Change::Overtaken {
+                    return Ok(Change::Overtaken);
+                }
+                // With the record the hold is gone, and whoever reads the list next finds it so. A
+                // list that cannot be written, on a full disk, makes no release a failure.
+                let _ = self.write_list(&before.snapshot, after);
+                Ok(Change::Done)
+            }
+            (None, None) => {
+                self.write_list(&before.snapshot, after)?;
+                Ok(Change::Done)
+            }
+        }
+    }
+
+    /// Undoes the writing of a list. The counter stays where it was raised to.
+    fn write_list_back(&self, before: &Loaded) -> Result<(), StoreError> {
+        let current = self
+            .snapshot()
+            .map_err(|error| error.into_store(&self.folder.path_of(&self.names.list)))?;
+        let mut entry = before.entry.clone();
+        if let Ok(written) = list::decode(&current.body) {
+            entry.raise(written.last);
+        }
+        self.write_list(&current, &entry)
+    }
+
+    pub(super) fn write_list(&self, current: &Snapshot, entry: &Entry) -> Result<(), StoreError> {
+        let body = list::encode(entry).map_err(|error| self.not_encoded(error))?;
+        self.write_body(current, &body, entry.claims.len())
+    }
+
+    fn not_encoded(&self, error: serde_json::Error) -> StoreError {
+        let path = self.folder.path_of(&self.names.list);
+        io_fault(&path, "writing the lock", error.into())
+    }
+
+    fn write_body(&self, current: &Snapshot, body: &[u8], claims: usize) -> Result<(), StoreError> {
+        let place = || self.folder.path_of(&self.names.list);
+        // It may be longer from here on, also if the write fails in the middle.
+        self.length.set(UNKNOWN);
+        let written = pages::write(fd(self.opened), current, body)
+            .map_err(|errno| fault(&place(), "writing the lock", errno))?;
+        if written {
+            return Ok(());
+        }
+        Err(StoreError::Full {
+            place: place().display().to_string(),
+            claims,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::joined::tests::{listed, stamp, tickets};
+    use super::*;
+    use tenure_core::Host;
+
+    /// What another program does to a record between our look and our write.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Meanwhile {
+        Nothing,
+        /// It renames a record of its own over the path.
+        Replaces,
+        Removes,
+    }
+    use Meanwhile::{Nothing, Removes, Replaces};
+
+    /// A fleet lock on which another program acts in the middle of a change of ours.
+    fn changed_meanwhile(
+        held: bool,
+        meanwhile: Meanwhile,
+        change: impl Fn(&mut Entry),
+    ) -> (Change, Option<String>, Vec<(u64, bool)>) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Host {
+            name: "host-1".into(),
+            ..Host::default()
+        };
+        let store = FileStore::with_profile(
+            Box::new(crate::profile::Fleet),
+            scratch.path(),
+            here,
+            Box::new(super::super::ThreadSleeper),
+        );
+        let names = store.names_of(&LockName::new("app-prod").expect("a name"));
+        let mut opened = None;
+        let taken = store.guard_name(&names, Access::Create, GUARD_PATIENCE, &mut opened);
+        let guarded = taken.expect("its guard").expect("its file");
+        let now = Now {
+            wall_us: 1_700_000_000_000_000,
+            ..Now::default()
+        };
+        let load = || {
+            let loaded = guarded.load(Want::All, &now);
+            loaded
+                .map_err(|error| format!("{error:?}"))
+                .expect("a state")
+        };
+        let write = |change: &dyn Fn(&mut Entry), meanwhile: Meanwhile| {
+            let before = load();
+            let mut after = before.entry.clone();
+            change(&mut after);
+            let record = store.record_path(&names);
+            match meanwhile {
+                Nothing => {}
+                Replaces => {
+                    let new = scratch.path().join("theirs.new");
+                    std::fs::write(&new, "theirs").expect("a private file");
+                    std::fs::rename(&new, record).expect("theirs stands");
+                }
+                #[expect(clippy::disallowed_methods, reason = "another program does")]
+                Removes => std::fs::remove_file(record).expect("it is gone"),
+            }
+            guarded.commit(&before, &after).expect("an answer")
+        };
+        let enters = |entry: &mut Entry| {
+            entry.last = 2;
+            entry.claims.push(fleet_claim(None));
+        };
+        assert_eq!(write(&enters, Nothing), Change::Done);
+        if held {
+            assert_eq!(write(&grant, Nothing), Change::Done);
+        }
+        let answer = write(&change, meanwhile);
+        let text = std::fs::read_to_string(store.record_path(&names)).ok();
+        let snapshot = pages::read(fd(guarded.opened), UNKNOWN).expect("a state");
+        let list = list::decode(&snapshot.body).expect("a list");
+        (answer, text, tickets(&list))
+    }
+
+    fn fleet_claim(token: Option<u64>) -> Claim {
+        let mut claim = listed(1, token);
+        claim.holder.host.name = "host-1".into();
+        claim
+            .holder
+            .facts
+            .push(("intent_version".into(), "1.0.0".into()));
+        claim
+    }
+
+    fn grant(entry: &mut Entry) {
+        entry.claims = vec![fleet_claim(Some(2))];
+    }
+
+    fn renew(entry: &mut Entry) {
+        for claim in &mut entry.claims {
+            claim.lease.renewed = stamp(60_000);
+            claim.lease.renewals += 1;
+        }
+    }
+
+    #[test]
+    fn a_change_is_made_to_the_record_that_was_looked_at_and_to_no_other() {
+        let (done, text, list) = changed_meanwhile(false, Nothing, grant);
+        assert_eq!((done, list), (Change::Done, vec![(1, true)]));
+        let granted = text.expect("a record");
+        let (done, text, list) = changed_meanwhile(true, Nothing, renew);
+        assert_eq!((done, list), (Change::Done, vec![(1, true)]));
+        assert_ne!(text, Some(granted), "it says that it was renewed");
+        let (done, text, list) = changed_meanwhile(true, Nothing, |entry| entry.claims.clear());
+        assert_eq!((done, text, list), (Change::Done, None, vec![]));
+    }
+
+    #[test]
+    fn a_change_that_another_program_overtook_did_not_happen() {
+        let theirs = Some("theirs".to_owned());
+        let (answer, text, list) = changed_meanwhile(false, Replaces, grant);
+        assert_eq!((answer, &text), (Change::Overtaken, &theirs));
+        assert_eq!(list, [(1, false)], "it waits, as before");
+        let (answer, text, list) = changed_meanwhile(true, Replaces, renew);
+        assert_eq!((answer, &text), (Change::Overtaken, &theirs));
+        assert_eq!(list, [(1, true)], "the list is not written");
+        let (answer, text, list) = changed_meanwhile(true, Removes, renew);
+        assert_eq!((answer, text), (Change::Overtaken, None), "it stays away");
+        assert_eq!(list, [(1, true)], "the list is not written");
+        let release = |entry: &mut Entry| entry.claims.clear();
+        let (answer, text, list) = changed_meanwhile(true, Replaces, release);
+        assert_eq!((answer, &text), (Change::Overtaken, &theirs));
+        assert_eq!(list, [(1, true)], "the list is not written");
+    }
+}

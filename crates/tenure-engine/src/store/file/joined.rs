@@ -1,0 +1,452 @@
+//! A lock's list and its published record, brought together.
+//!
+//! # The record is the truth about the holder
+//! Where a profile publishes, whoever's record stands at the path holds, whatever our list says:
+//! that is what other programs go by. So the two are brought together each time they are read:
+//! - the record carries the token of a granted claim in the list: that claim holds, and what the
+//!   record says of it (times, process) counts;
+//! - the record is somebody else's: it stands before all claims as one of the kind `Foreign`, and
+//!   a granted claim in the list has lost its hold;
+//! - there is no record: nobody holds, and a granted claim in the list has lost its hold.
+
+use super::publication::Published;
+use crate::profile::Record;
+use crate::profile::document::FUTURE;
+use tenure_core::{Claim, Entry, Event, Host, Kind, LockName, Now, Stamp};
+
+/// The highest token that a record is believed to carry: half of what JSON readers keep exactly,
+/// and in microseconds the year 2112.
+const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
+
+/// Brings a list together with what stands at the record's path. See the module's documentation.
+///
+/// # Errors
+/// - What is wrong with the record. The list has no holder then.
+pub(super) fn join(
+    entry: &mut Entry,
+    published: Option<&Published>,
+    name: &LockName,
+    format: &dyn Record,
+    now: &Now,
+    here: &Host,
+) -> Result<(), String> {
+    let held = entry
+        .claims
+        .iter()
+        .find(|claim| claim.token.is_some())
+        .cloned();
+    entry.claims.retain(|claim| claim.token.is_none());
+    let Some(published) = published else {
+        return Ok(());
+    };
+    if published.is_too_long {
+        return Err("it is too long to be a record".to_owned());
+    }
+    let shown = format.decode(name, &published.bytes, now, here)?;
+    let token = shown.token.unwrap_or(0);
+    // A number that no clock of ours gives would use up the room for those to come.
+    if token <= TOKEN_BELIEVED_MAX {
+        entry.raise(token);
+    }
+    let claim = match held {
+        Some(held) if is_of(&shown, &held) => merged(held, shown),
+        _ => shown,
+    };
+    // A claim of ours keeps its place, behind those whose callers are away; what others published
+    // has no ticket, and stands before all.
+    let place = entry
+        .claims
+        .partition_point(|other| other.ticket < claim.ticket);
+    entry.claims.insert(place, claim);
+    Ok(())
+}
+
+/// Whether a record is the one that was published for a claim. Its token says so. Without one, as
+/// after another program of its system rewrote it and kept only what it knows, the same owner,
+/// process and instant of the grant do: an owner that comes twice is not the same holder.
+pub(super) fn is_of(shown: &Claim, held: &Claim) -> bool {
+    match shown.token {
+        // The token alone may have been copied with the rest of a record that another owner made
+        // of ours.
+        Some(token) if token != 0 => {
+            held.token == Some(token) && shown.holder.request_id == held.holder.request_id
+        }
+        _ => {
+            let second = |claim: &Claim| claim.since.map(|since| since.wall_ms / 1_000);
+            let pids = [shown, held].map(|claim| claim.holder.process.map(|process| process.pid));
+            shown.holder.request_id == held.holder.request_id
+                && second(shown) == second(held)
+                && (pids[0].is_none() || pids[0] == pids[1])
+        }
+    }
+}
+
+/// A claim of ours as its record shows it: what the record says counts, what it has no place for
+/// comes from the list.
+///
+/// An instant that the record has not changed keeps its boot clock, so that a stepped wall clock
+/// changes no age; one that was written by somebody else has a wall clock only.
+fn merged(mut held: Claim, shown: Claim) -> Claim {
+    let process = match (held.holder.process, shown.holder.process) {
+        // Formats that do not judge by it may leave it out.
+        (held, None) => held,
+        (Some(held), Some(shown)) if held.pid == shown.pid => Some(held),
+        (_, shown) => shown,
+    };
+    let renewed = same_instant(held.lease.renewed, shown.lease.renewed);
+    // By a clock that was set back since: what the boot clock knows the age of lies in no future.
+    let is_known = renewed == held.lease.renewed
+        || (held.since.zip(shown.since))
+            .is_some_and(|(held, shown)| same_instant(held, shown) == held);
+    let mut lease = held.lease;
+    lease.renewed = renewed;
+    // 0 stands for a format without a ttl.
+    if shown.lease.ttl_ms > 0 {
+        lease.ttl_ms = shown.lease.ttl_ms;
+    }
+    let holder = &mut held.holder;
+    holder.process = process;
+    holder.facts.retain(|(key, _)| key != FUTURE);
+    let facts = shown.holder.facts.into_iter();
+    for (key, value) in facts.filter(|(key, _)| !(is_known && key == FUTURE)) {
+        match holder.facts.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = value,
+            None => holder.facts.push((key, value)),
+        }
+    }
+    if let (Some(first), Some(shown)) = (held.since, shown.since)
+        && !held_is_first(first, shown, &lease)
+    {
+        held.since = Some(same_instant(first, shown));
+    }
+    if shown.kind == Kind::Sealed {
+        held.kind = Kind::Sealed;
+    }
+    held.lease = lease;
+    held
+}
+
+/// Whether the record's only time is that of the last renewal, so that the list alone knows when
+/// the hold began: also where the clock was set back in between, if that renewal was ours.
+fn held_is_first(held: Stamp, shown: Stamp, lease: &tenure_core::Lease) -> bool {
+    let is_later = held.wall_ms < shown.wall_ms || lease.renewed.boot_ms != Stamp::OTHER_BOOT;
+    lease.renewals > 0 && shown.wall_ms == lease.renewed.wall_ms && is_later
+}
+
+/// The instant of a record: our own, exactly, if it is the same but for what the format cuts off.
+fn same_instant(ours: Stamp, shown: Stamp) -> Stamp {
+    match ours.wall_ms.checked_sub(shown.wall_ms) {
+        Some(cut) if cut < 1_000 => ours,
+        _ => shown,
+    }
+}
+
+/// Puts the bytes of the replaced record into the events that tell of it.
+pub(super) fn note_bytes(events: &mut [Event], published: Option<&Published>) {
+    let Some(published) = published else {
+        return;
+    };
+    for event in events {
+        if let Event::Stolen { record, .. } = event {
+            record.clone_from(&published.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use tenure_core::{Holder, Lease, Process, RequestId, StaleReason, Takeover};
+
+    const PROCESS: Process = Process {
+        pid: 7,
+        started: Some(70),
+    };
+
+    pub(in super::super) fn stamp(wall_ms: u64) -> Stamp {
+        Stamp {
+            wall_ms,
+            boot_ms: 500,
+        }
+    }
+
+    /// An instant as a record shows it.
+    fn theirs(wall_ms: u64) -> Stamp {
+        Stamp {
+            wall_ms,
+            boot_ms: Stamp::OTHER_BOOT,
+        }
+    }
+
+    /// A claim of our list. It came, was granted and gave its last sign of life at 10.5 seconds.
+    pub(in super::super) fn listed(ticket: u64, token: Option<u64>) -> Claim {
+        let mut claim = Claim::new(
+            ticket,
+            Kind::Kernel,
+            Holder {
+                request_id: RequestId::new("a").expect("an id"),
+                actor: "somebody".into(),
+                process: Some(PROCESS),
+                command: None,
+                host: Host::default(),
+                why: String::new(),
+                facts: vec![("intent".into(), "deploy".into())],
+            },
+            stamp(10_500),
+            Lease {
+                ttl_ms: 30_000,
+                renewed: stamp(10_500),
+                renewals: 0,
+            },
+        );
+        claim.token = token;
+        claim.since = token.map(|_| stamp(10_500));
+        claim
+    }
+
+    /// What a record that was published for it shows: whole seconds, a number without its start,
+    /// and no ttl.
+    fn shown(token: Option<u64>) -> Claim {
+        let mut claim = listed(0, Some(1));
+        let second = theirs(10_000);
+        claim.token = token;
+        claim.kind = Kind::Foreign;
+        claim.holder.process = Some(Process {
+            started: None,
+            ..PROCESS
+        });
+        claim.since = Some(second);
+        (claim.lease.renewed, claim.lease.ttl_ms) = (second, 0);
+        claim
+    }
+
+    /// A format in which every record shows this claim.
+    #[derive(Debug)]
+    struct Shows(Result<Claim, String>);
+
+    impl Record for Shows {
+        fn encode(&self, _: &LockName, _: &Claim, _: Option<&[u8]>) -> Result<Vec<u8>, String> {
+            Err("nothing is written".into())
+        }
+
+        fn decode(&self, _: &LockName, _: &[u8], _: &Now, _: &Host) -> Result<Claim, String> {
+            self.0.clone()
+        }
+    }
+
+    fn joined(entry: &mut Entry, record: Option<Result<Claim, String>>) -> Result<(), String> {
+        let published = record.as_ref().map(|_| Published::of_bytes(b"a record"));
+        let format = Shows(record.unwrap_or(Err("there is none".into())));
+        let name = LockName::new("a").expect("a name");
+        let (now, here) = (Now::default(), Host::default());
+        join(entry, published.as_ref(), &name, &format, &now, &here)
+    }
+
+    /// Two who wait, and between them, where a kept place let it by, one who holds.
+    fn list() -> Entry {
+        Entry {
+            last: 20,
+            claims: vec![listed(1, None), listed(2, Some(9)), listed(3, None)],
+            ..Entry::default()
+        }
+    }
+
+    pub(in super::super) fn tickets(entry: &Entry) -> Vec<(u64, bool)> {
+        let claims = entry.claims.iter();
+        claims
+            .map(|claim| (claim.ticket, claim.token.is_some()))
+            .collect()
+    }
+
+    #[test]
+    fn the_record_says_who_holds_and_the_list_who_waits() {
+        let mut entry = list();
+        assert_eq!(joined(&mut entry, None), Ok(()));
+        assert_eq!(tickets(&entry), [(1, false), (3, false)], "no record");
+
+        let mut entry = list();
+        assert_eq!(joined(&mut entry, Some(Ok(shown(Some(9))))), Ok(()));
+        assert_eq!(tickets(&entry), [(1, false), (2, true), (3, false)], "ours");
+        assert_eq!(entry.claims[1].kind, Kind::Kernel);
+
+        let mut entry = list();
+        assert_eq!(joined(&mut entry, Some(Ok(shown(Some(8))))), Ok(()));
+        assert_eq!(
+            tickets(&entry),
+            [(0, true), (1, false), (3, false)],
+            "another one's"
+        );
+        assert_eq!(entry.claims[0].kind, Kind::Foreign);
+
+        let mut entry = list();
+        let garbage = joined(&mut entry, Some(Err("it is garbage".into())));
+        assert_eq!(garbage, Err("it is garbage".into()));
+        assert_eq!(tickets(&entry), [(1, false), (3, false)], "nobody's");
+    }
+
+    #[test]
+    fn what_is_too_long_is_no_record_whatever_it_begins_with() {
+        let mut entry = list();
+        let mut published = Published::of_bytes(b"a record");
+        published.is_too_long = true;
+        let name = LockName::new("a").expect("a name");
+        let format = Shows(Ok(shown(Some(9))));
+        let (now, here) = (Now::default(), Host::default());
+        assert!(join(&mut entry, Some(&published), &name, &format, &now, &here).is_err());
+        assert_eq!(entry.granted().count(), 0);
+    }
+
+    #[test]
+    fn the_counter_follows_a_record_s_token_as_far_as_a_clock_of_ours_could_have_given_it() {
+        let last = |token| {
+            let mut entry = list();
+            assert_eq!(joined(&mut entry, Some(Ok(shown(token)))), Ok(()));
+            entry.last
+        };
+        let highest = 4_503_599_627_370_496;
+        assert_eq!(last(None), 20);
+        assert_eq!(last(Some(19)), 20);
+        assert_eq!(last(Some(21)), 21);
+        assert_eq!(last(Some(highest)), highest);
+        assert_eq!(last(Some(highest + 1)), 20, "it would use up the room");
+    }
+
+    #[test]
+    fn a_record_is_ours_by_its_token_and_owner() {
+        let held = listed(2, Some(9));
+        assert!(is_of(&shown(Some(9)), &held));
+        assert!(!is_of(&shown(Some(8)), &held), "another token");
+        let mut copied = shown(Some(9));
+        copied.holder.request_id = RequestId::new("b").expect("an id");
+        assert!(!is_of(&copied, &held), "copied by another owner");
+    }
+
+    #[test]
+    fn without_a_token_a_record_is_ours_by_owner_process_and_second() {
+        let held = listed(2, Some(9));
+        for none in [None, Some(0)] {
+            let is_ours = |change: fn(&mut Claim)| {
+                let mut shown = shown(none);
+                change(&mut shown);
+                is_of(&shown, &held)
+            };
+            assert!(is_ours(|_| {}), "{none:?}");
+            assert!(is_ours(|shown| shown.holder.process = None), "not named");
+            assert!(
+                !is_ours(|shown| shown.holder.request_id = RequestId::new("b").expect("an id")),
+                "another owner"
+            );
+            assert!(
+                !is_ours(|shown| shown.holder.process = Some(Process {
+                    pid: 8,
+                    started: None
+                })),
+                "another process"
+            );
+            assert!(!is_ours(|shown| shown.since = Some(stamp(11_000))), "later");
+            assert!(
+                !is_ours(|shown| shown.since = Some(stamp(9_999))),
+                "earlier"
+            );
+        }
+    }
+
+    #[test]
+    fn of_a_process_the_record_says_the_number_and_the_list_when_it_started() {
+        let process = |held: Option<Process>, shown_as: Option<Process>| {
+            let (mut held_by, mut record) = (listed(2, Some(9)), shown(Some(9)));
+            (held_by.holder.process, record.holder.process) = (held, shown_as);
+            merged(held_by, record).holder.process
+        };
+        let number = |pid| Process { pid, started: None };
+        assert_eq!(process(Some(PROCESS), None), Some(PROCESS));
+        assert_eq!(process(Some(PROCESS), Some(number(7))), Some(PROCESS));
+        assert_eq!(process(Some(PROCESS), Some(number(8))), Some(number(8)));
+        assert_eq!(process(None, Some(number(7))), Some(number(7)));
+    }
+
+    #[test]
+    fn what_a_record_says_counts_and_what_it_has_no_place_for_stays() {
+        let held = listed(2, Some(9));
+        let plain = merged(held.clone(), shown(Some(9)));
+        assert_eq!(plain, held, "it says what was written");
+
+        let mut record = shown(Some(9));
+        record.lease.ttl_ms = 1;
+        let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        record.holder.facts = vec![fact("intent", "test"), fact("branch", "main")];
+        record.kind = Kind::Sealed;
+        let claim = merged(held, record);
+        assert_eq!(claim.lease.ttl_ms, 1);
+        assert_eq!(
+            claim.holder.facts,
+            [fact("intent", "test"), fact("branch", "main")]
+        );
+        assert_eq!(claim.kind, Kind::Sealed, "a newer version's");
+    }
+
+    #[test]
+    fn an_instant_that_the_record_only_cut_keeps_its_boot_clock() {
+        for (wall_ms, is_ours) in [
+            (10_500, true),
+            (10_000, true),
+            (9_501, true),
+            (9_500, false),
+            (10_501, false),
+            (60_000, false),
+        ] {
+            let expected = if is_ours {
+                stamp(10_500)
+            } else {
+                theirs(wall_ms)
+            };
+            let found = same_instant(stamp(10_500), theirs(wall_ms));
+            assert_eq!(found, expected, "{wall_ms}");
+            let mut record = shown(Some(9));
+            (record.since, record.lease.renewed) = (Some(theirs(wall_ms)), theirs(wall_ms));
+            let claim = merged(listed(2, Some(9)), record);
+            assert_eq!(claim.since, Some(expected), "granted at {wall_ms}");
+            assert_eq!(claim.lease.renewed, expected, "renewed at {wall_ms}");
+        }
+    }
+
+    #[test]
+    fn a_record_with_one_time_says_when_it_was_renewed_and_the_list_when_it_began() {
+        let since = |renewals, shown_at, renewed_at| {
+            let (mut held, mut record) = (listed(2, Some(9)), shown(Some(9)));
+            held.lease.renewals = renewals;
+            record.since = Some(theirs(shown_at));
+            record.lease.renewed = theirs(renewed_at);
+            merged(held, record).since.map(|since| since.wall_ms)
+        };
+        assert_eq!(since(1, 40_000, 40_000), Some(10_500), "its only time");
+        assert_eq!(since(0, 40_000, 40_000), Some(40_000), "never renewed");
+        assert_eq!(since(1, 40_000, 41_000), Some(40_000), "it has two");
+        assert_eq!(since(1, 2_000, 2_000), Some(2_000), "earlier than ours");
+        // Our own renewal, by a clock that was set back since the grant.
+        let (mut held, mut record) = (listed(2, Some(9)), shown(Some(9)));
+        (held.lease.renewals, held.lease.renewed) = (1, stamp(2_000));
+        (record.since, record.lease.renewed) = (Some(theirs(2_000)), theirs(2_000));
+        assert_eq!(merged(held, record).since, Some(stamp(10_500)));
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_that_was_taken_over_go_with_the_news() {
+        let stolen = || Event::Stolen {
+            why: Takeover::Stale(StaleReason::Aged),
+            previous: None,
+            record: Vec::new(),
+        };
+        let bytes = |published: Option<Published>| {
+            let mut events = [Event::Acquired { token: 1 }, stolen()];
+            note_bytes(&mut events, published.as_ref());
+            let [_, Event::Stolen { record, .. }] = events else {
+                return None;
+            };
+            Some(record)
+        };
+        assert_eq!(bytes(None), Some(Vec::new()));
+        let published = Published::of_bytes(b"theirs");
+        assert_eq!(bytes(Some(published)), Some(b"theirs".to_vec()));
+    }
+}

@@ -1,0 +1,846 @@
+//! The list of claims as a coordination file keeps it.
+//!
+//! The body is JSON lines: the header first (the rising counter, past holds), then one claim per
+//! line in queue order. Unknown keys are skipped when reading, so an older program reads what a newer
+//! one wrote; it does not keep them when it writes, but for those of claims that it leaves unread.
+//!
+//! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never
+//! written here: the record itself is the truth about them.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+use tenure_core::{
+    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
+    RequestId, Reservation, Stamp, WaitingFor,
+};
+
+/// The largest number that every JSON reader keeps exactly.
+const NUMBER_MAX: u64 = 1 << 53;
+
+#[derive(Serialize, Deserialize)]
+struct Header<'a> {
+    last: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    holds: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    mean_hold_ms: u64,
+    /// When the last hold ended; written only while there are claims.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_boot_ms: Option<u64>,
+    /// The hosts of the claims; each claim names its own by number, for a thousand waiters on
+    /// one machine need not say its ids a thousand times.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<HostLine<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HostLine<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    machine_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    boot_id: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid_namespace: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CancelLine<'a> {
+    #[serde(borrow)]
+    by: Cow<'a, str>,
+    at_ms: u64,
+    at_boot_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    actor: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    why: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "the unit ends the name of each number"
+)]
+struct ReservationLine {
+    since_ms: u64,
+    since_boot_ms: u64,
+    grace_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WaitingLine<'a> {
+    #[serde(borrow)]
+    place: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    ticket: u64,
+}
+
+/// A claim. `partial` relies on the order of its keys: a new one belongs at the end.
+#[derive(Serialize, Deserialize)]
+struct ClaimLine<'a> {
+    ticket: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    detached: bool,
+    #[serde(borrow)]
+    request_id: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_pid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command_started: Option<u64>,
+    #[serde(borrow)]
+    actor: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_first")]
+    host: usize,
+    #[serde(borrow)]
+    why: Cow<'a, str>,
+    entered_ms: u64,
+    entered_boot_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_boot_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewed_boot_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    renewals: u64,
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    facts: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    ttl_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    force: Option<Cow<'a, str>>,
+    /// How many may hold at once: 0 is any number of shared claims. An exclusive one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slots: Option<u32>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    grace_ms: u64,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    cancel: Option<CancelLine<'a>>,
+    /// On disk the field keeps the name that it had.
+    #[serde(rename = "away", default, skip_serializing_if = "Option::is_none")]
+    reservation: Option<ReservationLine>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<WaitingLine<'a>>,
+    /// Since when it stands aside while its process is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aside_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aside_boot_ms: Option<u64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(number: &usize) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// Writes a list as a body.
+///
+/// # Errors
+/// - Never in practice: every field is text or a number. The error is serde's.
+pub(super) fn encode(entry: &Entry) -> Result<Vec<u8>, serde_json::Error> {
+    let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
+    let mut hosts: Vec<&Host> = Vec::new();
+    for claim in entry.claims.iter().filter(|claim| is_kept(claim)) {
+        if !hosts.contains(&&claim.holder.host) {
+            hosts.push(&claim.holder.host);
+        }
+    }
+    write_head(&mut body, entry, &hosts)?;
+    for claim in &entry.claims {
+        write_claim(&mut body, claim, &hosts)?;
+    }
+    Ok(body)
+}
+
+/// Writes the header's line.
+///
+/// # Errors
+/// - As [`encode`].
+pub(in crate::store) fn write_head(
+    body: &mut Vec<u8>,
+    entry: &Entry,
+    hosts: &[&Host],
+) -> Result<(), serde_json::Error> {
+    // Claims name hosts. Without claims it is nobody's turn.
+    let ended = entry.ended.filter(|_| !hosts.is_empty());
+    let header = Header {
+        last: entry.last,
+        holds: entry.history.holds,
+        mean_hold_ms: entry.history.mean_ms,
+        ended_ms: ended.map(|ended| ended.wall_ms),
+        ended_boot_ms: boot_ms_of(ended),
+        hosts: hosts.iter().map(|host| host_line(host)).collect(),
+    };
+    serde_json::to_writer(&mut *body, &header)?;
+    body.push(b'\n');
+    Ok(())
+}
+
+/// Writes a claim's line, if it is one that stands in the list.
+///
+/// # Errors
+/// - As [`encode`].
+pub(in crate::store) fn write_claim(
+    body: &mut Vec<u8>,
+    claim: &Claim,
+    hosts: &[&Host],
+) -> Result<(), serde_json::Error> {
+    if is_kept(claim) {
+        let host = hosts.iter().position(|host| **host == claim.holder.host);
+        serde_json::to_writer(&mut *body, &line(claim, host.unwrap_or(0)))?;
+        body.push(b'\n');
+    }
+    Ok(())
+}
+
+fn is_kept(claim: &Claim) -> bool {
+    matches!(claim.kind, Kind::Kernel | Kind::Detached)
+}
+
+fn host_line(host: &Host) -> HostLine<'_> {
+    HostLine {
+        name: Cow::Borrowed(&host.name),
+        machine_id: host.machine_id.as_deref().map(Cow::Borrowed),
+        boot_id: host.boot_id.as_deref().map(Cow::Borrowed),
+        pid_namespace: host.pid_namespace,
+    }
+}
+
+fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
+    let holder = &claim.holder;
+    // Until a claim is renewed, its last sign of life is the last thing that happened to it.
+    let last = claim.since.unwrap_or(claim.entered);
+    let renewed = Some(claim.lease.renewed).filter(|renewed| *renewed != last);
+    ClaimLine {
+        ticket: claim.ticket,
+        token: claim.token,
+        detached: claim.kind == Kind::Detached,
+        request_id: Cow::Borrowed(holder.request_id.as_str()),
+        pid: holder.process.map(|process| process.pid),
+        started: holder.process.and_then(|process| process.started),
+        command_pid: holder.command.map(|command| command.pid),
+        command_started: holder.command.and_then(|command| command.started),
+        actor: Cow::Borrowed(&holder.actor),
+        host,
+        why: Cow::Borrowed(&holder.why),
+        entered_ms: claim.entered.wall_ms,
+        entered_boot_ms: claim.entered.boot_ms,
+        since_ms: claim.since.map(|since| since.wall_ms),
+        since_boot_ms: claim.since.map(|since| since.boot_ms),
+        renewed_ms: renewed.map(|renewed| renewed.wall_ms),
+        renewed_boot_ms: renewed
+            .map(|renewed| renewed.boot_ms)
+            .filter(|boot_ms| *boot_ms != Stamp::OTHER_BOOT),
+        renewals: claim.lease.renewals,
+        facts: holder
+            .facts
+            .iter()
+            .map(|(key, value)| (Cow::Borrowed(key.as_str()), Cow::Borrowed(value.as_str())))
+            .collect(),
+        ttl_ms: claim.lease.ttl_ms,
+        force: match claim.force {
+            Force::No => None,
+            Force::Asked => Some(Cow::Borrowed("asked")),
+            Force::Confirmed => Some(Cow::Borrowed("confirmed")),
+        },
+        slots: match claim.mode {
+            Mode::Exclusive => None,
+            Mode::Shared => Some(0),
+            Mode::Slots(slots) => Some(slots.get()),
+        },
+        queue: match claim.queueing {
+            Queueing::Fifo => None,
+            Queueing::Single => Some(Cow::Borrowed("single")),
+            Queueing::Max => Some(Cow::Borrowed("max")),
+        },
+        grace_ms: claim.grace_ms,
+        cancel: claim.cancel.as_ref().map(|cancel| CancelLine {
+            by: Cow::Borrowed(&cancel.by),
+            at_ms: cancel.at.wall_ms,
+            at_boot_ms: cancel.at.boot_ms,
+            actor: Cow::Borrowed(&cancel.actor),
+            why: Cow::Borrowed(&cancel.why),
+        }),
+        reservation: claim.reservation.map(|reservation| ReservationLine {
+            since_ms: reservation.since.wall_ms,
+            since_boot_ms: reservation.since.boot_ms,
+            grace_ms: reservation.grace_ms,
+        }),
+        waiting_for: claim.waiting_for.as_ref().map(|waiting| WaitingLine {
+            place: Cow::Borrowed(&waiting.place),
+            name: Cow::Borrowed(&waiting.name),
+            ticket: waiting.ticket,
+        }),
+        aside_ms: claim.aside.map(|aside| aside.wall_ms),
+        aside_boot_ms: boot_ms_of(claim.aside),
+    }
+}
+
+/// What the boot clock said, if it was that of the boot that the record names.
+fn boot_ms_of(stamp: Option<Stamp>) -> Option<u64> {
+    stamp
+        .map(|stamp| stamp.boot_ms)
+        .filter(|boot_ms| *boot_ms != Stamp::OTHER_BOOT)
+}
+
+/// Reads a body back.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(super) fn decode(body: &[u8]) -> Result<Entry, String> {
+    if body.is_empty() {
+        return Ok(Entry::default());
+    }
+    let mut lines = body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let first = lines.next().ok_or("it has no header")?;
+    let Head { mut entry, hosts } = read_head(first)?;
+    for line in lines {
+        let claim = read_claim(line, &hosts)?;
+        if claim.ticket == 0 || claim.ticket > entry.last {
+            return Err("a ticket was never drawn".to_owned());
+        }
+        let last = entry.claims.last();
+        if last.is_some_and(|last| last.ticket >= claim.ticket) {
+            return Err("its claims are not in the order of their tickets".to_owned());
+        }
+        entry.claims.push(claim);
+    }
+    Ok(entry)
+}
+
+/// A list without its claims, and the hosts that they name by number.
+pub(in crate::store) struct Head {
+    pub(in crate::store) entry: Entry,
+    pub(in crate::store) hosts: Vec<Host>,
+}
+
+/// Reads the header's line.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
+    let header: Header<'_> =
+        serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
+    if header.last > NUMBER_MAX {
+        return Err("its counter is out of range".to_owned());
+    }
+    Ok(Head {
+        entry: Entry {
+            last: header.last,
+            history: History {
+                holds: header.holds,
+                mean_ms: header.mean_hold_ms,
+            },
+            ended: header.ended_ms.map(|wall_ms| Stamp {
+                wall_ms,
+                boot_ms: header.ended_boot_ms.unwrap_or(Stamp::OTHER_BOOT),
+            }),
+            claims: Vec::new(),
+        },
+        hosts: header.hosts.into_iter().map(host).collect(),
+    })
+}
+
+/// Reads a claim's line.
+///
+/// # Errors
+/// - A sentence that says what cannot be understood.
+pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
+    let line: ClaimLine<'_> =
+        serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+    let host = hosts.get(line.host).ok_or("a claim names no host")?;
+    claim(line, host.clone())
+}
+
+fn host(line: HostLine<'_>) -> Host {
+    Host {
+        name: line.name.into_owned(),
+        machine_id: line.machine_id.map(Cow::into_owned),
+        boot_id: line.boot_id.map(Cow::into_owned),
+        pid_namespace: line.pid_namespace,
+    }
+}
+
+fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
+    let stamp = |wall_ms, boot_ms| Stamp { wall_ms, boot_ms };
+    let entered = stamp(line.entered_ms, line.entered_boot_ms);
+    let since = line
+        .since_ms
+        .map(|wall| stamp(wall, line.since_boot_ms.unwrap_or(Stamp::OTHER_BOOT)));
+    Ok({
+        let mut claim = Claim::new(
+            line.ticket,
+            if line.detached {
+                Kind::Detached
+            } else {
+                Kind::Kernel
+            },
+            Holder {
+                request_id: RequestId::new(line.request_id)
+                    .map_err(|error| format!("a request id: {error}"))?,
+                actor: line.actor.into_owned(),
+                process: line.pid.map(|pid| Process {
+                    pid,
+                    started: line.started,
+                }),
+                command: line.command_pid.map(|pid| Process {
+                    pid,
+                    started: line.command_started,
+                }),
+                host,
+                why: line.why.into_owned(),
+                facts: line
+                    .facts
+                    .into_iter()
+                    .map(|(key, value)| (key.into_owned(), value.into_owned()))
+                    .collect(),
+            },
+            entered,
+            Lease {
+                ttl_ms: line.ttl_ms,
+                renewed: line.renewed_ms.map_or_else(
+                    || since.unwrap_or(entered),
+                    |wall| stamp(wall, line.renewed_boot_ms.unwrap_or(Stamp::OTHER_BOOT)),
+                ),
+                renewals: line.renewals,
+            },
+        );
+        claim.token = line.token;
+        claim.since = since;
+        claim.force = match line.force.as_deref() {
+            Some("confirmed") => Force::Confirmed,
+            Some("asked") => Force::Asked,
+            _ => Force::No,
+        };
+        claim.mode = match line.slots {
+            None => Mode::Exclusive,
+            Some(slots) => NonZeroU32::new(slots).map_or(Mode::Shared, Mode::Slots),
+        };
+        claim.queueing = match line.queue.as_deref() {
+            Some("single") => Queueing::Single,
+            Some("max") => Queueing::Max,
+            _ => Queueing::Fifo,
+        };
+        claim.grace_ms = line.grace_ms;
+        claim.cancel = line.cancel.map(|cancel| Cancel {
+            by: cancel.by.into_owned(),
+            at: stamp(cancel.at_ms, cancel.at_boot_ms),
+            actor: cancel.actor.into_owned(),
+            why: cancel.why.into_owned(),
+        });
+        claim.reservation = line.reservation.map(|away| Reservation {
+            since: stamp(away.since_ms, away.since_boot_ms),
+            grace_ms: away.grace_ms,
+        });
+        claim.waiting_for = line.waiting_for.map(|waiting| WaitingFor {
+            place: waiting.place.into_owned(),
+            name: waiting.name.into_owned(),
+            ticket: waiting.ticket,
+        });
+        claim.aside = line
+            .aside_ms
+            .map(|wall| stamp(wall, line.aside_boot_ms.unwrap_or(Stamp::OTHER_BOOT)));
+        claim
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A list of one claim that has everything a claim can have.
+    pub(in crate::store::file) fn sample() -> Entry {
+        let stamp = Stamp {
+            wall_ms: 1_795_000_000_000,
+            boot_ms: 5_000,
+        };
+        Entry {
+            last: 1_795_000_000_000_002,
+            history: History {
+                holds: 3,
+                mean_ms: 40,
+            },
+            ended: Some(stamp),
+            claims: vec![{
+                let mut claim = Claim::new(
+                    1_795_000_000_000_001,
+                    Kind::Kernel,
+                    Holder {
+                        request_id: RequestId::new("req_1").expect("an id"),
+                        actor: "a \"quoted\"\nname".into(),
+                        process: Some(Process {
+                            pid: 7,
+                            started: Some(70),
+                        }),
+                        command: Some(Process {
+                            pid: 8,
+                            started: None,
+                        }),
+                        host: Host {
+                            name: "host".into(),
+                            machine_id: None,
+                            boot_id: Some("boot".into()),
+                            pid_namespace: Some(9),
+                        },
+                        why: "./backup.sh".into(),
+                        facts: vec![("intent".into(), "deploy".into())],
+                    },
+                    stamp,
+                    Lease {
+                        ttl_ms: 30_000,
+                        renewed: stamp,
+                        renewals: 3,
+                    },
+                );
+                claim.token = Some(1_795_000_000_000_002);
+                claim.since = Some(stamp);
+                claim.force = Force::Asked;
+                claim.mode = NonZeroU32::new(3).map_or(Mode::Shared, Mode::Slots);
+                claim.queueing = Queueing::Single;
+                claim.cancel = Some(Cancel {
+                    by: "someone".into(),
+                    at: stamp,
+                    actor: "ada".into(),
+                    why: "it says \"actor\":\"b\" and more".into(),
+                });
+                claim.reservation = Some(Reservation {
+                    since: stamp,
+                    grace_ms: 60_000,
+                });
+                claim.waiting_for = Some(WaitingFor {
+                    place: "/a\nplace".into(),
+                    name: "other".into(),
+                    ticket: 7,
+                });
+                claim.aside = Some(stamp);
+                claim
+            }],
+        }
+    }
+
+    /// Reading and writing name each part of a claim by itself. This tells of one that is new.
+    #[test]
+    fn the_sample_has_everything_that_a_claim_can_have() {
+        let mut claims = sample().claims;
+        let mut full = claims.pop().expect("one claim");
+        // The sample leaves it out; the modes and queues below bring it.
+        full.grace_ms = 10_000;
+        let holder = Holder {
+            request_id: RequestId::new("other").expect("an id"),
+            actor: String::new(),
+            process: None,
+            command: None,
+            host: Host::default(),
+            why: String::new(),
+            facts: Vec::new(),
+        };
+        let lease = Lease {
+            ttl_ms: 0,
+            renewed: Stamp::default(),
+            renewals: 0,
+        };
+        let bare = Claim::new(0, Kind::Detached, holder, Stamp::default(), lease);
+        let parts = |claim: &Claim| {
+            let text = format!("{claim:#?}");
+            let parts: Vec<_> = text.split("\n    ").map(str::to_owned).collect();
+            let mut fields: Vec<String> = Vec::new();
+            for part in parts.into_iter().skip(1) {
+                match fields.last_mut() {
+                    // Further in, or the end of what was further in.
+                    Some(field) if part.starts_with([' ', '}', ')', ']']) => field.push_str(&part),
+                    _ => fields.push(part),
+                }
+            }
+            fields
+        };
+        let (full, bare) = (parts(&full), parts(&bare));
+        assert_eq!(full.len(), bare.len(), "{full:?}");
+        assert!(full.len() > 10, "{full:?}");
+        for (full, bare) in full.iter().zip(&bare) {
+            assert_ne!(full, bare, "as in a claim of which nothing is said");
+        }
+    }
+
+    #[test]
+    fn a_list_comes_back_as_it_was_written() {
+        let entry = sample();
+        let body = encode(&entry).expect("a body");
+        assert_eq!(decode(&body), Ok(entry));
+    }
+
+    #[test]
+    fn every_mode_and_queue_comes_back_as_it_was_written() {
+        let modes = [
+            Mode::Exclusive,
+            Mode::Shared,
+            Mode::Slots(NonZeroU32::MIN),
+            Mode::Slots(NonZeroU32::MAX),
+        ];
+        let queues = [Queueing::Fifo, Queueing::Single, Queueing::Max];
+        for (mode, queueing) in modes
+            .into_iter()
+            .flat_map(|mode| queues.map(|queueing| (mode, queueing)))
+        {
+            let mut entry = sample();
+            for claim in &mut entry.claims {
+                (claim.mode, claim.queueing, claim.grace_ms) = (mode, queueing, 10_000);
+            }
+            let body = encode(&entry).expect("a body");
+            assert_eq!(decode(&body), Ok(entry), "{mode:?}, {queueing:?}");
+        }
+    }
+
+    /// Lines of the same body without these keys, or with one more.
+    fn rewritten(
+        body: &[u8],
+        change: impl Fn(&mut serde_json::Map<String, serde_json::Value>),
+    ) -> Vec<u8> {
+        let lines = body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty());
+        let mut rewritten = Vec::new();
+        for line in lines {
+            let mut object = serde_json::from_slice(line).expect("an object");
+            change(&mut object);
+            serde_json::to_writer(&mut rewritten, &object).expect("a line");
+            rewritten.push(b'\n');
+        }
+        rewritten
+    }
+
+    /// Who does not know what a claim asks for beyond the plain lock takes it for an exclusive one
+    /// that is in the way: it waits where it need not, and lets nobody in who must not be.
+    #[test]
+    fn without_the_later_keys_every_claim_is_there_and_plain() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            for later in [
+                "slots",
+                "queue",
+                "grace_ms",
+                "cancel",
+                "away",
+                "waiting_for",
+            ] {
+                line.remove(later);
+            }
+        });
+        let mut plain = entry;
+        for claim in &mut plain.claims {
+            (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            (claim.cancel, claim.reservation, claim.waiting_for) = (None, None, None);
+        }
+        assert_eq!(decode(&body), Ok(plain));
+    }
+
+    /// As versions wrote it that knew only the id of whoever asks.
+    #[test]
+    fn a_request_to_stop_without_a_name_and_a_reason_is_one() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            let cancel = line
+                .get_mut("cancel")
+                .and_then(serde_json::Value::as_object_mut);
+            if let Some(cancel) = cancel {
+                cancel.remove("actor");
+                cancel.remove("why");
+            }
+        });
+        let mut bare = entry;
+        for cancel in bare
+            .claims
+            .iter_mut()
+            .filter_map(|claim| claim.cancel.as_mut())
+        {
+            cancel.actor.clear();
+            cancel.why.clear();
+        }
+        assert_eq!(decode(&body), Ok(bare.clone()));
+        let text = String::from_utf8(encode(&bare).expect("a body")).expect("text");
+        assert!(
+            text.contains(r#""cancel":{"by":"someone","at_ms":1795000000000,"at_boot_ms":5000}"#),
+            "what nobody said is not written: {text}"
+        );
+    }
+
+    #[test]
+    fn a_plain_claim_has_none_of_the_later_keys() {
+        let mut entry = sample();
+        for claim in &mut entry.claims {
+            (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            (claim.cancel, claim.reservation, claim.waiting_for) = (None, None, None);
+        }
+        let body = String::from_utf8(encode(&entry).expect("a body")).expect("text");
+        for later in [
+            "slots",
+            "queue",
+            "grace_ms",
+            "cancel",
+            "away",
+            "waiting_for",
+        ] {
+            let key = format!("{later:?}:");
+            assert!(!body.contains(&key), "{key} in {body}");
+        }
+    }
+
+    fn text_of(entry: &Entry) -> String {
+        String::from_utf8(encode(entry).expect("a body")).expect("text")
+    }
+
+    /// A list is as long as what it has to say: a thousand waiters are read at each change.
+    #[test]
+    fn what_is_as_usual_is_not_written() {
+        let mut entry = sample();
+        entry.history = History::default();
+        for claim in &mut entry.claims {
+            claim.lease.renewals = 0;
+            claim.force = Force::No;
+        }
+        let body = text_of(&entry);
+        for usual in [
+            "holds",
+            "mean_hold_ms",
+            "detached",
+            "host",
+            "renewals",
+            "renewed_ms",
+            "force",
+        ] {
+            let key = format!("{usual:?}:");
+            assert!(!body.contains(&key), "{key} in {body}");
+        }
+        assert_eq!(decode(body.as_bytes()), Ok(entry));
+    }
+
+    #[test]
+    fn every_way_to_insist_and_every_renewal_comes_back_as_it_was_written() {
+        let later = |boot_ms| Stamp {
+            wall_ms: 1_795_000_000_500,
+            boot_ms,
+        };
+        for force in [Force::No, Force::Asked, Force::Confirmed] {
+            for renewed in [later(5_500), later(Stamp::OTHER_BOOT)] {
+                let mut entry = sample();
+                for claim in &mut entry.claims {
+                    claim.force = force;
+                    claim.lease.renewed = renewed;
+                }
+                assert_eq!(decode(text_of(&entry).as_bytes()), Ok(entry), "{force:?}");
+            }
+        }
+        // Before it is granted, the last thing that happened to it is that it came.
+        let mut waits = sample();
+        for claim in &mut waits.claims {
+            (claim.token, claim.since) = (None, None);
+        }
+        assert_eq!(decode(text_of(&waits).as_bytes()), Ok(waits));
+    }
+
+    #[test]
+    fn claims_of_several_hosts_keep_their_own_and_each_host_is_named_once() {
+        let mut entry = sample();
+        for (number, name) in ["host", "other", "host"].into_iter().enumerate() {
+            let mut claim = sample().claims.remove(0);
+            claim.kind = Kind::Detached;
+            claim.ticket += 1 + number as u64;
+            claim.holder.host.name = name.into();
+            entry.last = claim.ticket;
+            entry.claims.push(claim);
+        }
+        let body = text_of(&entry);
+        assert_eq!(body.matches("pid_namespace").count(), 2, "{body}");
+        assert_eq!(decode(body.as_bytes()), Ok(entry));
+    }
+
+    #[test]
+    fn what_only_a_record_shows_is_not_written() {
+        for kind in [Kind::Foreign, Kind::Sealed] {
+            let mut entry = sample();
+            for claim in &mut entry.claims {
+                claim.kind = kind;
+            }
+            let body = encode(&entry).expect("a body");
+            entry.claims.clear();
+            // Nor whose turn it is, where nobody waits.
+            entry.ended = None;
+            assert_eq!(decode(&body), Ok(entry), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_was_drawn_from_the_counter_and_the_counter_stays_exact() {
+        let ticketed = |ticket: u64, last: u64| {
+            let mut entry = sample();
+            entry.last = last;
+            for claim in &mut entry.claims {
+                claim.ticket = ticket;
+            }
+            decode(text_of(&entry).as_bytes()).is_ok()
+        };
+        assert!(ticketed(1, 2) && ticketed(2, 2));
+        assert!(!ticketed(3, 2), "it was never drawn");
+        assert!(!ticketed(0, 2), "it begins at 1");
+        assert!(ticketed(1, NUMBER_MAX));
+        assert!(!ticketed(1, NUMBER_MAX + 1), "no JSON reader keeps it");
+    }
+
+    #[test]
+    fn keys_of_a_later_version_change_nothing() {
+        let entry = sample();
+        let body = rewritten(&encode(&entry).expect("a body"), |line| {
+            line.insert("later".into(), serde_json::json!({"deep": [1, null]}));
+        });
+        assert_eq!(decode(&body), Ok(entry));
+    }
+
+    #[test]
+    fn a_newline_in_a_field_cannot_begin_a_line_of_its_own() {
+        let body = encode(&sample()).expect("a body");
+        let lines = body.split_inclusive(|byte| *byte == b'\n').count();
+        assert_eq!(lines, 2, "the header and one claim");
+    }
+
+    #[test]
+    fn claims_out_of_order_are_not_a_list() {
+        let mut entry = sample();
+        let mut second = entry.claims.first().expect("a claim").clone();
+        second.ticket -= 1;
+        entry.claims.push(second);
+        let body = encode(&entry).expect("a body");
+        assert!(decode(&body).is_err());
+    }
+
+    #[test]
+    fn unknown_keys_are_skipped_and_missing_ones_are_not_guessed() {
+        assert!(decode(b"{\"last\":4,\"later\":true}\n").is_ok());
+        assert!(decode(b"{\"holds\":4}\n").is_err(), "no counter");
+        assert!(decode(b"{\"last\":4}\n{\"ticket\":1}\n").is_err());
+    }
+}

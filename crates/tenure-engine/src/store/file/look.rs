@@ -1,0 +1,325 @@
+//! Looking at a lock without its guard, and what is known of a claim.
+//!
+//! A look takes nothing, creates nothing and needs no right to write. What it finds may be in the middle
+//! of a change: so it reads record, list and record again until nothing changed in between, and waits for
+//! what another program may be writing this instant.
+
+use super::bytes::{self, Byte};
+use super::folder::{Access, Opened, fault, io_fault};
+use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, Names};
+use super::handle::FileHandle;
+use super::pages::{self, ReadError};
+use super::publication::{self, Published};
+use super::{BorrowedDescriptor, FileStore, fd, joined, list};
+use crate::clock::{instant, since};
+use crate::process::{self, liveness};
+use crate::profile::document::UNJUDGED;
+use crate::store::contract::Depth;
+use crate::store::{Content, Reading, StoreError};
+use std::time::{Duration, Instant};
+use tenure_core::{Claim, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
+
+/// How long content that cannot be understood is read again before it is judged: another program
+/// may be writing it this instant.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// How long to wait between two such looks.
+const SETTLE_LOOK: Duration = Duration::from_millis(20);
+
+/// How often a reader looks again at a record that changes under it.
+const LOOKS_MAX: usize = 64;
+
+/// What a reader without the guard found.
+pub(super) struct Look {
+    pub(super) joined: Result<Entry, String>,
+    pub(super) published: Option<Published>,
+    pub(super) opened: Option<Opened>,
+    /// Nothing was ever written into the coordination file, or it was emptied.
+    is_empty: bool,
+}
+
+impl FileStore {
+    /// Reads a lock; of a handle, its claim alone.
+    pub(super) fn reading(
+        &self,
+        names: &Names,
+        of: Option<&FileHandle>,
+    ) -> Result<Reading, StoreError> {
+        let mut look = match of {
+            None => self.look_settled(names)?,
+            Some(_) => self.look(names, &self.now())?,
+        };
+        let stored = match (of, &look.opened) {
+            (None, opened) => opened.is_some() || look.published.is_some(),
+            (Some(of), opened) => opened
+                .as_ref()
+                .is_some_and(|found| found.is_same(&of.opened)),
+        };
+        if let (Some(of), Ok(entry)) = (of, &mut look.joined) {
+            entry.claims.retain(|claim| claim.ticket == of.ticket);
+        }
+        let modified_ms = look.published.as_ref().map(|record| record.modified_ms);
+        let claims = look.joined.iter().flat_map(|entry| &entry.claims);
+        // A holder knows of its processes; a look at its hold does not pay for them.
+        let depth = match of {
+            Some(_) => Depth::Quick,
+            None => Depth::Thorough,
+        };
+        let seen = claims.clone();
+        let evidence = seen.map(|claim| self.evidence_in(&look, claim, depth));
+        let evidence = evidence.collect();
+        let stopped = claims
+            .filter(|claim| of.is_none() && self.is_stopped(self.is_local(), claim))
+            .map(|claim| claim.ticket)
+            .collect();
+        Ok(Reading {
+            place: self.shown(names),
+            content: match look.joined {
+                Ok(entry) => Content::Whole { entry, evidence },
+                Err(why) => Content::Unreadable { why, modified_ms },
+            },
+            stopped,
+            stored,
+            record: look.published.map_or_else(Vec::new, |record| record.bytes),
+        })
+    }
+
+    /// Reads a lock without its guard: the record, the list and the record again, until nothing
+    /// changed in between.
+    pub(super) fn look(&self, names: &Names, now: &Now) -> Result<Look, StoreError> {
+        let folder = self.folder(false)?;
+        let format = self.profile.record();
+        let records = match format {
+            Some(_) => self.records(false)?,
+            None => None,
+        };
+        let record = || match records {
+            Some(records) => publication::read_unguarded(records, folder, &names.record),
+            None => Ok(None),
+        };
+        let mut published = record()?;
+        for _ in 0..LOOKS_MAX {
+            let mut is_empty = false;
+            let opened = match folder {
+                Some(folder) => folder.open_file(&names.list, Access::Read)?,
+                None => None,
+            };
+            let entry = match opened
+                .as_ref()
+                .map(|opened| pages::read_unguarded(fd(opened)))
+            {
+                None => Ok(Entry::default()),
+                Some(Ok(snapshot)) => {
+                    is_empty = snapshot.sequence == 0;
+                    list::decode(&snapshot.body)
+                }
+                Some(Err(ReadError::Torn(why))) => Err(why),
+                Some(Err(ReadError::Io(errno))) => {
+                    let path = self.path.join(&names.list);
+                    return Err(fault(&path, "reading the lock", errno));
+                }
+            };
+            let again = if format.is_some() { record()? } else { None };
+            if again != published {
+                published = again;
+                continue;
+            }
+            let joined = entry.and_then(|mut entry| match format {
+                Some(format) => {
+                    let published = published.as_ref();
+                    joined::join(&mut entry, published, &names.name, format, now, &self.here)
+                        .map(|()| entry)
+                }
+                None => Ok(entry),
+            });
+            return Ok(Look {
+                joined,
+                published,
+                opened,
+                is_empty,
+            });
+        }
+        Err(self.contended(names))
+    }
+
+    /// The same, read again until it can be understood or has settled.
+    fn look_settled(&self, names: &Names) -> Result<Look, StoreError> {
+        let (now, began) = (self.now(), instant());
+        loop {
+            let look = self.look(names, &now)?;
+            let settling = look.published.as_ref().is_some_and(|published| {
+                look.joined.as_ref().map_or(true, is_half_said)
+                    && is_settling(published, &now, since(began))
+            });
+            // Under the guard this is damage; without it, a caller may be about to write its claim.
+            let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(any_is_held);
+            if is_emptied && since(began) >= SETTLE {
+                return Ok(Look {
+                    joined: Err(EMPTY_BUT_HELD.to_owned()),
+                    ..look
+                });
+            }
+            if !settling && !is_emptied {
+                return Ok(look);
+            }
+            self.settle()?;
+        }
+    }
+
+    /// What is known of a claim that was found without the guard.
+    pub(super) fn evidence_in(&self, look: &Look, claim: &Claim, depth: Depth) -> Evidence {
+        match (self.folder.get(), &look.opened) {
+            (Some(folder), Some(opened)) => self.evidence(folder.local, fd(opened), claim, depth),
+            _ => self.evidence_of_processes(self.is_local(), claim, LivenessLock::None),
+        }
+    }
+
+    /// What the byte of a claim says.
+    fn liveness_lock(file: BorrowedDescriptor<'_>, claim: &Claim) -> LivenessLock {
+        let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
+        if !has_liveness_lock {
+            return LivenessLock::None;
+        }
+        match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
+            Ok(true) => LivenessLock::Held,
+            Ok(false) => LivenessLock::Released,
+            // A failed look is no proof of death; what else is known has to decide.
+            Err(_) => LivenessLock::None,
+        }
+    }
+
+    /// What is known of a claim, gathered from its liveness lock and its processes. For the hot path a held liveness lock
+    /// is enough and nothing else is asked.
+    pub(super) fn evidence(
+        &self,
+        local: bool,
+        file: BorrowedDescriptor<'_>,
+        claim: &Claim,
+        depth: Depth,
+    ) -> Evidence {
+        match (Self::liveness_lock(file, claim), depth) {
+            (LivenessLock::Held, Depth::Quick) => Evidence {
+                liveness_lock: LivenessLock::Held,
+                process: Liveness::Unknown,
+                command: Liveness::Unknown,
+            },
+            (liveness_lock, _) => self.evidence_of_processes(local, claim, liveness_lock),
+        }
+    }
+
+    fn evidence_of_processes(
+        &self,
+        local: bool,
+        claim: &Claim,
+        liveness_lock: LivenessLock,
+    ) -> Evidence {
+        let ask = |process: Option<&Process>| {
+            process.map_or(Liveness::NotRecorded, |process| {
+                liveness(process, &claim.holder.host, &self.here, local)
+            })
+        };
+        Evidence {
+            liveness_lock,
+            process: ask(claim.holder.process.as_ref()),
+            command: ask(claim.holder.command.as_ref()),
+        }
+    }
+
+    /// Whether the process of a claim is certainly stopped.
+    pub(super) fn is_stopped(&self, local: bool, claim: &Claim) -> bool {
+        let host = &claim.holder.host;
+        let process = claim.holder.process.as_ref();
+        process.is_some_and(|process| process::is_stopped(process, host, &self.here, local))
+    }
+
+    /// Whether only this machine can reach the locks, as far as a folder was opened.
+    pub(super) fn is_local(&self) -> bool {
+        let opened = [&self.folder, &self.records];
+        opened
+            .iter()
+            .find_map(|folder| folder.get())
+            .is_some_and(|folder| folder.local)
+    }
+
+    /// Whether what was found under the guard may be being written by another program this instant: it is
+    /// read again after a pause ([`FileStore::settle`]) before it is judged.
+    pub(super) fn is_being_written(
+        loaded: &Result<Loaded, LoadError>,
+        now: &Now,
+        began: Instant,
+    ) -> bool {
+        let published = match loaded {
+            Ok(loaded) if is_half_said(&loaded.entry) => loaded.published.as_ref(),
+            Err(LoadError::Record(found)) => Some(&found.published),
+            Ok(_) | Err(LoadError::List { .. } | LoadError::Store(_)) => None,
+        };
+        published.is_some_and(|published| is_settling(published, now, since(began)))
+    }
+
+    /// Waits a little for another program to be done with its write. Not under the guard.
+    pub(super) fn settle(&self) -> Result<(), StoreError> {
+        self.pause(SETTLE_LOOK)
+    }
+
+    /// Sleeps; not under the guard.
+    pub(super) fn pause(&self, length: Duration) -> Result<(), StoreError> {
+        self.sleeper
+            .poll(&[], length, None)
+            .map(|_| ())
+            .map_err(|error| io_fault(&self.path, "reading the record again", error))
+    }
+}
+
+/// Whether what cannot be understood may still be being written.
+fn is_settling(published: &Published, now: &Now, since_now: Duration) -> bool {
+    let millis = u64::try_from(since_now.as_millis()).unwrap_or(u64::MAX);
+    let wall_ms = (now.wall_us / 1_000).saturating_add(millis);
+    since_now < SETTLE
+        && u128::from(wall_ms.saturating_sub(published.modified_ms)) < SETTLE.as_millis()
+}
+
+/// Whether a record was read that says too little to be judged: perhaps another program is writing
+/// it this instant.
+fn is_half_said(entry: &Entry) -> bool {
+    let mut granted = entry.granted();
+    granted.any(|claim| claim.holder.fact(UNJUDGED).is_some())
+}
+
+/// Whether any claim's liveness lock is held. One that cannot be looked for is not taken for dead by
+/// this: without working locks, no guard could have been taken either.
+pub(super) fn any_is_held(opened: &Opened) -> bool {
+    bytes::probe_tickets(fd(opened)) == Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_understood_may_be_being_written_for_two_seconds() {
+        let now = Now {
+            wall_us: 100_000_999,
+            ..Now::default()
+        };
+        for (modified_ms, since_now_ms, expected) in [
+            (100_000, 0, true),
+            (100_000, 1_999, true),
+            (100_000, 2_000, false),
+            (99_000, 999, true),
+            (99_000, 1_000, false),
+            (98_001, 0, true),
+            (98_000, 0, false),
+            (0, 0, false),
+            // A clock that is ahead says nothing, so this one looks for as long as any.
+            (700_000, 1_999, true),
+            (700_000, 2_000, false),
+            (700_000, 9_000, false),
+        ] {
+            let mut published = Published::of_bytes(b"");
+            published.modified_ms = modified_ms;
+            let since_now = Duration::from_millis(since_now_ms);
+            let is_settling = is_settling(&published, &now, since_now);
+            assert_eq!(is_settling, expected, "{modified_ms} {since_now_ms}");
+        }
+    }
+}

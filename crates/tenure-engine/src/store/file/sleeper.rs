@@ -1,0 +1,522 @@
+//! How a thread sleeps in the kernel until a byte is let go or a descriptor can be read.
+//!
+//! A command owns its process and can have a sleeping system call interrupted by a timer signal;
+//! the library can not, and lets a parked thread sleep in its place ([`ThreadSleeper`]).
+
+use super::bytes::{self, Byte, Mode};
+use crate::cancel;
+use crate::clock::instant;
+use crate::os::{self, BorrowedDescriptor, Errno};
+use crate::store::Wake;
+use std::cell::RefCell;
+use std::io;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A byte and how it is to be locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteLock {
+    /// The byte.
+    pub byte: Byte,
+    /// The way.
+    pub mode: Mode,
+}
+
+impl ByteLock {
+    /// Takes the byte, sleeping for as long as it takes.
+    ///
+    /// # Errors
+    /// - [`io::ErrorKind::Interrupted`] when a signal handler ran; nothing is taken then.
+    pub fn take(self, file: BorrowedDescriptor<'_>) -> io::Result<()> {
+        Ok(bytes::lock(file, self.byte, self.mode)?)
+    }
+
+    /// Takes the byte if that is possible at once.
+    ///
+    /// # Errors
+    /// - Whatever the system answers, apart from *somebody else has it*.
+    pub fn try_take(self, file: BorrowedDescriptor<'_>) -> io::Result<bool> {
+        Ok(bytes::try_lock(file, self.byte, self.mode)?)
+    }
+
+    /// Lets go of it.
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    pub fn give_back(self, file: BorrowedDescriptor<'_>) -> io::Result<()> {
+        Ok(bytes::unlock(file, self.byte)?)
+    }
+}
+
+/// The ways to sleep that a file store needs. One store may be used by several threads at once.
+pub trait Sleeper: Send + Sync {
+    /// Takes a byte that is held for moments only, and keeps it. Never interrupted; ends with
+    /// [`Wake::Expired`] after `patience`.
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    fn lock(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        patience: Duration,
+    ) -> io::Result<Wake>;
+
+    /// Sleeps until a byte can be taken, and gives it back at once. Where there is a `wake-up`, a
+    /// descriptor that can be read once the sleeper itself is called, that ends the sleep too.
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    fn pass(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        until: Option<Instant>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
+    ) -> io::Result<Wake>;
+
+    /// Sleeps until one of the descriptors can be read, at most for `nap` (which counts as ready).
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    fn poll(
+        &self,
+        fds: &[BorrowedDescriptor<'_>],
+        nap: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Wake>;
+}
+
+/// Sleeps without signals: a helper thread blocks in the kernel, the caller waits for the thread.
+///
+/// A helper whose caller has gone at its deadline stays parked until the byte is let go, gives it
+/// back and ends. It sleeps *shared* on somebody else's byte, so it never stands in anyone's way,
+/// and on a file of its own, so that it keeps no liveness lock of its caller held. A caller that goes
+/// back to sleep behind the same byte finds its helper there; there is never a second one for the
+/// same wait.
+///
+/// A wait inside of [`crate::cancel::Cancel`]'s hearing is ended by it at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ThreadSleeper;
+
+/// The first and the longest pause between two tries for the guard, which is held for
+/// microseconds.
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+
+impl Sleeper for ThreadSleeper {
+    fn lock(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        patience: Duration,
+    ) -> io::Result<Wake> {
+        let until = instant() + patience;
+        let mut pause = PAUSE_MIN;
+        while !lock.try_take(file)? {
+            if instant() >= until {
+                return Ok(Wake::Expired);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        Ok(Wake::Ready)
+    }
+
+    fn pass(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        until: Option<Instant>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
+    ) -> io::Result<Wake> {
+        if lock.try_take(file)? {
+            lock.give_back(file)?;
+            return Ok(Wake::Ready);
+        }
+        if until.is_some_and(|until| until <= instant()) {
+            return Ok(Wake::Expired);
+        }
+        let of = Sought::of(file, lock)?;
+        let helper = match PARKED.take().filter(|parked| parked.of == of) {
+            Some(parked) => parked,
+            None => Helper::start(file, lock, of)?,
+        };
+        let cancel = cancel::heard();
+        let caller = helper.caller.clone();
+        // Whoever cancels may do so when this wait is over; nobody listens then.
+        let _bell = cancel
+            .as_ref()
+            .map(|cancel| cancel.ring(move || drop(caller.send(Word::Called))));
+        let is_cancelled = || cancel.as_ref().is_some_and(cancel::Cancel::is_cancelled);
+        if is_cancelled() {
+            PARKED.set(Some(helper));
+            return Ok(Wake::Interrupted);
+        }
+        if let Some(wake_up) = wake_up {
+            return helper.wait_summoned(wake_up, until, &is_cancelled);
+        }
+        loop {
+            let word = match until {
+                None => helper
+                    .words
+                    .recv()
+                    .map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Some(until) => {
+                    let rest = until.saturating_duration_since(instant());
+                    helper.words.recv_timeout(rest)
+                }
+            };
+            match word {
+                Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
+                // A call that came for an earlier wait of this thread is none for this one.
+                Ok(Word::Called) if !is_cancelled() => {}
+                Ok(Word::Called) => {
+                    PARKED.set(Some(helper));
+                    return Ok(Wake::Interrupted);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    PARKED.set(Some(helper));
+                    return Ok(Wake::Expired);
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ended_early()),
+            }
+        }
+    }
+
+    fn poll(
+        &self,
+        fds: &[BorrowedDescriptor<'_>],
+        nap: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Wake> {
+        let Some(cancel) = cancel::heard() else {
+            return poll_readable(fds, nap, until);
+        };
+        let (hears, calls) = os::bell()?;
+        let _bell = cancel.ring(move || calls.ring());
+        if cancel.is_cancelled() {
+            return Ok(Wake::Interrupted);
+        }
+        let mut all = fds.to_vec();
+        all.push(hears.descriptor());
+        let wake = poll_readable(&all, nap, until)?;
+        Ok(if cancel.is_cancelled() {
+            Wake::Interrupted
+        } else {
+            wake
+        })
+    }
+}
+
+thread_local! {
+    /// The helper that the last wait of this thread left behind at its deadline. A thread waits
+    /// for one thing at a time, so one place is enough.
+    static PARKED: RefCell<Option<Helper>> = const { RefCell::new(None) };
+}
+
+/// What a helper sleeps on: a byte of a file. A file keeps its inode for as long as the helper has
+/// it open, and a ticket belongs to one place for good. A byte that was let go may be taken again
+/// only by who comes back to a kept place; whoever finds a helper that saw it let go before looks
+/// once for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sought {
+    inode: (u64, u64),
+    lock: ByteLock,
+}
+
+impl Sought {
+    fn of(file: BorrowedDescriptor<'_>, lock: ByteLock) -> io::Result<Self> {
+        let inode = os::facts(file)?.inode();
+        Ok(Self { inode, lock })
+    }
+}
+
+/// A thread that sleeps in the kernel in somebody's place.
+struct Helper {
+    of: Sought,
+    words: mpsc::Receiver<Word>,
+    /// For whoever cancels the wait.
+    caller: mpsc::Sender<Word>,
+}
+
+/// Room for a thread that makes two system calls and sends a word.
+const STACK_BYTES: usize = 65_536;
+
+/// What somebody who waits for a helper is told.
+enum Word {
+    /// The byte was let go, or the wait for it failed.
+    Ended(io::Result<()>),
+    /// The wait was cancelled.
+    Called,
+}
+
+fn ended_early() -> io::Error {
+    io::Error::other("the waiting thread ended early")
+}
+
+impl Helper {
+    fn start(file: BorrowedDescriptor<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
+        let own = os::reopen(file, lock.mode == Mode::Exclusive)?;
+        let (done, words) = mpsc::channel();
+        let caller = done.clone();
+        std::thread::Builder::new()
+            .name("tenure-wait".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let result = loop {
+                    match lock.take(os::borrow(&own)) {
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        other => break other,
+                    }
+                };
+                let given_back = lock.give_back(os::borrow(&own));
+                // The caller may have gone home.
+                let _ = done.send(Word::Ended(result.and(given_back)));
+            })?;
+        Ok(Self { of, words, caller })
+    }
+}
+
+impl Helper {
+    /// Waits for the helper and for a wake-up alike, by looking at one between naps on the other:
+    /// a wake-up is answered at once, the end of the claim before within [`SUMMONED_NAP`].
+    fn wait_summoned(
+        self,
+        wake_up: BorrowedDescriptor<'_>,
+        until: Option<Instant>,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<Wake> {
+        loop {
+            match self.words.try_recv() {
+                Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
+                Err(mpsc::TryRecvError::Disconnected) => return Err(ended_early()),
+                Ok(Word::Called) | Err(mpsc::TryRecvError::Empty) => {}
+            }
+            if is_cancelled() {
+                PARKED.set(Some(self));
+                return Ok(Wake::Interrupted);
+            }
+            let nap_ends = instant() + SUMMONED_NAP;
+            let wake = poll_readable(&[wake_up], SUMMONED_NAP, until)?;
+            if wake == Wake::Expired || instant() < nap_ends {
+                PARKED.set(Some(self));
+                return Ok(wake);
+            }
+        }
+    }
+}
+
+/// How long a sleep without signals lasts at most that can also be ended by a wake-up.
+const SUMMONED_NAP: Duration = Duration::from_millis(5);
+
+/// A nap that is shorter than this ends by the monotonic clock. So much later than it should be, a caller
+/// may look that the machine was put to sleep beneath.
+const ALARM_MIN: Duration = Duration::from_secs(1);
+
+/// Waits until one of the descriptors can be read, `nap` is over (which counts as ready), or
+/// `until` has come. A signal handler that runs meanwhile counts as well.
+///
+/// A nap is for what others may do in that time: a lease runs out while the machine sleeps, and a nap ends
+/// then too. `until` is how long a caller has patience, and stands still with the machine.
+///
+/// # Errors
+/// - Whatever the system answers.
+pub fn poll_readable(
+    fds: &[BorrowedDescriptor<'_>],
+    nap: Duration,
+    until: Option<Instant>,
+) -> io::Result<Wake> {
+    let rest = until.map(|until| until.saturating_duration_since(instant()));
+    let timeout = rest.map_or(nap, |rest| rest.min(nap));
+    let alarm = (timeout >= ALARM_MIN).then(|| os::alarm(nap)).flatten();
+    let polled = match &alarm {
+        None => os::poll(fds, timeout),
+        Some(alarm) => os::poll(&[fds, &[os::borrow(alarm)]].concat(), timeout),
+    };
+    match polled {
+        Ok(false) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
+        Ok(_) | Err(Errno::INTR) => Ok(Wake::Ready),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::{Cancel, listening};
+    use crate::clock::since;
+    use crate::os::borrow;
+    use std::fs::File;
+
+    const BYTE: Byte = Byte::GUARD;
+
+    /// No test can put the machine to sleep. The kernel says by which clock an alarm goes off.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_nap_ends_by_the_clock_that_goes_on_while_the_machine_sleeps() {
+        use std::os::fd::AsRawFd;
+        let alarm = os::alarm(Duration::from_millis(20)).expect("an alarm");
+        let facts = format!("/proc/self/fdinfo/{}", alarm.as_raw_fd());
+        let facts = std::fs::read_to_string(facts).expect("an open file");
+        assert!(facts.lines().any(|line| line == "clockid: 7"), "{facts}");
+        let rung = os::poll(&[borrow(&alarm)], Duration::from_secs(20));
+        assert_eq!(rung, Ok(true), "it goes off by itself");
+        let began = instant();
+        let nap = ALARM_MIN;
+        let wake = poll_readable(&[], nap, Some(began + 20 * nap)).expect("a nap");
+        assert_eq!(wake, Wake::Ready, "the end of a nap wakes it");
+        let took = since(began);
+        assert!(nap <= took && took < 10 * nap, "{took:?}");
+    }
+
+    const EXCLUSIVE: ByteLock = ByteLock {
+        byte: BYTE,
+        mode: Mode::Exclusive,
+    };
+
+    const SHARED: ByteLock = ByteLock {
+        byte: BYTE,
+        mode: Mode::Shared,
+    };
+
+    /// Short for a test, and longer than any pause between two looks.
+    const SOON: Duration = Duration::from_millis(40);
+
+    /// Longer than any of these tests takes.
+    const LATE: Duration = Duration::from_secs(10);
+
+    /// A file whose byte is somebody else's, and that somebody.
+    fn taken() -> (File, File) {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let [ours, owner] = [(); 2].map(|()| file.reopen().expect("an open file of its own"));
+        assert!(EXCLUSIVE.try_take(borrow(&owner)).expect("an answer"));
+        (ours, owner)
+    }
+
+    /// How a sleep ended, and how long it took.
+    fn timed(sleep: impl FnOnce() -> io::Result<Wake>) -> (Wake, Duration) {
+        let began = instant();
+        (sleep().expect("a sleep"), since(began))
+    }
+
+    #[test]
+    fn a_byte_that_stays_taken_is_waited_for_as_long_as_patience_lasts() {
+        let (ours, _owner) = taken();
+        let (wake, took) = timed(|| ThreadSleeper.lock(borrow(&ours), EXCLUSIVE, SOON));
+        assert_eq!(wake, Wake::Expired);
+        assert!(took >= SOON && took < LATE, "{took:?}");
+    }
+
+    #[test]
+    fn a_byte_that_is_let_go_is_taken_and_kept_by_who_locks_and_left_by_who_passes() {
+        for (lock, is_kept) in [(EXCLUSIVE, true), (EXCLUSIVE, false), (SHARED, false)] {
+            let (ours, owner) = taken();
+            let (wake, took) = std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    std::thread::sleep(SOON);
+                    EXCLUSIVE.give_back(borrow(&owner)).expect("it is let go");
+                });
+                let until = instant().checked_add(LATE);
+                timed(|| {
+                    if is_kept {
+                        ThreadSleeper.lock(borrow(&ours), lock, LATE)
+                    } else {
+                        ThreadSleeper.pass(borrow(&ours), lock, until, None)
+                    }
+                })
+            });
+            assert_eq!(wake, Wake::Ready, "{lock:?}, {is_kept}");
+            assert!(took < LATE, "{lock:?}, {is_kept}: {took:?}");
+            let is_free = EXCLUSIVE.try_take(borrow(&owner)).expect("an answer");
+            assert_eq!(is_free, !is_kept, "{lock:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_cancelled_at_once_with_and_without_a_deadline_and_a_wake_up() {
+        // Owned to the end: the helper of a wait ends with its byte, and the next file might be given
+        // the same inode.
+        let mut owners = Vec::new();
+        for (until, is_summoned) in [(None, false), (Some(LATE), false), (Some(LATE), true)] {
+            let (ours, owner) = taken();
+            owners.push(owner);
+            let (hears, _calls) = os::bell().expect("a bell");
+            let cancel = Cancel::new();
+            let (wake, took) = std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    std::thread::sleep(SOON);
+                    cancel.cancel();
+                });
+                let wake_up = is_summoned.then(|| hears.descriptor());
+                let until = until.and_then(|until| instant().checked_add(until));
+                timed(|| {
+                    listening(Some(&cancel), || {
+                        ThreadSleeper.pass(borrow(&ours), SHARED, until, wake_up)
+                    })
+                })
+            });
+            assert_eq!(wake, Wake::Interrupted, "{until:?}, {is_summoned}");
+            assert!(took < LATE / 2, "{until:?}, {is_summoned}: {took:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_came_for_an_earlier_wait_of_the_thread_ends_no_later_one() {
+        let (ours, _owner) = taken();
+        let file = borrow(&ours);
+        let helper = Helper::start(file, SHARED, Sought::of(file, SHARED).expect("its facts"));
+        let helper = helper.expect("a helper");
+        helper.caller.send(Word::Called).expect("a listener");
+        PARKED.set(Some(helper));
+        let until = instant().checked_add(SOON);
+        let (wake, took) = timed(|| ThreadSleeper.pass(file, SHARED, until, None));
+        assert_eq!(wake, Wake::Expired);
+        assert!(took >= SOON, "{took:?}");
+    }
+
+    #[test]
+    fn a_wake_up_ends_a_wait_and_its_deadline_does_and_neither_before() {
+        let (ours, _owner) = taken();
+        let (hears, calls) = os::bell().expect("a bell");
+        let pass = |length| {
+            let until = instant().checked_add(length);
+            let wake_up = Some(hears.descriptor());
+            timed(|| ThreadSleeper.pass(borrow(&ours), SHARED, until, wake_up))
+        };
+        let (wake, took) = pass(SOON);
+        assert_eq!(wake, Wake::Expired);
+        assert!(took >= SOON && took < LATE / 2, "{took:?}");
+        let (wake, took) = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                std::thread::sleep(SOON);
+                calls.ring();
+            });
+            pass(LATE)
+        });
+        assert_eq!(wake, Wake::Ready);
+        assert!(took < LATE / 2, "{took:?}");
+    }
+
+    #[test]
+    fn the_end_of_a_nap_is_ready_and_that_of_the_wait_is_none() {
+        let now = instant();
+        for (nap, until, expected) in [
+            (SOON, None, Wake::Ready),
+            (SOON, Some(LATE), Wake::Ready),
+            (LATE, Some(SOON), Wake::Expired),
+            (LATE, Some(Duration::ZERO), Wake::Expired),
+        ] {
+            let until = until.and_then(|until| now.checked_add(until));
+            let (wake, took) = timed(|| poll_readable(&[], nap, until));
+            assert_eq!(wake, expected, "{nap:?}, {until:?}");
+            assert!(took < LATE / 2, "{nap:?}, {until:?}: {took:?}");
+        }
+        let (hears, calls) = os::bell().expect("a bell");
+        calls.ring();
+        let until = instant().checked_add(LATE);
+        let (wake, took) = timed(|| poll_readable(&[hears.descriptor()], LATE, until));
+        assert_eq!(wake, Wake::Ready);
+        assert!(took < LATE / 2, "{took:?}");
+    }
+}

@@ -1,0 +1,663 @@
+//! The frame of every change: what is done to the files of a lock, step by step.
+//!
+//! 1. Open the file, lock its *guard* byte, make sure that the name still leads to this file.
+//! 2. Read the list, or as much of it as the change is about (`partial`), and the record (`guarded`);
+//!    show both to the change.
+//! 3. A new claim locks its own *ticket* byte, its liveness lock. **Then** the list is written.
+//! 4. Let go of the guard.
+//!
+//! Whoever goes on under the hold of another (`run --reentrant`) shares two bytes with all who do: one of
+//! that claim, and one beside the guard. A change to a handle takes that one together with the guard, in
+//! one call; only where it cannot does a release ask for the claim's own. So a hold is not given back under
+//! them, and a release of a hold that nobody shares pays nothing for it
+//! ([decision 0022](../../../../../docs/internals/decisions/0022-runs-within-a-hold.md)).
+//!
+//! A release changes the list first and releases its liveness lock afterwards. So whoever stands in the
+//! list has a held liveness lock, from before its claim can be seen until after it is gone, and a claim
+//! whose liveness lock is released belongs to a process that died.
+//!
+//! # Crash safety
+//! The kernel lets go of the guard and of a liveness lock when the last descriptor is closed, whatever
+//! ended the process. Death between any two steps leaves this behind:
+//! - before 3: nothing; possibly an empty file, which is a free lock;
+//! - after the ticket byte, before the write: nothing, for the byte went out with us;
+//! - in the write: the state before, because the page that counts is never written to;
+//! - after the write: a whole list with our claim in it and its liveness lock released. Whoever asks next
+//!   sweeps it; whoever already waits behind it is woken by the kernel as the byte goes out;
+//! - in a release, between the write and the byte: the claim is gone, and the byte goes out
+//!   with us;
+//! - between a grant's write and its turn: the turn goes out with us, and whoever slept on it
+//!   finds us dead;
+//! - between the write that keeps a place and its bytes: they go out with us, and the place is
+//!   kept;
+//! - between the touch that tells a waiter that it was displaced and the write that displaces it:
+//!   it wakes up for nothing;
+//! - between the write that sweeps the last claim and the removal of the file: a free lock
+//!   ([`Guarded::remove_list`]).
+//!
+//! A detached claim has no liveness lock once it is granted. Death between its write and its answer
+//! leaves a granted hold that lives as long as its owner does; asking again under the same
+//! request id answers that it is held by the caller.
+//!
+//! What list and record are to each other in the write is `guarded`'s business.
+
+use super::bytes::{self, Byte, Mode};
+use super::folder::{Access, Opened, fault};
+use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded, Names};
+use super::handle::{FileHandle, Part, WakeUp};
+use super::joined::{is_of, note_bytes};
+use super::look::any_is_held;
+use super::pages::Snapshot;
+use super::partial::{Rest, Want};
+use super::publication::Change;
+use super::{FileStore, fd, floor};
+use crate::clock::{instant, since};
+use crate::os;
+use crate::store::StoreError;
+use crate::store::contract::{
+    About, Ask, Committed, Corrupt, Draft, Handle, NewClaim, Outcome, Run, Step, Write, own,
+};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tenure_core::{Claim, Entry, Event, Left, LockName, Now};
+
+/// How long to wait between two looks at the bytes of a kept place: those who slept on them when its
+/// claimant went away take them for an instant as they wake up.
+const KEPT_LOOK: Duration = Duration::from_millis(1);
+
+/// How often a change is begun anew because another program changed the record under it. Each time
+/// that program has got on, so this bounds a spin and nobody's patience.
+const OVERTAKEN_MAX: usize = 64;
+
+/// The lowest number that a liveness lock's descriptor gets, where there are so many: out of the way of
+/// scripts that open 3 to 9 themselves, within the 64 descriptors that a process has without
+/// growing its table, and above whatever else its process opens. The kernel closes the descriptors
+/// of the dead from the highest down, and some (inotify) take it milliseconds.
+const BEACON_FD_MIN: i32 = 57;
+
+/// What became of one run through the frame.
+enum Round {
+    Over(Outcome),
+    Again,
+}
+
+/// One change, over as many rounds as it takes.
+struct Frame<'a> {
+    store: &'a FileStore,
+    ask: &'a Ask<'a>,
+    handle: Option<&'a FileHandle>,
+    names: &'a Names,
+    /// How much of the list is read.
+    want: Want,
+    began: Instant,
+    /// How often another program may still come first.
+    tries: usize,
+    /// How often the change was run.
+    runs: usize,
+}
+
+/// What a change is shown, and what its write begins with.
+struct Found {
+    loaded: Loaded,
+    corrupt: Option<Corrupt>,
+}
+
+impl FileStore {
+    /// Runs one change in the frame.
+    pub(super) fn run_change(
+        &self,
+        ask: &Ask<'_>,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Outcome, StoreError> {
+        let handle = match ask.about.handle() {
+            Some(handle) => Some(self.own_handle(handle)?),
+            None => None,
+        };
+        // A thread that panicked in the middle of a change has written all of it or nothing.
+        let _changing = handle.map(|handle| {
+            let changing = &handle.changing;
+            changing.lock().unwrap_or_else(PoisonError::into_inner)
+        });
+        // No claim is granted in a folder that callers who come now do not find.
+        if matches!(ask.about, About::Turn(_)) && self.is_elsewhere() {
+            return Ok(Outcome::Absent);
+        }
+        let names = match handle {
+            Some(handle) => Cow::Borrowed(&handle.names),
+            None => Cow::Owned(self.names_of(ask.name)),
+        };
+        let mut frame = Frame {
+            store: self,
+            ask,
+            handle,
+            names: &names,
+            want: wanted(&ask.about),
+            began: instant(),
+            tries: OVERTAKEN_MAX,
+            runs: 0,
+        };
+        loop {
+            if let Round::Over(outcome) = frame.round(change)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// A handle as one of this store's.
+    pub(super) fn own_handle<'a>(
+        &self,
+        handle: &'a dyn Handle,
+    ) -> Result<&'a FileHandle, StoreError> {
+        own(handle, || self.shown(&self.names_of(handle.name())))
+    }
+
+    /// Whether the folder of the coordination files was removed or renamed since it was opened.
+    fn is_elsewhere(&self) -> bool {
+        let folder = self.folder.get();
+        folder.is_some_and(|folder| !folder.is_in_place())
+    }
+}
+
+/// How much of a list a change has to be shown.
+fn wanted(about: &About<'_>) -> Want {
+    match about {
+        About::Newcomer { ends: true, .. } => Want::Ends,
+        About::Newcomer { .. } | About::All => Want::All,
+        About::Turn(handle) => Want::UpTo(handle.ticket()),
+        About::Own(handle) | About::Renewal(handle) => Want::Own(handle.ticket()),
+    }
+}
+
+impl<'f> Frame<'f> {
+    fn is_newcomer(&self) -> bool {
+        matches!(self.ask.about, About::Newcomer { .. })
+    }
+
+    /// One time through all steps.
+    fn round(
+        &mut self,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+    ) -> Result<Round, StoreError> {
+        let (store, now) = (self.store, self.ask.now);
+        let mut opened = None;
+        let Some(guarded) = self.guard(&mut opened)? else {
+            return self.absent();
+        };
+        let loaded = guarded.load(self.want, now);
+        if FileStore::is_being_written(&loaded, now, self.began) {
+            drop(guarded);
+            store.settle()?;
+            return Ok(Round::Again);
+        }
+        let Found {
+            mut loaded,
+            corrupt,
+        } = self.found(&guarded, loaded)?;
+        let last = loaded.entry.last;
+        let had_claims = !loaded.entry.claims.is_empty();
+        let unread = loaded.rest.as_ref().map_or(0, Rest::len);
+        let (step, entry, mut events) = self.run(change, &guarded, &mut loaded, corrupt.as_ref());
+        let published = loaded.published.as_ref();
+        note_bytes(&mut events, published);
+        let record = || published.map_or_else(Vec::new, |published| published.bytes.clone());
+        let done = Committed {
+            run: Run::Nth(self.runs - 1),
+            entry,
+            events,
+            unread,
+            record: record(),
+            own: None,
+            handle: None,
+        };
+        let write = match step {
+            Step::ShowAll => {
+                self.want = Want::All;
+                return Ok(Round::Again);
+            }
+            Step::Keep => {
+                drop(guarded);
+                if corrupt.is_none() {
+                    self.tidy()?;
+                }
+                return Ok(Round::Over(Outcome::Done(done)));
+            }
+            Step::Write(write) => write,
+        };
+        self.check(&write, corrupt.as_ref())?;
+        // Before the write: from its first visible instant on, a claim's bytes are taken.
+        let taken = match &write.makes {
+            Some(made) => match take_bytes(&guarded, made)? {
+                Some(taken) => Some((*made, taken)),
+                // The bytes of a kept place, that its claimant comes back to.
+                None if made.ticket <= last && since(self.began) < GUARD_PATIENCE => {
+                    drop(guarded);
+                    store.pause(KEPT_LOOK)?;
+                    return Ok(Round::Again);
+                }
+                None => return Err(in_use(&guarded)),
+            },
+            None => None,
+        };
+        let displaces = |event: &Event| matches!(event, Event::Displaced { .. });
+        if done.events.iter().any(displaces) {
+            // Before the write as well: a waiter that is told looks under the guard, after it.
+            summon(guarded.opened);
+        }
+        if (had_claims || !write.removes)
+            && guarded.commit(&loaded, &done.entry)? == Change::Overtaken
+        {
+            drop(guarded);
+            self.tries = store.overtaken(self.tries, self.names)?;
+            return Ok(Round::Again);
+        }
+        if write.removes {
+            guarded.remove_list(done.entry.last)?;
+        }
+        drop(guarded);
+        self.written(taken, opened, done)
+    }
+
+    /// Opens the file, takes the guard and makes sure that the name leads there. `None` if there is no
+    /// such lock.
+    fn guard<'g>(&self, opened: &'g mut Option<Opened>) -> Result<Option<Guarded<'g>>, StoreError>
+    where
+        'f: 'g,
+    {
+        let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
+        let patience = within.min(GUARD_PATIENCE);
+        if let Some(handle) = self.handle {
+            return self.store.guard_handle(handle, patience);
+        }
+        // A change to what is there already makes the file of a lock for which only another program's
+        // record stands.
+        let access = if self.is_newcomer() || self.store.record_stands(self.names)? {
+            Access::Create
+        } else {
+            Access::Write
+        };
+        self.store.guard_name(self.names, access, patience, opened)
+    }
+
+    fn absent(&self) -> Result<Round, StoreError> {
+        if self.is_newcomer() {
+            return Err(StoreError::Io {
+                place: self.store.path.display().to_string(),
+                doing: "opening the lock folder",
+                source: std::io::ErrorKind::NotFound.into(),
+            });
+        }
+        self.tidy()?;
+        Ok(Round::Over(Outcome::Absent))
+    }
+
+    /// What a change is shown of what was read: a fresh file begins above the folder's floor, and of what
+    /// cannot be understood, what is left without it.
+    ///
+    /// A damaged list is only ever replaced by a newcomer, and never while any liveness lock is held in its file:
+    /// force replaces a record, never a living holder.
+    fn found(
+        &self,
+        guarded: &Guarded<'_>,
+        loaded: Result<Loaded, LoadError>,
+    ) -> Result<Found, StoreError> {
+        let place = |path: &Path| path.display().to_string();
+        let (mut loaded, corrupt) = match loaded {
+            Ok(loaded) => (loaded, None),
+            Err(LoadError::Store(error)) => return Err(error),
+            Err(LoadError::Record(found)) => {
+                let BadRecord {
+                    why,
+                    published,
+                    entry,
+                    snapshot,
+                } = *found;
+                let now_ms = self.ask.now.wall_us / 1_000;
+                let corrupt = Corrupt {
+                    why,
+                    place: place(&self.store.record_path(self.names)),
+                    silent_ms: now_ms.saturating_sub(published.modified_ms),
+                    record: published.bytes.clone(),
+                    is_record: true,
+                    refuses: false,
+                    sealed: None,
+                };
+                let loaded = Loaded {
+                    entry,
+                    snapshot,
+                    published: Some(published),
+                    rest: None,
+                };
+                (loaded, Some(corrupt))
+            }
+            Err(LoadError::List { why, snapshot }) => {
+                let (loaded, sealed) = self.without_list(guarded, snapshot)?;
+                let corrupt = Corrupt {
+                    why,
+                    place: place(&guarded.folder.path_of(&self.names.list)),
+                    // Only we write the list, so how old a damaged one is says nothing.
+                    silent_ms: u64::MAX,
+                    record: Vec::new(),
+                    is_record: false,
+                    refuses: false,
+                    sealed,
+                };
+                (loaded, Some(corrupt))
+            }
+        };
+        let begins_anew = loaded.snapshot.sequence == 0
+            || corrupt.as_ref().is_some_and(|corrupt| !corrupt.is_record);
+        if self.is_newcomer() && begins_anew {
+            loaded.entry.raise(floor::read(guarded.folder)?);
+        }
+        Ok(Found { loaded, corrupt })
+    }
+
+    /// A lock whose list is damaged, without that list; and why it must stay, if it must.
+    fn without_list(
+        &self,
+        guarded: &Guarded<'_>,
+        snapshot: Snapshot,
+    ) -> Result<(Loaded, Option<&'static str>), StoreError> {
+        let nothing = |snapshot| Loaded {
+            entry: Entry::default(),
+            snapshot,
+            published: None,
+            rest: None,
+        };
+        if !self.is_newcomer() {
+            return Ok((nothing(snapshot), None));
+        }
+        if any_is_held(guarded.opened) {
+            let reason = "it is not replaced, because somebody alive has a place in it";
+            return Ok((nothing(snapshot), Some(reason)));
+        }
+        match guarded.join(Entry::default(), snapshot.clone(), self.ask.now) {
+            Ok(loaded) => Ok((loaded, None)),
+            Err(LoadError::Store(error)) => Err(error),
+            Err(LoadError::List { .. } | LoadError::Record(_)) => {
+                let reason = "it is not replaced, because its record cannot be understood either";
+                Ok((nothing(snapshot), Some(reason)))
+            }
+        }
+    }
+
+    /// Shows the draft to the change. What the list was before is needed again only where a record is
+    /// written with it.
+    fn run(
+        &mut self,
+        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
+        guarded: &Guarded<'_>,
+        loaded: &mut Loaded,
+        corrupt: Option<&Corrupt>,
+    ) -> (Step, Entry, Vec<Event>) {
+        let (store, handle, local) = (self.store, self.handle, guarded.folder.local);
+        let file = fd(guarded.opened);
+        let mut draft = Draft {
+            entry: if store.profile.record().is_some() {
+                loaded.entry.clone()
+            } else {
+                std::mem::take(&mut loaded.entry)
+            },
+            events: Vec::new(),
+            unread: loaded.rest.as_ref().map_or(0, Rest::len),
+            corrupt: corrupt.cloned(),
+            evidence: &|claim, depth| store.evidence(local, file, claim, depth),
+            stopped: &|claim| store.is_stopped(local, claim),
+            entered: &|| !guarded.is_alone && handle.is_some_and(Handle::is_entered),
+        };
+        let step = change(&mut draft);
+        let Draft { entry, events, .. } = draft;
+        self.runs += 1;
+        (step, entry, events)
+    }
+
+    /// What cannot be understood is replaced only by a change that says so.
+    fn check(&self, write: &Write, corrupt: Option<&Corrupt>) -> Result<(), StoreError> {
+        if corrupt.is_some() && !write.discards {
+            return Err(StoreError::Misused {
+                place: self.store.shown(self.names),
+                why: "a change wrote over what it did not understand",
+            });
+        }
+        Ok(())
+    }
+
+    /// What follows a write, once the guard is let go.
+    fn written(
+        &self,
+        taken: Option<(NewClaim, Taken)>,
+        opened: Option<Opened>,
+        mut done: Committed,
+    ) -> Result<Round, StoreError> {
+        let published = |ticket| {
+            let claim = done.entry.claim(ticket)?;
+            let is_published = claim.token.is_some() && self.store.profile.record().is_some();
+            is_published.then(|| Box::new(claim.clone()))
+        };
+        let is_granted = |ticket| {
+            let claim = done.entry.claim(ticket);
+            claim.is_some_and(|claim| claim.token.is_some())
+        };
+        match (self.handle, self.ask.about) {
+            (Some(handle), About::Turn(_)) if is_granted(handle.ticket) => {
+                handle.give_turn();
+                if let Some(claim) = published(handle.ticket) {
+                    let _ = handle.granted.set(claim);
+                }
+            }
+            // A folder that was renamed is left tidy, but the hold in it had excluded nobody any more. Work
+            // that is over in a moment does not pay for the question.
+            (Some(handle), About::Own(_))
+                if handle.lasts.load(Ordering::Relaxed) && self.store.is_elsewhere() =>
+            {
+                return Ok(Round::Over(Outcome::Absent));
+            }
+            _ => {}
+        }
+        if let (Some((made, taken)), Some(opened)) = (taken, opened) {
+            let queueing = done.entry.claim(made.ticket).map(|claim| claim.queueing);
+            let handle = FileHandle {
+                ticket: made.ticket,
+                opened,
+                liveness_lock: taken.liveness_lock,
+                names: self.names.clone(),
+                has_turn: made.turn,
+                wake_up: WakeUp::of(queueing.unwrap_or_default()),
+                lasts: AtomicBool::new(false),
+                granted: published(made.ticket).map_or_else(OnceLock::new, OnceLock::from),
+                changing: Mutex::default(),
+            };
+            done.own = Some(made.ticket);
+            done.handle = Some(Box::new(handle));
+        }
+        self.tidy()?;
+        Ok(Round::Over(Outcome::Done(done)))
+    }
+
+    /// Removes what a change that was cut short has left beside the record, and what the original
+    /// tool of the format may have, if that is asked for.
+    fn tidy(&self) -> Result<(), StoreError> {
+        let store = self.store;
+        if !self.ask.tidies {
+            return Ok(());
+        }
+        let Some(temporary) = store.profile.temporary(&self.names.name) else {
+            return Ok(());
+        };
+        let Some(records) = store.records(false)? else {
+            return Ok(());
+        };
+        match os::remove(records.fd(), &temporary) {
+            Ok(()) | Err(os::Errno::NOENT) => Ok(()),
+            Err(errno) => Err(fault(
+                &records.path_of(&temporary),
+                "removing a leftover",
+                errno,
+            )),
+        }
+    }
+}
+
+/// The bytes of a new claim, taken.
+struct Taken {
+    /// The liveness lock's own open file, where it has one.
+    liveness_lock: Option<Opened>,
+}
+
+/// Takes the bytes of a new claim: that of its turn on the open file that its claimant alone has,
+/// and its liveness lock on one of its own. `None` if another process has one of them.
+fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, StoreError> {
+    let take = |opened: &Opened, byte| {
+        let taken = bytes::try_lock(fd(opened), byte, Mode::Exclusive);
+        taken.map_err(|errno| guarded.failed(TAKING, errno))
+    };
+    if made.turn && !take(guarded.opened, Byte::of_turn(made.ticket))? {
+        return Ok(None);
+    }
+    if !made.liveness {
+        return Ok(Some(Taken {
+            liveness_lock: None,
+        }));
+    }
+    let liveness_lock = guarded.opened_again(TAKING)?;
+    let taken = take(&liveness_lock, Byte::of_ticket(made.ticket))?;
+    Ok(taken.then_some(Taken {
+        liveness_lock: Some(liveness_lock),
+    }))
+}
+
+const TAKING: &str = "taking the bytes of a new claim";
+
+/// The bytes of a new claim are another process's, and stay so.
+fn in_use(guarded: &Guarded<'_>) -> StoreError {
+    StoreError::Io {
+        place: guarded.path().display().to_string(),
+        doing: TAKING,
+        source: std::io::ErrorKind::AddrInUse.into(),
+    }
+}
+
+impl Guarded<'_> {
+    fn path(&self) -> PathBuf {
+        self.folder.path_of(&self.names.list)
+    }
+
+    fn failed(&self, doing: &'static str, errno: os::Errno) -> StoreError {
+        fault(&self.path(), doing, errno)
+    }
+
+    /// The same file, opened once more for a command to inherit.
+    fn opened_again(&self, doing: &'static str) -> Result<Opened, StoreError> {
+        let opened = self.folder.open_file(&self.names.list, Access::Write)?;
+        let opened = opened.filter(|opened| opened.is_same(self.opened));
+        let opened = opened.ok_or_else(|| self.failed(doing, os::Errno::NOENT))?;
+        Ok(opened.moved_above(BEACON_FD_MIN))
+    }
+}
+
+/// Tells those who wait and are asked to stop: by touching the file, which changes nothing in it.
+/// A waiter that waits for something else is not woken by that. Should it fail, they learn of it when
+/// they look again.
+///
+/// Called with the guard held and before the write, so that death between the two wakes a waiter
+/// for nothing rather than none.
+fn summon(opened: &Opened) {
+    let _ = os::touch(fd(opened));
+}
+
+impl FileStore {
+    /// Goes on under a hold that stands: until what comes back is dropped, and every process that has
+    /// inherited its descriptor has ended, the hold is not given back by a holder that respects that.
+    /// `None` if there is no hold with this token any more.
+    ///
+    /// # Crash safety
+    /// The bytes are taken under the guard, and a release looks for them under it: either it finds them,
+    /// or the hold is found gone here. They go out with the last process that has the descriptor, however
+    /// that comes about.
+    pub(super) fn take_part(
+        &self,
+        name: &LockName,
+        token: u64,
+    ) -> Result<Option<Part>, StoreError> {
+        let names = self.names_of(name);
+        let (now, began) = (self.now(), instant());
+        loop {
+            let mut opened = None;
+            let guarded = self.guard_name(&names, Access::Write, GUARD_PATIENCE, &mut opened)?;
+            let Some(guarded) = guarded else {
+                return Ok(None);
+            };
+            let loaded = guarded.load(Want::All, &now);
+            if Self::is_being_written(&loaded, &now, began) {
+                drop(guarded);
+                self.settle()?;
+                continue;
+            }
+            let loaded = loaded.map_err(|error| error.into_store(&guarded))?;
+            let mut held = loaded.entry.granted();
+            let Some(claim) = held.find(|claim| claim.token == Some(token) && claim.ticket > 0)
+            else {
+                return Ok(None);
+            };
+            let doing = "going on under a hold";
+            let part = Part {
+                opened: guarded.opened_again(doing)?,
+                ticket: claim.ticket,
+            };
+            for byte in part.bytes() {
+                let taken = bytes::try_lock(fd(&part.opened), byte, Mode::Shared);
+                if !taken.map_err(|errno| guarded.failed(doing, errno))? {
+                    return Err(in_use(&guarded));
+                }
+            }
+            return Ok(Some(part));
+        }
+    }
+
+    /// Takes away the record of a hold whose coordination file was removed under it, so that it keeps
+    /// nobody out when the work is over. Until then it stood, and by it everybody was kept out. `None` if
+    /// it does not stand any more.
+    ///
+    /// The file may have been made anew since, and others may wait in it: for them the record is that of
+    /// another program, and it is removed as such, under the guard of the new file, if it is the one that
+    /// was published for this hold and for no other. What cannot be understood was written by another
+    /// program. Death before the removal leaves a record that is judged by what it says; death after it, a
+    /// list without a holder.
+    pub(super) fn withdraw_record(
+        &self,
+        handle: &FileHandle,
+        now: &Now,
+    ) -> Result<Option<Left>, StoreError> {
+        // The claim of a record that stands, holds: so taking it away is a release.
+        let Some(held) = handle.granted.get() else {
+            return Ok(None);
+        };
+        if !self.record_stands(&handle.names)? {
+            return Ok(None);
+        }
+        let mut is_removed = false;
+        let is_ours = |claim: &Claim| claim.token.is_some() && is_of(claim, held);
+        let ask = Ask::new(&handle.names.name, About::All, now);
+        self.run_change(&ask, &mut |draft| {
+            let claims = &mut draft.entry.claims;
+            is_removed = draft.corrupt.is_none() && claims.iter().any(is_ours);
+            claims.retain(|claim| !is_ours(claim));
+            // The numbers of the new file go on above those of the one that is gone.
+            draft.entry.raise(held.token.unwrap_or_default());
+            Step::write_if(is_removed)
+        })?;
+        let has_lapsed = handle.lasts.load(Ordering::Relaxed) && self.is_elsewhere();
+        let boot = held.holder.host.boot_id.as_deref();
+        let held_ms = held.since.map_or(0, |since| since.age_ms(boot, now));
+        Ok((is_removed && !has_lapsed).then_some(Left::Released { held_ms }))
+    }
+
+    /// How many tries are left to a change that another program came before.
+    fn overtaken(&self, tries: usize, names: &Names) -> Result<usize, StoreError> {
+        tries.checked_sub(1).ok_or_else(|| self.contended(names))
+    }
+}

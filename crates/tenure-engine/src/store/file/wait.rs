@@ -1,0 +1,365 @@
+//! How a waiter sleeps, and how a holder learns that something happened to its claim.
+//!
+//! A waiter sleeps in the kernel on the byte of the claim before it, which goes out with that claim's
+//! process. Behind a claim without such a byte it sleeps on the owner's process, its lease, and the file.
+//! How a thread of this process sleeps at all is the [`Sleeper`]'s business.
+//!
+//! [`Sleeper`]: super::Sleeper
+
+use super::bytes::{Byte, Mode};
+use super::folder::{Access, Opened, fault, io_fault};
+use super::guarded::Names;
+use super::handle::{FileHandle, WakeUp};
+use super::sleeper::ByteLock;
+use super::{BorrowedDescriptor, FileStore, fd};
+use crate::clock::instant;
+use crate::os::{self, Watch, WatchFor};
+use crate::process;
+use crate::profile::document::UNDATED;
+use crate::store::contract::{About, Ask, Depth, Notices, Step, Store, Waiting};
+use crate::store::{StoreError, Wake};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tenure_core::{Claim, LivenessLock, Now, Predecessor, Standing, judge};
+
+/// How long a sleep behind a record lasts at most before the record is looked at again.
+const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
+
+/// How long it lasts at least, so that nothing that stays as it is makes a waiter spin.
+const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
+
+/// How long a waiter sleeps that can be asked to stop, where nothing can be watched.
+const SUMMONS_NAP: Duration = Duration::from_millis(50);
+
+/// What a waiter sleeps on.
+enum Behind<'a> {
+    Byte(Byte),
+    Records(&'a [Claim]),
+}
+
+impl FileStore {
+    /// Sleeps behind what a waiter stands behind.
+    pub(super) fn wait_behind(
+        &self,
+        waiting: &Waiting<'_>,
+        handle: Option<&FileHandle>,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let behind = match waiting.behind {
+            Predecessor::Stopped { behind, rest_ms } => {
+                let over = instant().checked_add(Duration::from_millis(*rest_ms));
+                let first = until.into_iter().chain(over).min();
+                let waiting = Waiting { behind, ..*waiting };
+                let wake = self.wait_behind(&waiting, handle, first)?;
+                return Ok(woken_early(wake, until));
+            }
+            Predecessor::LivenessLock { ticket } => Behind::Byte(Byte::of_ticket(*ticket)),
+            Predecessor::Turn { ticket } => Behind::Byte(Byte::of_turn(*ticket)),
+            Predecessor::Record(claim) => Behind::Records(std::slice::from_ref(claim)),
+            Predecessor::AnyOf(claims) => Behind::Records(claims),
+        };
+        match (behind, handle) {
+            (Behind::Byte(byte), Some(handle)) => self.sleep_on(byte, handle, waiting.now, until),
+            (Behind::Byte(byte), None) => self.watch_byte(byte, waiting, until),
+            (Behind::Records(claims), Some(FileHandle { names, ticket, .. })) => {
+                self.sleep_on_records(names, Some(*ticket), claims, waiting.now, until)
+            }
+            (Behind::Records(claims), None) => {
+                let names = self.names_of(waiting.name);
+                self.sleep_on_records(&names, None, claims, waiting.now, until)
+            }
+        }
+    }
+
+    /// Sleeps on a byte without a claim of its own.
+    fn watch_byte(
+        &self,
+        byte: Byte,
+        waiting: &Waiting<'_>,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let names = self.names_of(waiting.name);
+        let opened = match self.folder(false)? {
+            Some(folder) => folder.open_file(&names.list, Access::Read)?,
+            None => None,
+        };
+        match opened {
+            Some(opened) => self.sleep_on_byte(&opened, byte, until, None),
+            None => Ok(Wake::Ready),
+        }
+    }
+
+    /// Sleeps on a byte until its owner lets go of it, or the sleeper's own claim is asked to stop.
+    fn sleep_on(
+        &self,
+        byte: Byte,
+        handle: &FileHandle,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let watch = match &handle.wake_up {
+            WakeUp::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
+            WakeUp::Watch(watch) => watch,
+            WakeUp::Looks => {
+                let look = instant() + SUMMONS_NAP;
+                let first = until.map_or(look, |until| until.min(look));
+                let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
+                return Ok(woken_early(wake, until));
+            }
+        };
+        // A caller that asked before the watch was there is not told of by it.
+        if watch.get().is_none() && self.open_wake_up(handle, watch, now)? {
+            return Ok(Wake::Ready);
+        }
+        let wake_up = watch.get().map(Watch::descriptor);
+        let wake = self.sleep_on_byte(&handle.opened, byte, until, wake_up)?;
+        if let Some(watch) = watch.get() {
+            watch.settle();
+        }
+        Ok(wake)
+    }
+
+    /// Opens the watch for the touch that tells a waiter to stop, and answers whether there is something
+    /// to look at already. It looks under the guard, for the touch comes before the write.
+    fn open_wake_up(
+        &self,
+        handle: &FileHandle,
+        watch: &OnceLock<Watch>,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        let _ = watch.set(self.wake_up_of(&handle.names)?);
+        let ask = Ask::new(&handle.names.name, About::Own(handle), now);
+        // What is gone or cannot be understood is worth a look as well.
+        let mut worth_a_look = true;
+        self.transact(&ask, &mut |draft| {
+            worth_a_look = draft.corrupt.is_some() || draft.entry.is_cancelled(handle.ticket);
+            Step::Keep
+        })?;
+        Ok(worth_a_look)
+    }
+
+    /// A descriptor that can be read once something happened to the list that a claim stands in, or to
+    /// its file, or to the record that is published for it, or to the folder of them. What happens to a
+    /// folder above it is not told (`moves`).
+    ///
+    /// Costs an inotify instance, so it is for work that lasts. A record that is replaced takes its watch
+    /// with it. Where nothing can be watched there is none; a holder looks again from time to time there.
+    pub(super) fn notices_of(&self, handle: &FileHandle) -> Option<Notices> {
+        handle.lasts.store(true, Ordering::Relaxed);
+        let watch = self.news_of(&handle.names).ok()?;
+        Some(Notices {
+            descriptor: watch.into_descriptor(),
+            ends_with_renewal: self.profile.record().is_some(),
+        })
+    }
+
+    fn news_of(&self, names: &Names) -> Result<Watch, StoreError> {
+        let list = self.list_path(names);
+        let failed = |errno| fault(&list, "watching the lock", errno);
+        let watch = Watch::new().map_err(failed)?;
+        let on_list = watch.add(&list, WatchFor::Changes);
+        // Without these it is noticed later, by the look from time to time.
+        for folder in [&self.folder, &self.records] {
+            if let Some(folder) = folder.get() {
+                let _ = watch.add(folder.path(), WatchFor::Moves);
+            }
+        }
+        if self.profile.record().is_none() {
+            return on_list.map(|()| watch).map_err(failed);
+        }
+        // A lock of another program has no list of ours. What is gone already is found by the
+        // look that follows every watch.
+        let on_record = watch.add(&self.record_path(names), WatchFor::Changes);
+        on_list.or(on_record).map(|()| watch).map_err(failed)
+    }
+
+    /// A descriptor that can be read once a waiter is asked to stop: see [`summon`](super::transact).
+    fn wake_up_of(&self, names: &Names) -> Result<Watch, StoreError> {
+        let list = self.list_path(names);
+        let failed = |errno| fault(&list, "watching the lock", errno);
+        let watch = Watch::new().map_err(failed)?;
+        watch.add(&list, WatchFor::Touches).map_err(failed)?;
+        Ok(watch)
+    }
+
+    /// Sleeps until an owner lets go of its byte, and keeps nothing of it.
+    fn sleep_on_byte(
+        &self,
+        opened: &Opened,
+        byte: Byte,
+        until: Option<Instant>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
+    ) -> Result<Wake, StoreError> {
+        let lock = ByteLock {
+            byte,
+            mode: Mode::Shared,
+        };
+        self.sleeper
+            .pass(fd(opened), lock, until, wake_up)
+            .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
+    }
+
+    /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes,
+    /// as it does when the sleeper's own claim is asked to stop.
+    fn sleep_on_records(
+        &self,
+        names: &Names,
+        own: Option<u64>,
+        claims: &[Claim],
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        // Where there is none to be had, as on a system that cannot watch, the pause has to do for all.
+        let watch = self.news_of(names).ok();
+        // The watch is in place; if a claim changed before it was, look at once.
+        let look = self.look(names, now)?;
+        let entry = look.joined.as_ref().ok();
+        if own.is_some_and(|own| entry.is_some_and(|entry| entry.is_cancelled(own))) {
+            return Ok(Wake::Ready);
+        }
+        let local = self.is_local();
+        let mut processes_open = Vec::new();
+        let mut nap = match watch {
+            Some(_) => RECORD_NAP_MAX,
+            None => RECORD_NAP_MIN,
+        };
+        for claim in claims {
+            let evidence = self.evidence_in(&look, claim, Depth::Thorough);
+            let stands = look
+                .joined
+                .as_ref()
+                .ok()
+                .and_then(|entry| entry.claim(claim.ticket));
+            let held = judge(&self.rules.policy, claim, &evidence, now);
+            // A record without a date of its own gets that of the look, so two looks date it differently;
+            // and what is looked at anew after a short pause in any case may be dated differently.
+            let is_same = |other: &Claim| {
+                (other.ticket, other.token) == (claim.ticket, claim.token)
+                    && other.holder == claim.holder
+            };
+            let stands = stands.is_some_and(|stands| match watch {
+                Some(_) if claim.holder.fact(UNDATED).is_none() => stands == claim,
+                Some(_) | None => is_same(stands),
+            });
+            if !stands || !matches!(held, Standing::Held(_)) {
+                return Ok(Wake::Ready);
+            }
+            let before = processes_open.len();
+            let processes = [claim.holder.process, claim.holder.command];
+            let processes = processes.into_iter().flatten();
+            processes_open.extend(processes.filter_map(|process| {
+                process::open(&process, &claim.holder.host, &self.here, local)
+            }));
+            // A lease that counts is looked at again just after it can have run out. It does not
+            // count while a process is seen to live, whose end shows by itself.
+            if processes_open.len() == before {
+                let boot = claim.holder.host.boot_id.as_deref();
+                let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
+                nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
+                // What is left of a run whose named processes are gone is seen by its liveness lock alone,
+                // and is mostly about to end as well.
+                if evidence.liveness_lock == LivenessLock::Held {
+                    nap = nap.min(RECORD_NAP_MIN);
+                }
+            }
+        }
+        let fds: Vec<BorrowedDescriptor<'_>> = watch
+            .iter()
+            .map(Watch::descriptor)
+            .chain(processes_open.iter().map(os::borrow))
+            .collect();
+        self.sleeper
+            .poll(&fds, nap, until)
+            .map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))
+    }
+}
+
+/// How a sleep ended that was to last until `until` and was cut shorter, for a look.
+fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
+    match wake {
+        Wake::Expired if until.is_none_or(|until| until > instant()) => Wake::Ready,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ThreadSleeper;
+    use super::*;
+    use crate::clock::since;
+    use crate::process::Identity;
+    use crate::store::verbs::Verbs;
+    use std::any::Any;
+    use tenure_core::{
+        Entering, Force, Holder, Kind, LockName, Patience, Queueing, Request, RequestId, Terms,
+    };
+
+    /// A holder and one who waits behind it and may be asked to stop meanwhile.
+    fn holder_and_waiter(
+        store: &FileStore,
+        name: &LockName,
+    ) -> (Box<FileHandle>, Box<FileHandle>, Predecessor) {
+        let enter = |id: &str, queueing| {
+            let request = Request {
+                holder: Holder {
+                    facts: Vec::new(),
+                    request_id: RequestId::new(id).expect("an accepted id"),
+                    actor: "test".to_owned(),
+                    process: None,
+                    command: None,
+                    host: store.here.clone(),
+                    why: "testing".to_owned(),
+                },
+                kind: Kind::Kernel,
+                ttl_ms: 600_000,
+                force: Force::No,
+                patience: Patience::Queue,
+                terms: Terms {
+                    queueing,
+                    ..Terms::default()
+                },
+            };
+            let entered = store.enter(name, request, &store.now());
+            let entered = entered.expect("an entered claim");
+            let handle: Box<dyn Any> = entered.handle.expect("a handle");
+            (
+                handle.downcast().expect("one of this store"),
+                entered.entering,
+            )
+        };
+        let (holder, _) = enter("holder", Queueing::Fifo);
+        let (waiter, entering) = enter("waiter", Queueing::Single);
+        let Entering::Queued { behind, .. } = entering else {
+            panic!("expected a place in the queue, saw {entering:?}");
+        };
+        (holder, waiter, behind)
+    }
+
+    const LONG: Duration = Duration::from_secs(5);
+
+    /// As on a system without watches.
+    #[test]
+    fn where_nothing_can_be_watched_a_waiter_looks_from_time_to_time() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Identity::current().host;
+        let store = FileStore::new(scratch.path(), here, Box::new(ThreadSleeper));
+        let name = LockName::new("lock").expect("an accepted name");
+        let (holder, mut waiter, behind) = holder_and_waiter(&store, &name);
+        waiter.wake_up = WakeUp::Looks;
+        let sleep = |length: Option<Duration>| {
+            let began = instant();
+            let until = length.map(|length| began + length);
+            let wake = store.sleep(&*waiter, &behind, &store.now(), until);
+            (wake.expect("a sleep"), since(began))
+        };
+        for length in [None, Some(LONG)] {
+            let (wake, took) = sleep(length);
+            assert_eq!(wake, Wake::Ready, "it has to look: {length:?}");
+            assert!(took >= SUMMONS_NAP && took < LONG, "{took:?}");
+        }
+        assert_eq!(sleep(Some(SUMMONS_NAP / 5)).0, Wake::Expired);
+        store.release(&*holder, &store.now()).expect("a release");
+        assert_eq!(sleep(None).0, Wake::Ready, "nobody is before it");
+    }
+}

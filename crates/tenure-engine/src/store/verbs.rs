@@ -1,0 +1,878 @@
+//! What callers do with a store: each verb once, over one transaction.
+//!
+//! A verb runs a transition of the core on the list that the store shows, and says what that rests on.
+//! Its change is an `Fn`: a run leaves nothing behind but its draft and its answer, so a store may run it
+//! as often as it likes and name the run that counts.
+//!
+//! What it leaves to others: what is right (the core), and how a change is committed (the store).
+
+use super::contract::{
+    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Rules, Run, Step,
+    Store, Waiting, Write,
+};
+use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
+use std::time::{Duration, Instant};
+use tenure_core::{
+    Claim, Entering, Entry, Event, Evidence, Force, Forced, Left, Liveness, LivenessLock, LockName,
+    Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther, Released,
+    Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover, TryGrant,
+    UnreadableRule, WaitingFor, unreadable,
+};
+
+/// The answer to [`Verbs::enter`].
+#[derive(Debug)]
+pub struct Entered {
+    /// What happened.
+    pub entering: Entering,
+    /// The list afterwards, for messages and hints. Of a long one in which the caller waits, perhaps
+    /// not all.
+    pub entry: Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
+    /// What an audit would record.
+    pub events: Vec<Event>,
+    /// The caller's claim, if it got one.
+    pub handle: Option<Box<dyn Handle>>,
+}
+
+/// The answer to [`Verbs::try_grant`].
+#[derive(Debug)]
+pub struct Tried {
+    /// What happened.
+    pub grant: TryGrant,
+    /// The list afterwards.
+    pub entry: Entry,
+    /// What an audit would record.
+    pub events: Vec<Event>,
+}
+
+/// What callers do with a store. Every [`Store`] has these.
+pub trait Verbs: Store {
+    /// Enters a claim, or refuses it.
+    ///
+    /// # Errors
+    /// - [`StoreError::Unreadable`] if what stands there cannot be understood and the caller may not
+    ///   replace it.
+    /// - [`StoreError::Record`] if the claim would hold beside others where there is room for one.
+    /// - [`StoreError`] if the transaction failed. The caller has no claim then.
+    fn enter(&self, name: &LockName, request: Request, now: &Now) -> Result<Entered, StoreError> {
+        let rules = self.rules();
+        if !rules.beside && request.terms.mode != Mode::Exclusive {
+            return Err(StoreError::Record {
+                place: self.location(name).shown,
+                why: "its format has room for one holder, and this claim would hold beside others"
+                    .to_owned(),
+            });
+        }
+        let is_plain = request.is_plain();
+        let about = About::Newcomer {
+            ends: is_plain && request.terms.mode == Mode::Exclusive,
+            // A list that nobody looked at may hold a stale claim: where that refuses a caller, it has
+            // to look first.
+            unseen: is_plain
+                && request.patience == Patience::Queue
+                && rules.policy.stale_unforced == StaleUnforced::TakeOver,
+        };
+        let ask = Ask::new(name, about, now);
+        let entered = run(self, &ask, |draft| entering(rules, &request, now, draft))?;
+        let Some((answer, done)) = entered else {
+            return Err(self.misused(name, "a newcomer makes its lock"));
+        };
+        let Committed {
+            entry,
+            events,
+            unread,
+            own,
+            handle,
+            ..
+        } = done;
+        let token = own.and_then(|own| entry.claim(own)?.token);
+        let entered = |entering, handle| Entered {
+            entering,
+            entry,
+            unread,
+            events,
+            handle,
+        };
+        match (answer, own, token) {
+            (Some(Err(error)), ..) => Err(error),
+            (Some(Ok(refused @ Entering::Refused(_))), None, _) => Ok(entered(refused, None)),
+            // The numbers that count are the store's.
+            (_, Some(ticket), Some(token)) => {
+                Ok(entered(Entering::Granted { ticket, token }, handle))
+            }
+            (Some(Ok(Entering::Queued { behind, .. })), Some(ticket), None) => {
+                Ok(entered(Entering::Queued { ticket, behind }, handle))
+            }
+            (Some(Ok(other)), ..) => Ok(entered(other, handle)),
+            (None, Some(ticket), None) => match handle {
+                Some(handle) => {
+                    let unseen = entered(queued_behind_nobody(ticket), None);
+                    look_again(self, unseen, handle, ticket, now)
+                }
+                None => Err(self.misused(name, "a claim that was made has a handle")),
+            },
+            (None, None, _) => Err(self.misused(name, "a claim that was made has a ticket")),
+        }
+    }
+
+    /// Looks whether a waiting claim holds now, and grants it in the same step.
+    ///
+    /// The change is shown the claims before it and those that hold: some of them may have been granted
+    /// behind it while its caller was away. What it rests on is the core's to say ([`RestsOn::looking`]).
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the transaction failed.
+    fn try_grant(&self, handle: &dyn Handle, now: &Now) -> Result<Tried, StoreError> {
+        let (rules, ticket) = (self.rules(), handle.ticket());
+        let ask = Ask::new(handle.name(), About::Turn(handle), now);
+        let (mut grant, done) = settled(self, &ask, Ok(TryGrant::Gone), |draft| {
+            whole(draft, |draft| advancing(rules, ticket, now, draft))
+        })?;
+        let (entry, events) = match done {
+            Some(done) => (done.entry, done.events),
+            None => Default::default(),
+        };
+        if let Ok(TryGrant::Granted { token }) = &mut grant
+            && let Some(counts) = entry.claim(ticket).and_then(|claim| claim.token)
+        {
+            *token = counts;
+        }
+        Ok(Tried {
+            grant: grant?,
+            entry,
+            events,
+        })
+    }
+
+    /// Sleeps until the claim before ends, and no later than `until`. May wake up early.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the store cannot tell when that happens.
+    fn sleep(
+        &self,
+        handle: &dyn Handle,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let waiting = Waiting {
+            name: handle.name(),
+            by: Some(handle),
+            behind,
+            since: None,
+            now,
+        };
+        self.wait(&waiting, until)
+    }
+
+    /// Names the command that a granted claim was taken for. False if the claim is gone.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the transaction failed.
+    fn name_command(
+        &self,
+        handle: &dyn Handle,
+        command: Process,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        own(self, handle, false, now, |draft| {
+            let named = draft.entry.name_command(handle.ticket(), command);
+            (named, Step::write_if(named))
+        })
+    }
+
+    /// Renews a granted claim. Never creates one.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the transaction failed.
+    fn renew(&self, handle: &dyn Handle, now: &Now) -> Result<Renewal, StoreError> {
+        self.renew_within(handle, now, None)
+    }
+
+    /// The same with less patience than the store has by itself.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::renew`].
+    fn renew_within(
+        &self,
+        handle: &dyn Handle,
+        now: &Now,
+        within: Option<Duration>,
+    ) -> Result<Renewal, StoreError> {
+        let ask = Ask {
+            within,
+            ..Ask::new(handle.name(), About::Renewal(handle), now)
+        };
+        let (renewal, _) = settled(self, &ask, Ok(Renewal::Lost), |draft| {
+            whole(draft, |draft| {
+                let renewal = draft.entry.renew(handle.ticket(), now);
+                let renewed = matches!(renewal, Renewal::Renewed { .. });
+                (renewal, Step::write_if(renewed))
+            })
+        })?;
+        renewal
+    }
+
+    /// Looks whether a granted claim still stands, and whether it was asked to stop. Writes nothing,
+    /// unless the claim's liveness lock was lost and the claim was not taken yet: then it is renewed.
+    ///
+    /// # Errors
+    /// - [`StoreError::Unreadable`] if what stands there cannot be understood. That says nothing about
+    ///   the hold.
+    /// - [`StoreError`] if the place cannot be read.
+    fn verify(&self, handle: &dyn Handle, now: &Now) -> Result<Renewal, StoreError> {
+        let reading = self.read(handle.name(), Some(handle))?;
+        if !reading.stored {
+            return Ok(Renewal::Lost);
+        }
+        match &reading.content {
+            Content::Unreadable { why, .. } => Err(StoreError::Unreadable {
+                place: reading.place,
+                why: why.clone(),
+            }),
+            Content::Whole { entry, .. } => {
+                let claim = entry.claim(handle.ticket());
+                let seen = claim.and_then(|claim| reading.evidence_of(claim));
+                // Any other caller may take it now: that it stands is worth nothing before it is renewed.
+                if self.rules().leased
+                    && seen.is_some_and(|seen| seen.liveness_lock == LivenessLock::Lapsed)
+                {
+                    return self.renew(handle, now);
+                }
+                Ok(entry.verify(handle.ticket()))
+            }
+        }
+    }
+
+    /// Takes a claim out of the list and releases its liveness lock, in this order.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the transaction failed. The liveness lock is released all the same: the claim
+    ///   is a dead one then, which the next caller sweeps.
+    fn release(&self, handle: &dyn Handle, now: &Now) -> Result<Left, StoreError> {
+        let left = leave(self, handle, now, false)?;
+        Ok(left.unwrap_or(Left::Absent))
+    }
+
+    /// The same for a holder that other runs may have joined ([`Store::go_within`]): `None`, and nothing
+    /// is changed, while they work.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::release`].
+    fn release_if_alone(&self, handle: &dyn Handle, now: &Now) -> Result<Option<Left>, StoreError> {
+        leave(self, handle, now, true)
+    }
+
+    /// Keeps a waiting claim's place while its caller is away, and releases its liveness lock, in this
+    /// order. False if there is nothing to keep: it holds, it was asked to stop, or it is gone. The handle
+    /// is of no use afterwards; [`Verbs::enter`] gives a new one.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the transaction failed.
+    fn reserve(
+        &self,
+        handle: &dyn Handle,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        let reserved = own(self, handle, false, now, |draft| {
+            let reserved = draft.entry.reserve(handle.ticket(), owner, grace_ms, now);
+            (reserved, Step::write_if(reserved))
+        })?;
+        // A process that is killed before this line takes its liveness lock with it; the place is kept.
+        if reserved {
+            handle.let_go();
+        }
+        Ok(reserved)
+    }
+
+    /// Asks the live holders to stop, and says which they are. For a caller that does not want the lock.
+    ///
+    /// # Errors
+    /// - [`StoreError::Unreadable`] if what stands there cannot be understood.
+    /// - [`StoreError`] if the transaction failed.
+    fn cancel(
+        &self,
+        name: &LockName,
+        by: StopRequest<'_>,
+        now: &Now,
+    ) -> Result<Vec<Claim>, StoreError> {
+        let policy = &self.rules().policy;
+        by_name(self, name, Vec::new(), now, |draft| {
+            let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
+            let asked = (draft.entry).cancel_seeing(policy, by, now, evidence, draft.stopped);
+            let changed = !asked.is_empty();
+            (asked, Step::write_if(changed))
+        })
+    }
+
+    /// Writes down what the work under a hold waits for on another lock, or that it waits no longer.
+    /// False if nothing is held under this token.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn note_waiting(
+        &self,
+        name: &LockName,
+        token: u64,
+        waiting_for: Option<&WaitingFor>,
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        by_name(self, name, false, now, |draft| {
+            let noted = draft.entry.note_waiting(token, waiting_for);
+            (noted, Step::write_if(noted))
+        })
+    }
+
+    /// Renews the hold of which `owns` says so.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn renew_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<RenewedOwned, StoreError> {
+        by_name(self, name, RenewedOwned::Lost, now, |draft| {
+            let (answer, renewed) = renewing_owned(&mut draft.entry, owns, now);
+            (answer, Step::write_if(renewed))
+        })
+    }
+
+    /// Releases whatever is held, if the policy lets this caller.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn release_owned(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Released, StoreError> {
+        let policy = &self.rules().policy;
+        let any_caller_may = policy.release_by_other == ReleaseByOther::WarnAndRelease
+            && policy.unreadable == UnreadableRule::Stale;
+        let ask = Ask {
+            tidies: true,
+            ..Ask::new(name, About::All, now)
+        };
+        let (released, _) = settled(self, &ask, Ok(Released::Absent), |draft| {
+            if let Some(corrupt) = &draft.corrupt {
+                return discard(corrupt, any_caller_may, |record| Released::Unreadable {
+                    record,
+                });
+            }
+            let released = draft.entry.release(policy, owns, now);
+            let changed = matches!(released, Released::Done { .. });
+            (Ok(released), Step::write_if(changed))
+        })?;
+        released
+    }
+
+    /// Removes whatever is there, if the policy lets force do that. For an operator that wants the lock
+    /// gone and does not want to hold it.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn force_release(
+        &self,
+        name: &LockName,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
+        let policy = &self.rules().policy;
+        let ask = Ask::new(name, About::All, now);
+        let (released, done) = settled(self, &ask, Ok(Forced::Absent), |draft| {
+            if let Some(corrupt) = &draft.corrupt {
+                // The age of the store's own list excuses nothing.
+                let silent_ms = if corrupt.is_record {
+                    corrupt.silent_ms
+                } else {
+                    0
+                };
+                let force = forced_at(corrupt, force);
+                return match Entry::replace_unreadable(policy, force, silent_ms) {
+                    Err(refusal) => (Ok(Forced::Refused(refusal)), Step::Keep),
+                    Ok(()) => discard(corrupt, true, |_| Forced::Done {
+                        claim: None,
+                        standing: unreadable(policy),
+                        held_ms: 0,
+                    }),
+                };
+            }
+            let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
+            let forced =
+                (draft.entry).force_release_seeing(policy, force, now, evidence, draft.stopped);
+            let changed = matches!(forced, Forced::Done { .. } | Forced::SetAside { .. });
+            (Ok(forced), Step::write_if(changed))
+        })?;
+        Ok(ForcedRelease {
+            released: released?,
+            record: done.map_or_else(Vec::new, |done| done.record),
+        })
+    }
+
+    /// Removes what is proven stale; with `dry_run` it only reads, and says what it would remove.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn clean(&self, name: &LockName, now: &Now, dry_run: bool) -> Result<Cleaned, StoreError> {
+        let policy = &self.rules().policy;
+        if dry_run {
+            return would_clean(policy, self.read(name, None)?, now);
+        }
+        let ask = Ask::new(name, About::All, now);
+        let (cleaned, done) = settled(self, &ask, Ok((Vec::new(), false)), |draft| {
+            if let Some(corrupt) = &draft.corrupt {
+                return discard(corrupt, sweeps_unreadable(policy), |_| (Vec::new(), true));
+            }
+            let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
+            let swept = draft.entry.sweep(policy, now, evidence);
+            let removes = draft.entry.claims.is_empty();
+            let step = match RestsOn::sweeping(&swept, removes) {
+                None => Step::Keep,
+                Some(rests_on) => Step::Write(Write {
+                    rests_on,
+                    removes,
+                    ..Write::PLAIN
+                }),
+            };
+            (Ok((swept, removes)), step)
+        })?;
+        let (swept, removed) = cleaned?;
+        let record = done.map_or_else(Vec::new, |done| done.record);
+        Ok(Cleaned {
+            record: record_of(&swept, removed, record),
+            swept,
+            removed,
+        })
+    }
+
+    /// Sleeps until the first claim of a lock that counts has ended or changed; for callers without a
+    /// claim.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the store cannot tell when that happens.
+    fn watch(
+        &self,
+        name: &LockName,
+        seen: &Reading,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let Some(entry) = seen.entry() else {
+            return Ok(Wake::Ready);
+        };
+        let rules = self.rules();
+        let asks_liveness = rules.policy.asks_liveness_lock || rules.leased;
+        // Holders come first: a waiter that stands aside may stand in the list before them.
+        let waiters = entry.claims.iter().filter(|claim| claim.token.is_none());
+        for claim in entry.granted().chain(waiters) {
+            let evidence = seen.evidence_of(claim);
+            let is_held =
+                evidence.is_some_and(|evidence| evidence.liveness_lock == LivenessLock::Held);
+            let behind = if asks_liveness && is_held {
+                Predecessor::LivenessLock {
+                    ticket: claim.ticket,
+                }
+            } else if claim.token.is_some() {
+                Predecessor::Record(Box::new(claim.clone()))
+            } else {
+                continue;
+            };
+            let waiting = Waiting {
+                name,
+                by: None,
+                behind: &behind,
+                since: Some(entry.last),
+                now,
+            };
+            return self.wait(&waiting, until);
+        }
+        Ok(Wake::Ready)
+    }
+
+    /// What a store that breaks its contract is answered with.
+    #[doc(hidden)]
+    fn misused(&self, name: &LockName, why: &'static str) -> StoreError {
+        StoreError::Misused {
+            place: self.location(name).shown,
+            why,
+        }
+    }
+}
+
+impl<S: Store + ?Sized> Verbs for S {}
+
+/// Runs a pure change, and gives the answer of the run that counts with what was committed; no answer for
+/// a claim that was put at the end unseen, nothing at all for an absent lock.
+#[allow(
+    clippy::type_complexity,
+    reason = "two layers of absence, each with its own meaning"
+)]
+fn run<S: Store + ?Sized, A>(
+    store: &S,
+    ask: &Ask<'_>,
+    change: impl Fn(&mut Draft<'_>) -> (A, Step),
+) -> Result<Option<(Option<A>, Committed)>, StoreError> {
+    let mut answers = Vec::new();
+    let outcome = store.transact(ask, &mut |draft| {
+        let (answer, step) = change(draft);
+        answers.push(answer);
+        step
+    })?;
+    let Outcome::Done(done) = outcome else {
+        return Ok(None);
+    };
+    let answer = match done.run {
+        Run::Unseen => None,
+        Run::Nth(nth) => {
+            let counts = answers.into_iter().nth(nth);
+            Some(counts.ok_or_else(|| store.misused(ask.name, "the change had no such run"))?)
+        }
+    };
+    Ok(Some((answer, done)))
+}
+
+/// The same for a change that makes no claim.
+fn settled<S: Store + ?Sized, A>(
+    store: &S,
+    ask: &Ask<'_>,
+    absent: A,
+    change: impl Fn(&mut Draft<'_>) -> (A, Step),
+) -> Result<(A, Option<Committed>), StoreError> {
+    Ok(match run(store, ask, change)? {
+        None => (absent, None),
+        Some((answer, done)) => (answer.unwrap_or(absent), Some(done)),
+    })
+}
+
+/// What a change to something that cannot be understood is answered with.
+fn unreadable_at(corrupt: &Corrupt) -> StoreError {
+    StoreError::Unreadable {
+        place: corrupt.place.clone(),
+        why: corrupt.why.clone(),
+    }
+}
+
+/// Makes a change only where everything can be understood.
+fn whole<A>(
+    draft: &mut Draft<'_>,
+    change: impl Fn(&mut Draft<'_>) -> (A, Step),
+) -> (Result<A, StoreError>, Step) {
+    if let Some(corrupt) = &draft.corrupt {
+        return (Err(unreadable_at(corrupt)), Step::Keep);
+    }
+    let (answer, step) = change(draft);
+    (Ok(answer), step)
+}
+
+/// A change to a claim of this process alone.
+fn own<S: Store + ?Sized, A>(
+    store: &S,
+    handle: &dyn Handle,
+    absent: A,
+    now: &Now,
+    change: impl Fn(&mut Draft<'_>) -> (A, Step),
+) -> Result<A, StoreError> {
+    let ask = Ask::new(handle.name(), About::Own(handle), now);
+    let (answer, _) = settled(store, &ask, Ok(absent), |draft| whole(draft, &change))?;
+    answer
+}
+
+/// A change to whatever is there.
+fn by_name<S: Store + ?Sized, A>(
+    store: &S,
+    name: &LockName,
+    absent: A,
+    now: &Now,
+    change: impl Fn(&mut Draft<'_>) -> (A, Step),
+) -> Result<A, StoreError> {
+    let ask = Ask::new(name, About::All, now);
+    let (answer, _) = settled(store, &ask, Ok(absent), |draft| whole(draft, &change))?;
+    answer
+}
+
+/// Removes what cannot be understood, if the caller may and nothing seals it.
+fn discard<A>(
+    corrupt: &Corrupt,
+    may: bool,
+    answer: impl FnOnce(Vec<u8>) -> A,
+) -> (Result<A, StoreError>, Step) {
+    if !may || !corrupt.is_record || corrupt.sealed.is_some() {
+        return (Err(unreadable_at(corrupt)), Step::Keep);
+    }
+    let write = Write {
+        discards: true,
+        ..Write::PLAIN
+    };
+    (Ok(answer(corrupt.record.clone())), Step::Write(write))
+}
+
+/// Whether a plain request takes over what cannot be understood.
+fn sweeps_unreadable(policy: &Policy) -> bool {
+    policy.unreadable == UnreadableRule::Stale && policy.stale_unforced == StaleUnforced::TakeOver
+}
+
+/// The bytes that an audit records of a lock that was cleaned.
+fn record_of(swept: &[Claim], discarded: bool, record: Vec<u8>) -> Vec<u8> {
+    // A lock without claims has no record that says anything.
+    if swept.is_empty() && !discarded {
+        Vec::new()
+    } else {
+        record
+    }
+}
+
+/// What [`Verbs::clean`] would do.
+fn would_clean(policy: &Policy, reading: Reading, now: &Now) -> Result<Cleaned, StoreError> {
+    let record = reading.record.clone();
+    match &reading.content {
+        Content::Whole { entry, .. } => {
+            let mut rest = entry.clone();
+            let known = |claim: &Claim| reading.evidence_of(claim).unwrap_or(UNSEEN);
+            let swept = rest.sweep(policy, now, known);
+            let removed = reading.stored && rest.claims.is_empty();
+            Ok(Cleaned {
+                record: record_of(&swept, false, record),
+                swept,
+                removed,
+            })
+        }
+        Content::Unreadable { .. } if sweeps_unreadable(policy) => Ok(Cleaned {
+            swept: Vec::new(),
+            removed: true,
+            record,
+        }),
+        Content::Unreadable { why, .. } => Err(StoreError::Unreadable {
+            place: reading.place,
+            why: why.clone(),
+        }),
+    }
+}
+
+/// What is known of a claim that nobody looked at.
+const UNSEEN: Evidence = Evidence {
+    liveness_lock: LivenessLock::None,
+    process: Liveness::Unknown,
+    command: Liveness::Unknown,
+};
+
+/// The change of [`Verbs::enter`].
+fn entering(
+    rules: &Rules,
+    request: &Request,
+    now: &Now,
+    draft: &mut Draft<'_>,
+) -> (Result<Entering, StoreError>, Step) {
+    let policy = &rules.policy;
+    if let Some(corrupt) = &draft.corrupt {
+        match may_replace(policy, request.force, corrupt) {
+            Ok(()) => draft.events.push(Event::Stolen {
+                why: Takeover::Corrupt,
+                previous: None,
+                record: corrupt.record.clone(),
+            }),
+            Err(answer) => {
+                draft.entry = Entry::default();
+                return (answer.map(Entering::Refused), Step::Keep);
+            }
+        }
+    }
+    let discards = draft.corrupt.is_some();
+    let depth = if looks_closer(request) {
+        Depth::Thorough
+    } else {
+        Depth::Quick
+    };
+    let last = draft.entry.claims.last().map(|last| last.ticket);
+    let entering = draft.entry.enter_seeing(
+        policy,
+        request.clone(),
+        now,
+        |claim| (draft.evidence)(claim, depth),
+        draft.stopped,
+        &mut draft.events,
+    );
+    if draft.unread > 0 && !entering.queues_behind(last) {
+        return (Ok(entering), Step::ShowAll);
+    }
+    let makes = NewClaim::of(&entering, request.kind, request.terms.mode);
+    // What could not be understood and is replaced is an event as well, so it is written.
+    let step = match RestsOn::entering(request, &entering, &draft.events, last) {
+        None => Step::Keep,
+        Some(rests_on) => Step::Write(Write {
+            makes,
+            rests_on,
+            discards,
+            removes: false,
+        }),
+    };
+    (Ok(entering), step)
+}
+
+/// Whether a caller that wants in may replace what cannot be understood; else its answer.
+#[allow(
+    clippy::result_large_err,
+    reason = "an answer, which is given in either case"
+)]
+fn may_replace(
+    policy: &Policy,
+    force: Force,
+    corrupt: &Corrupt,
+) -> Result<(), Result<tenure_core::Refusal, StoreError>> {
+    let force = forced_at(corrupt, force);
+    match Entry::replace_unreadable(policy, force, corrupt.silent_ms) {
+        Err(refusal)
+            if force == Force::No
+                && refusal.standing == Standing::Unreadable
+                && !corrupt.refuses =>
+        {
+            Err(Err(unreadable_at(corrupt)))
+        }
+        Err(refusal) => Err(Ok(refusal)),
+        Ok(()) => match corrupt.sealed {
+            Some(reason) => Err(Err(StoreError::Unreadable {
+                place: corrupt.place.clone(),
+                why: format!("{}; {reason}", corrupt.why),
+            })),
+            None => Ok(()),
+        },
+    }
+}
+
+/// What is left of the force of a caller at something that cannot be understood.
+fn forced_at(corrupt: &Corrupt, force: Force) -> Force {
+    if corrupt.refuses && corrupt.sealed.is_some() {
+        Force::No
+    } else {
+        force
+    }
+}
+
+/// The change of [`Verbs::try_grant`].
+fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (TryGrant, Step) {
+    let claims = draft.entry.claims.len();
+    let own = draft.entry.claim(ticket);
+    let (mode, was_passed) =
+        own.map_or((Mode::Exclusive, false), |own| (own.mode, own.was_passed()));
+    let grant = draft.entry.try_grant_seeing(
+        &rules.policy,
+        ticket,
+        now,
+        |claim| (draft.evidence)(claim, Depth::Quick),
+        draft.stopped,
+        &mut draft.events,
+    );
+    // Each look reads the waiters that died, and across a network that is what costs: the first one that
+    // passes them removes them.
+    let sweeps = rules.network && draft.entry.claims.len() < claims;
+    let rests_on = RestsOn::looking(mode, was_passed, &grant, &draft.events);
+    let step = match rests_on.or(sweeps.then_some(RestsOn::Before)) {
+        None => Step::Keep,
+        Some(rests_on) => Step::Write(Write {
+            rests_on,
+            ..Write::PLAIN
+        }),
+    };
+    (grant, step)
+}
+
+/// Whether a request depends on how those in its way live, and not only on whether they do: what force
+/// may do, which of them can hear a request to stop, what a refusal tells.
+fn looks_closer(request: &Request) -> bool {
+    request.force != Force::No
+        || request.terms.cancel_in_progress
+        || request.patience != Patience::Queue
+}
+
+/// Behind a claim that no list has: a sleep behind it ends at once.
+fn queued_behind_nobody(ticket: u64) -> Entering {
+    Entering::Queued {
+        ticket,
+        behind: Predecessor::LivenessLock { ticket: 0 },
+    }
+}
+
+/// Looks once more for a claim that was put at the end unseen: it may hold, or has to know behind which
+/// claim it waits.
+fn look_again<S: Store + ?Sized>(
+    store: &S,
+    mut entered: Entered,
+    handle: Box<dyn Handle>,
+    ticket: u64,
+    now: &Now,
+) -> Result<Entered, StoreError> {
+    let tried = store.try_grant(&*handle, now)?;
+    entered.entry = tried.entry;
+    entered.events.extend(tried.events);
+    match tried.grant {
+        TryGrant::Granted { token } => entered.entering = Entering::Granted { ticket, token },
+        TryGrant::Behind(behind) => entered.entering = Entering::Queued { ticket, behind },
+        TryGrant::Blocked(refusal) => {
+            store.release(&*handle, now)?;
+            entered.entering = Entering::Refused(refusal);
+            return Ok(entered);
+        }
+        // What it was asked meanwhile it hears at its next look.
+        TryGrant::Yours { .. } | TryGrant::Cancelled { .. } | TryGrant::Gone => {}
+    }
+    entered.handle = Some(handle);
+    Ok(entered)
+}
+
+/// Leaves the list. `None`, and nothing is changed, if other runs within the hold are heeded and there
+/// are any.
+fn leave<S: Store + ?Sized>(
+    store: &S,
+    handle: &dyn Handle,
+    now: &Now,
+    heeds: bool,
+) -> Result<Option<Left>, StoreError> {
+    let left = own(store, handle, Some(Left::Absent), now, |draft| {
+        if heeds && (draft.entered)() {
+            return (None, Step::Keep);
+        }
+        let left = draft.entry.leave(handle.ticket(), now);
+        let changed = left != Left::Absent;
+        (Some(left), Step::write_if(changed))
+    });
+    if let Ok(None) = left {
+        return Ok(None);
+    }
+    let withdrawn = match &left {
+        Ok(Some(Left::Absent)) => store.withdraw(handle, now),
+        _ => Ok(None),
+    };
+    // The list first, the liveness lock afterwards. Also after an error: the claim then stands in the
+    // list as a dead one, which the next caller sweeps.
+    handle.let_go();
+    let left = left?;
+    Ok(withdrawn?.or(left))
+}
+
+/// The transition of [`Verbs::renew_owned`], and whether it changed the list.
+fn renewing_owned(
+    entry: &mut Entry,
+    owns: &dyn Fn(&Claim) -> Ownership,
+    now: &Now,
+) -> (RenewedOwned, bool) {
+    let own = entry
+        .granted()
+        .find(|claim| owns(claim) == Ownership::Shown);
+    let Some(ticket) = own.map(|claim| claim.ticket) else {
+        let other = entry.granted().next().cloned().map(Box::new);
+        let answer = other.map_or(RenewedOwned::Lost, |claim| RenewedOwned::NotOwner { claim });
+        return (answer, false);
+    };
+    match (entry.renew(ticket, now), entry.claim(ticket).cloned()) {
+        (Renewal::Renewed { .. }, Some(claim)) => {
+            let claim = Box::new(claim);
+            (RenewedOwned::Renewed { claim }, true)
+        }
+        _ => (RenewedOwned::Lost, false),
+    }
+}

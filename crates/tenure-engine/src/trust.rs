@@ -1,0 +1,83 @@
+//! Whose files and folders are believed when a call merely finds them.
+//!
+//! A place that the caller names (by a flag, a variable, or in a program of the caller's) is the
+//! caller's own decision. A place that was found (a configuration on the way up, a folder that it
+//! names, a folder below the home folder) may be another user's bait. So it has to belong to the
+//! caller or to root, who can do everything anyhow; see decision 0023.
+//!
+//! What was opened is judged, by its descriptor, and never a name before it is opened.
+//!
+//! On Windows owners are not looked at, as with lock files.
+
+use crate::os::{self, Descriptor, Errno, Facts};
+use std::path::Path;
+
+/// Whether the caller said where something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Named {
+    /// By the caller, which is consent to whatever is there.
+    #[default]
+    ByCaller,
+    /// By nobody: a search or a default led there.
+    ByNobody,
+}
+
+/// Whose a configuration is that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The caller's own, or root's.
+    Ours,
+    /// That of the user who became root by sudo.
+    SudoUser,
+    /// Another user's.
+    Stranger,
+}
+
+/// Whose an opened file is.
+pub(crate) fn whose(facts: &Facts) -> Whose {
+    if facts.is_ours() || facts.is_roots() {
+        return Whose::Ours;
+    }
+    let sudo_user = || std::env::var("SUDO_UID").ok()?.parse::<u32>().ok();
+    if os::is_root() && sudo_user().is_some_and(|user| facts.is_of(user)) {
+        Whose::SudoUser
+    } else {
+        Whose::Stranger
+    }
+}
+
+/// Why a folder that nobody named is not used, if it is not: it belongs to another user, and is not
+/// made for several. What we would make there, its owner could exchange, and could not use.
+pub(crate) fn refusal(facts: &Facts) -> Option<String> {
+    let is_good = facts.is_ours() || facts.is_roots() || facts.is_made_for_several();
+    (!is_good).then(|| format!("it belongs to {}, and nobody named it", facts.owner_text()))
+}
+
+/// Opens a folder that nobody named. A link to it counts as its owner's word.
+///
+/// # Errors
+/// - `Ok(Err(why))` if the link is another user's.
+pub(crate) fn open_folder(path: &Path) -> Result<Result<Descriptor, String>, Errno> {
+    match os::open_folder_itself(path) {
+        Err(errno @ (Errno::LOOP | Errno::NOTDIR)) => match os::link_at(path)? {
+            None => Err(errno),
+            Some(link) => match refusal(&link) {
+                None => os::open_folder(path).map(Ok),
+                Some(why) => Ok(Err(why.replacen("it belongs", "the link belongs", 1))),
+            },
+        },
+        other => other.map(Ok),
+    }
+}
+
+/// Why nothing is made at a path that nobody named, if nothing is: the nearest folder above it that
+/// is there belongs to another user.
+pub(crate) fn refusal_above(path: &Path) -> Option<(String, String)> {
+    let above = path
+        .ancestors()
+        .skip(1)
+        .find(|above| !above.as_os_str().is_empty() && above.is_dir())?;
+    // What cannot be opened cannot be written in either.
+    let facts = os::open_folder(above).and_then(|fd| os::facts(&fd)).ok()?;
+    Some((above.display().to_string(), refusal(&facts)?))
+}

@@ -1,0 +1,260 @@
+//! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
+//! text of ours is written into YAML.
+
+use crate::printed::acts;
+use crate::profile::document::short;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use std::borrow::Cow;
+use std::fmt::{Formatter, Write as _};
+
+/// The largest text that should be handed over, in bytes. Whoever reads it looks before.
+pub const BYTES_MAX: usize = 1 << 20;
+
+/// Reads one document. Keys that stand twice, and aliases that multiply, are errors.
+///
+/// # Errors
+/// - What is wrong with it, on one line without control characters.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    read_with(text, DuplicateKeyPolicy::Error)
+}
+
+/// Whether the text is one document, within the same bounds, that is a mapping: of whatever keys and
+/// values, and also if a key stands twice.
+pub(crate) fn is_mapping(text: &str) -> bool {
+    read_with::<Mapping>(text, DuplicateKeyPolicy::LastWins).is_ok()
+}
+
+/// Any mapping.
+struct Mapping;
+
+impl<'de> Deserialize<'de> for Mapping {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Asked for a mapping, the library takes nothing at all for an empty one.
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Mapping {
+    type Value = Self;
+
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a mapping")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(self)
+    }
+}
+
+fn read_with<T: DeserializeOwned>(
+    text: &str,
+    duplicate_keys: DuplicateKeyPolicy,
+) -> Result<T, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 100_000,
+            max_nodes: 50_000,
+            max_depth: 64,
+            max_aliases: 1_000,
+            max_anchors: 1_000,
+            max_recorded_anchor_events: 100_000,
+            max_recorded_anchor_bytes: BYTES_MAX,
+            max_merge_keys: 10,
+            max_documents: 1,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 10_000,
+            max_replay_stack_depth: 8,
+        },
+        duplicate_keys: duplicate_keys,
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let message = error.to_string();
+        // The library's advice is for whoever calls it, and not for whoever wrote the text.
+        let message = message
+            .split_once(", set DuplicateKeyPolicy")
+            .map_or(message.as_str(), |(fault, _)| fault);
+        short(&message)
+    })
+}
+
+/// A text as the double-quoted scalar that every reader of YAML 1.1 and 1.2 takes for the same
+/// string. JSON's own escapes are not enough: YAML 1.1 folds U+0085, U+2028 and U+2029 like line
+/// breaks and refuses other characters that JSON leaves bare. Controls, and marks that turn the
+/// order of reading, are escaped for the sake of terminals.
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() || acts(c) || breaks(c) => push_yaml_escape(&mut quoted, c),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Writes a character into a double-quoted scalar of YAML by its number.
+fn push_yaml_escape(text: &mut String, c: char) {
+    // Writing to a `String` cannot fail.
+    let _ = match u32::from(c) {
+        number @ 0..=0xffff => write!(text, "\\u{number:04X}"),
+        number => write!(text, "\\U{number:08X}"),
+    };
+}
+
+/// What YAML itself cannot have raw, beyond what acts on the text around it.
+fn breaks(c: char) -> bool {
+    matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
+/// A document as YAML. What acts on the text around it is escaped, which is the same to a parser; the
+/// rest looks as if nobody had thought of that.
+///
+/// # Errors
+/// - The library's words, for a value that it cannot write.
+pub fn write(document: &Value) -> Result<String, String> {
+    let mut text = serde_saphyr::to_string(&Shown(document)).map_err(|error| error.to_string())?;
+    if text.contains(acts) {
+        // All of them stand in double quotes by now, where an escape is the same as the character.
+        text = text.replace(MARK_IN_KEY, "\":");
+        let mut escaped = String::with_capacity(text.len() + 64);
+        for c in text.chars() {
+            if acts(c) {
+                push_yaml_escape(&mut escaped, c);
+            } else {
+                escaped.push(c);
+            }
+        }
+        text = escaped;
+    } else if text.contains(MARK_IN_KEY) {
+        text = text.replace(MARK_IN_KEY, "\":");
+    }
+    Ok(text)
+}
+
+/// A character that YAML cannot have raw, so that a key with it is put in double quotes. The library
+/// has no other way to ask for that.
+const MARK: char = '\u{ffff}';
+
+/// How the mark looks at the end of a key. In a value in double quotes, the quote before the colon
+/// would have a backslash of its own.
+const MARK_IN_KEY: &str = "\\uFFFF\":";
+
+/// Whether a text has to stand in double quotes: something in it is to be escaped, or could be taken
+/// for our mark.
+fn wants_quotes(text: &str) -> bool {
+    text.contains(acts) || text.contains("\\uFFFF") || text.contains(MARK)
+}
+
+/// A value whose texts stand in double quotes where something in them is to be escaped.
+struct Shown<'a>(&'a Value);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(text) if wants_quotes(text) => {
+                serde_saphyr::DoubleQuoted(text).serialize(serializer)
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Shown)),
+            Value::Object(map) => serializer.collect_map(map.iter().map(|(key, value)| {
+                let mut key = Cow::Borrowed(key.as_str());
+                if wants_quotes(&key) {
+                    key.to_mut().push(MARK);
+                }
+                (key, Shown(value))
+            })),
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::printed::EVIL;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_in_a_document_acts_and_all_of_it_comes_back() {
+        let tricky = "C:\\uFFFF\": x";
+        let document = json!({
+            "plain": "as it is", "lines": "two\nlines", EVIL: [EVIL, { tricky: tricky }],
+            tricky: EVIL, "\u{ffff}": "\u{ffff}", "list": [], "none": null, "number": 1.5,
+            "a\u{1b}[31m": "b\u{1b}\nc", "turned\u{202e}": "no mark",
+        });
+        let text = write(&document).expect("YAML");
+        assert!(
+            !text.contains(|c: char| acts(c) || (c.is_control() && c != '\n')),
+            "{text:?}"
+        );
+        assert_eq!(read::<Value>(&text), Ok(document), "{text}");
+        let plain = json!({ "a": { "b": ["c", 1, true] }, "d": "yes", "e": "x: y" });
+        assert_eq!(
+            write(&plain),
+            serde_saphyr::to_string(&plain).map_err(|error| error.to_string()),
+            "the rest is written as ever"
+        );
+    }
+
+    #[test]
+    fn what_is_quoted_comes_back_and_stays_on_one_line() {
+        for text in [
+            "",
+            "yes",
+            "~",
+            "a: b # c",
+            "two\nlines\tand \u{1b}[31m",
+            "\u{85}\u{2028}\u{202e}\u{feff}é🔒",
+            EVIL,
+            "\"quoted\" \\ back",
+        ] {
+            let yaml = quoted(text);
+            assert!(!yaml.contains(char::is_control), "one line: {yaml}");
+            assert_eq!(read::<String>(&yaml), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_mapping_is_one_whatever_its_keys_are_and_however_often_they_stand() {
+        for text in [
+            "{}",
+            "a: 1\n",
+            "a: 1\na: 2\n",
+            "a: {b: 1, b: 2}\n",
+            "1: x\n",
+            "[a, b]: x\n",
+            "? {a: b}\n: x\n",
+        ] {
+            assert!(is_mapping(text), "{text}");
+        }
+        for text in ["", "~", "a", "[a]", "- a\n", "a: [", "a: 1\n---\nb: 1\n"] {
+            assert!(!is_mapping(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_multiplies_or_stands_twice_is_refused_in_one_short_line() {
+        let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x]\n");
+        for (name, of) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e")] {
+            let many = vec![format!("*{of}"); 8].join(", ");
+            let _ = writeln!(bomb, "{name}: &{name} [{many}]");
+        }
+        for text in [&bomb, "a: 1\na: 2\n", "a: 1\n---\na: 2\n", "a: [", "\u{1}"] {
+            let error = read::<Value>(text).expect_err(text);
+            assert!(error.chars().count() <= 200, "{error}");
+            assert!(!error.contains(char::is_control), "{error}");
+        }
+    }
+}

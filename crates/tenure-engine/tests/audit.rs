@@ -1,0 +1,587 @@
+//! The audit as a program of others meets it: what stands in the files, and what is read back.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+#[cfg(unix)]
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use tenure_core::{LockName, RequestId};
+#[cfg(unix)]
+use tenure_engine::audit::AuditError;
+use tenure_engine::audit::{
+    AuditLog, Ending, Entry, EventName, Events, FILE, Filter, Layout, Occasion, Record,
+};
+
+/// 2026-02-07T10:00:00Z.
+const TEN: u64 = 1_770_458_400_000;
+const DAY: u64 = 86_400_000;
+
+struct Scene {
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.folder.path().join("locks/audit")
+    }
+
+    fn log(&self, layout: Layout) -> AuditLog {
+        AuditLog::new(self.dir(), layout)
+    }
+
+    fn read(&self, filter: Filter) -> (Vec<Entry>, u64) {
+        let mut events = Events::open(self.dir(), filter).unwrap();
+        let entries: Vec<_> = events.by_ref().collect();
+        assert_eq!(events.problems(), [] as [String; 0]);
+        (entries, events.skipped())
+    }
+
+    fn tokens(&self) -> Vec<u64> {
+        self.read(Filter::default()).0.iter().map(token).collect()
+    }
+}
+
+fn token(entry: &Entry) -> u64 {
+    entry.fields()["token"].as_u64().unwrap()
+}
+
+fn acquired(lock: &str, id: &str, at_ms: u64, token: u64) -> Record {
+    let (lock, id) = (LockName::new(lock).unwrap(), RequestId::new(id).unwrap());
+    let occasion = Occasion {
+        lock: &lock,
+        request_id: &id,
+        at_ms,
+    };
+    Record::lock_acquired(
+        occasion,
+        Path::new("/l/deploy.lock"),
+        Duration::from_secs(9),
+        token,
+    )
+}
+
+fn released(lock: &str, id: &str, at_ms: u64) -> Record {
+    let (lock, id) = (LockName::new(lock).unwrap(), RequestId::new(id).unwrap());
+    let occasion = Occasion {
+        lock: &lock,
+        request_id: &id,
+        at_ms,
+    };
+    Record::lock_released(occasion, Duration::from_secs(1), Ending::Success, false)
+}
+
+fn add(path: &Path, text: &str) {
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+#[test]
+fn files_lie_where_the_layout_says_and_are_our_own() {
+    let scene = Scene::new();
+    let one = acquired("deploy", "req_1", TEN, 1);
+    scene.log(Layout::PerRequest).append(&one).unwrap();
+    scene.log(Layout::OneFile).append(&one).unwrap();
+    let per_request = scene.dir().join("2026-02-07/req_1.jsonl");
+    let one_file = scene.dir().join("audit.jsonl");
+    for path in [&per_request, &one_file] {
+        assert_eq!(fs::read_to_string(path).unwrap(), one.line());
+        #[cfg(unix)]
+        {
+            let mode = fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+        }
+    }
+    #[cfg(unix)]
+    for folder in [&scene.dir(), &scene.dir().join("2026-02-07")] {
+        let mode = fs::metadata(folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+    }
+}
+
+#[test]
+fn the_date_is_the_records_own_in_utc() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::PerRequest);
+    for (at_ms, date) in [
+        (TEN + 14 * 3_600_000 - 1, "2026-02-07"),
+        (TEN + 14 * 3_600_000, "2026-02-08"),
+        (0, "1970-01-01"),
+    ] {
+        let record = acquired("deploy", "req_1", at_ms, 1);
+        let path = scene.dir().join(date).join("req_1.jsonl");
+        assert_eq!(log.path_of(&record), path);
+    }
+}
+
+#[test]
+fn many_writers_and_rotations_lose_tear_and_repeat_nothing() {
+    const WRITERS: u64 = 8;
+    const EVENTS: u64 = 200;
+    const LIMIT: u64 = 4 << 10;
+    for (layout, limit) in [
+        (Layout::OneFile, LIMIT),
+        (Layout::OneFile, u64::MAX),
+        (Layout::PerRequest, 1),
+    ] {
+        let scene = Scene::new();
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                // A log of its own each, as processes have: only the files are shared.
+                let log = scene.log(layout).rotating(limit, 400);
+                scope.spawn(move || {
+                    for number in 0..EVENTS {
+                        let number = writer * EVENTS + number;
+                        let record = acquired("deploy", "req_1", TEN + number, number);
+                        log.append(&record).unwrap();
+                    }
+                });
+            }
+        });
+        let (entries, skipped) = scene.read(Filter::default());
+        let found: BTreeSet<_> = entries.iter().map(token).collect();
+        assert_eq!(skipped, 0, "none torn");
+        assert_eq!(entries.len(), found.len(), "none twice");
+        assert_eq!(found.len() as u64, WRITERS * EVENTS, "none lost");
+        let sizes: Vec<_> = (1..)
+            .map_while(|number| fs::metadata(scene.dir().join(format!("{FILE}.{number}"))).ok())
+            .map(|file| file.len())
+            .collect();
+        assert_eq!(sizes.len() > 5, limit == LIMIT, "rotated as {limit} says");
+        assert!(
+            sizes.iter().all(|size| *size >= limit),
+            "each file is rotated once, when it is full: {sizes:?}"
+        );
+    }
+}
+
+#[test]
+fn of_rotated_files_so_many_are_kept_and_no_more() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile).rotating(1, 3);
+    for token in 1..=9 {
+        log.append(&acquired("deploy", "req_1", TEN, token))
+            .unwrap();
+    }
+    let mut names: Vec<_> = fs::read_dir(scene.dir())
+        .unwrap()
+        .map(|item| item.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let expected = [
+        "audit.jsonl",
+        "audit.jsonl.1",
+        "audit.jsonl.2",
+        "audit.jsonl.3",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(scene.tokens(), [6, 7, 8, 9], "the youngest, in order");
+}
+
+#[test]
+fn a_torn_last_line_is_skipped_and_never_garbles_the_next_event() {
+    for layout in [Layout::OneFile, Layout::PerRequest] {
+        let scene = Scene::new();
+        let log = scene.log(layout);
+        let path = log.path_of(&acquired("deploy", "req_1", TEN, 1));
+        log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+        let torn = acquired("deploy", "req_1", TEN, 2).line();
+        add(&path, &torn[..torn.len() / 2]);
+        let (entries, skipped) = scene.read(Filter::default());
+        assert_eq!((entries.len(), skipped), (1, 1), "a reader bears it");
+        log.append(&acquired("deploy", "req_1", TEN, 3)).unwrap();
+        let (entries, skipped) = scene.read(Filter::default());
+        assert_eq!(entries.iter().map(token).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(skipped, 1);
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 3);
+    }
+}
+
+#[test]
+fn an_event_that_lacks_its_newline_alone_is_whole() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    let line = acquired("deploy", "req_1", TEN, 2).line();
+    add(&scene.dir().join(FILE), line.trim_end());
+    assert_eq!(scene.tokens(), [1, 2]);
+    log.append(&acquired("deploy", "req_1", TEN, 3)).unwrap();
+    assert_eq!(scene.tokens(), [1, 2, 3]);
+}
+
+#[test]
+fn garbage_of_every_kind_is_skipped_and_counted() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    let path = scene.dir().join(FILE);
+    let long = format!("{{\"event\":\"{}\"}}\n", "x".repeat(3 << 20));
+    for garbage in [
+        "nonsense\n",
+        "[]\n",
+        "{}\n",
+        "{\"event\":1,\"timestamp\":\"2026-02-07T10:00:00Z\"}\n",
+        "{\"event\":\"lock_acquired\",\"timestamp\":\"yesterday\"}\n",
+        "\0\0\0\0\n",
+        &long,
+    ] {
+        add(&path, garbage);
+    }
+    add(&path, "\n  \n");
+    let nested = "[".repeat(100_000);
+    add(&path, &format!("{nested}\n"));
+    log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap();
+    let (entries, skipped) = scene.read(Filter::default());
+    assert_eq!(entries.iter().map(token).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(skipped, 8, "blank lines are none");
+}
+
+#[test]
+fn events_come_in_the_order_of_time_whatever_the_files() {
+    let scene = Scene::new();
+    let per_request = scene.log(Layout::PerRequest);
+    let one_file = scene.log(Layout::OneFile).rotating(1, 9);
+    for (log, id, at_ms, token) in [
+        (&per_request, "req_b", TEN + DAY, 6),
+        (&per_request, "req_b", TEN + 3, 3),
+        (&per_request, "req_a", TEN + 5, 5),
+        (&per_request, "req_a", TEN + DAY + 1, 7),
+        (&one_file, "req_c", TEN, 1),
+        (&one_file, "req_c", TEN + 2, 2),
+        (&one_file, "req_c", TEN + 4, 4),
+        (&one_file, "req_c", TEN + 2 * DAY, 8),
+    ] {
+        log.append(&acquired("deploy", id, at_ms, token)).unwrap();
+    }
+    assert_eq!(scene.tokens(), [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn a_filter_lets_through_what_it_names_and_nothing_else() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::PerRequest);
+    for record in [
+        acquired("deploy", "req_1", TEN, 1),
+        released("deploy", "req_1", TEN + 1_000),
+        acquired("other", "req_2", TEN + DAY, 2),
+        released("other", "req_2", TEN + DAY + 1_000),
+    ] {
+        log.append(&record).unwrap();
+    }
+    let count = |filter: Filter| scene.read(filter).0.len();
+    assert_eq!(count(Filter::default()), 4);
+    let filter = Filter {
+        lock: Some("deploy".into()),
+        ..Filter::default()
+    };
+    assert_eq!(count(filter), 2, "by lock");
+    let filter = Filter {
+        events: vec![EventName::LockReleased, EventName::LockStolen],
+        ..Filter::default()
+    };
+    assert_eq!(count(filter), 2, "by event");
+    let filter = Filter {
+        request_id: Some("req_2".into()),
+        ..Filter::default()
+    };
+    assert_eq!(count(filter), 2, "by request");
+    let filter = Filter {
+        since_ms: Some(TEN + 1_000),
+        until_ms: Some(TEN + DAY),
+        ..Filter::default()
+    };
+    assert_eq!(count(filter), 2, "by time, both ends included");
+}
+
+#[test]
+fn what_is_not_there_is_empty_and_stays_so() {
+    let scene = Scene::new();
+    assert_eq!(scene.tokens(), [] as [u64; 0]);
+    assert!(!scene.dir().exists(), "a reader creates nothing");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_place_that_cannot_be_trusted_is_refused() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    let record = acquired("deploy", "req_1", TEN, 1);
+    log.append(&record).unwrap();
+    let path = scene.dir().join(FILE);
+    let elsewhere = scene.folder.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    let refused = log.append(&record).unwrap_err();
+    assert!(
+        matches!(refused, AuditError::Unsafe { .. }),
+        "a link: {refused}"
+    );
+    assert_eq!(
+        fs::read_to_string(&elsewhere).unwrap().lines().count(),
+        1,
+        "nothing was written through it"
+    );
+    fs::rename(&elsewhere, &path).unwrap();
+    fs::set_permissions(scene.dir(), fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = log.append(&record).unwrap_err();
+    assert!(matches!(refused, AuditError::Unsafe { .. }), "{refused}");
+    assert!(Events::open(scene.dir(), Filter::default()).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_cannot_be_read_is_named_and_hides_no_other() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::PerRequest);
+    log.append(&acquired("deploy", "req_2", TEN, 2)).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", scene.dir().join("2026-02-07/req_1.jsonl")).unwrap();
+    std::os::unix::fs::symlink("/etc", scene.dir().join("2026-02-06")).unwrap();
+    let mut events = Events::open(scene.dir(), Filter::default()).unwrap();
+    assert_eq!(
+        events
+            .by_ref()
+            .map(|entry| token(&entry))
+            .collect::<Vec<_>>(),
+        [2]
+    );
+    assert_eq!(events.problems().len(), 2, "{:?}", events.problems());
+}
+
+#[cfg(unix)]
+#[test]
+fn no_event_goes_to_a_file_that_was_removed_while_its_writer_waited() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    let path = scene.dir().join(FILE);
+    let other = fs::File::open(&path).unwrap();
+    let exclusive = rustix::fs::FlockOperation::LockExclusive;
+    rustix::fs::flock(&other, exclusive).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap());
+        // Seen to have the file open; removed under its hands.
+        let is_open = || {
+            let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let leads = |item: &fs::DirEntry| fs::read_link(item.path()).is_ok_and(|to| to == path);
+            open.filter(leads).count() == 2
+        };
+        while !is_open() {
+            std::thread::yield_now();
+        }
+        let gone = scene.folder.path().join("gone");
+        fs::rename(&path, &gone).unwrap();
+        drop(other);
+        writer.join().unwrap();
+        assert_eq!(fs::read_to_string(&gone).unwrap().lines().count(), 1);
+    });
+    assert_eq!(scene.tokens(), [2]);
+}
+
+/// As `logrotate` does without `copytruncate`.
+#[test]
+fn a_writer_follows_a_file_that_was_renamed_by_others() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    let path = scene.dir().join(FILE);
+    fs::rename(&path, scene.dir().join("audit.jsonl.1")).unwrap();
+    fs::write(&path, "").unwrap();
+    log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+    assert_eq!(scene.tokens(), [1, 2]);
+}
+
+#[test]
+fn a_follower_sees_every_event_once_across_rotations_days_and_new_files() {
+    let scene = Scene::new();
+    let one_file = scene.log(Layout::OneFile).rotating(600, 3);
+    let per_request = scene.log(Layout::PerRequest);
+    let mut seen = Vec::new();
+    let mut next = 0;
+    let mut write = |log: &AuditLog, id: &str, day: u64| {
+        next += 1;
+        log.append(&acquired("deploy", id, TEN + day * DAY + next, next))
+            .unwrap();
+        next
+    };
+    write(&one_file, "req_1", 0);
+    write(&per_request, "req_1", 0);
+    let mut events = Events::open_to_follow(scene.dir(), Filter::default()).unwrap();
+    seen.extend(events.by_ref().map(|entry| token(&entry)));
+    let last = write(&one_file, "req_1", 0);
+    let mut follower = events.follow();
+    let mut look = |seen: &mut Vec<u64>| {
+        seen.extend(follower.look().unwrap().iter().map(token));
+    };
+    look(&mut seen);
+    assert_eq!(seen.len() as u64, last, "what came before the first look");
+    for round in 0..40 {
+        write(&one_file, "req_1", 0);
+        if round % 3 == 0 {
+            write(&per_request, &format!("req_{round}"), round / 10);
+        }
+        if round % 2 == 0 {
+            look(&mut seen);
+        }
+    }
+    look(&mut seen);
+    look(&mut seen);
+    assert!(scene.dir().join("audit.jsonl.3").exists(), "it was rotated");
+    let count = seen.len();
+    let found: BTreeSet<_> = seen.into_iter().collect();
+    assert_eq!(count, found.len(), "none twice");
+    assert_eq!(found.last().copied(), Some(count as u64), "none missing");
+}
+
+#[test]
+fn a_follower_beside_many_writers_misses_and_repeats_nothing() {
+    const WRITERS: u64 = 4;
+    const EVENTS: u64 = 200;
+    let scene = Scene::new();
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
+        .unwrap()
+        .follow();
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let one_file = scene.log(Layout::OneFile).rotating(4 << 10, 400);
+                let per_request = scene.log(Layout::PerRequest);
+                scope.spawn(move || {
+                    for number in 0..EVENTS {
+                        let number = writer * EVENTS + number;
+                        let log = if number.is_multiple_of(4) {
+                            &per_request
+                        } else {
+                            &one_file
+                        };
+                        log.append(&acquired("deploy", "req_1", TEN + number, number))
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        while !writers
+            .iter()
+            .all(std::thread::ScopedJoinHandle::is_finished)
+        {
+            seen.extend(follower.look().unwrap().iter().map(token));
+        }
+    });
+    seen.extend(follower.look().unwrap().iter().map(token));
+    let count = seen.len();
+    let found: BTreeSet<_> = seen.into_iter().collect();
+    assert_eq!(count, found.len(), "none twice");
+    assert_eq!(found.len() as u64, WRITERS * EVENTS, "none missing");
+    assert_eq!(follower.skipped(), 0, "none torn");
+    assert_eq!(follower.problems(), [] as [String; 0]);
+}
+
+#[test]
+fn a_reader_beside_a_rotation_reads_whole_files_in_order() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile).rotating(2 << 10, 400);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..600 {
+                log.append(&acquired("deploy", "req_1", TEN, number))
+                    .unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            let (entries, skipped) = scene.read(Filter::default());
+            let tokens: Vec<_> = entries.iter().map(token).collect();
+            let whole: Vec<_> = (0..tokens.len() as u64).collect();
+            assert_eq!((tokens, skipped), (whole, 0), "no gap, nothing twice");
+        }
+    });
+}
+
+#[test]
+fn a_follower_waits_for_the_end_of_a_line_and_never_shows_a_torn_one() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
+        .unwrap()
+        .follow();
+    assert_eq!(follower.look().unwrap(), [], "there is no audit yet");
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    assert_eq!(follower.look().unwrap().len(), 1, "now there is");
+    let path = scene.dir().join(FILE);
+    let line = acquired("deploy", "req_1", TEN, 2).line();
+    let (begin, end) = line.split_at(30);
+    add(&path, begin);
+    assert_eq!(follower.look().unwrap(), [], "half a line");
+    add(&path, end);
+    assert_eq!(follower.look().unwrap().len(), 1, "the whole line, once");
+    add(&path, begin);
+    assert_eq!(follower.look().unwrap(), [], "torn by a crash");
+    log.append(&acquired("deploy", "req_1", TEN, 3)).unwrap();
+    let entries = follower.look().unwrap();
+    assert_eq!(entries.iter().map(token).collect::<Vec<_>>(), [3]);
+    assert_eq!(follower.skipped(), 1);
+}
+
+/// As `logrotate` does with `copytruncate`.
+#[test]
+fn a_follower_goes_on_after_a_file_was_copied_and_cut() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    let path = scene.dir().join(FILE);
+    for token in 1..=3 {
+        log.append(&acquired("deploy", "req_1", TEN, token))
+            .unwrap();
+    }
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
+        .unwrap()
+        .follow();
+    assert_eq!(follower.look().unwrap().len(), 3);
+    let copy = scene.dir().join("audit.jsonl.1");
+    fs::copy(&path, &copy).unwrap();
+    assert_eq!(follower.look().unwrap(), [], "the copy is nothing new");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    log.append(&acquired("deploy", "req_1", TEN, 4)).unwrap();
+    let entries = follower.look().unwrap();
+    assert_eq!(entries.iter().map(token).collect::<Vec<_>>(), [4]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_follower_is_woken_by_what_is_written() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::PerRequest);
+    log.append(&acquired("deploy", "req_1", TEN, 1)).unwrap();
+    let mut follower = Events::open_to_follow(scene.dir(), Filter::default())
+        .unwrap()
+        .follow();
+    assert_eq!(follower.look().unwrap().len(), 1);
+    let (notices, _) = follower.notices();
+    let is_woken = || {
+        let mut fds = [rustix::event::PollFd::new(
+            notices.as_ref().expect("this system tells"),
+            rustix::event::PollFlags::IN,
+        )];
+        rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1
+    };
+    assert!(!is_woken(), "nothing happened");
+    log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap();
+    assert!(is_woken(), "an event in a day's folder");
+}

@@ -1,0 +1,286 @@
+//! The wall clock is set back and forth under a hold, on the real file store with each profile.
+//!
+//! The store is handed its instants, so the test hands it those of a clock that was set: nothing else
+//! on this machine has to live with it. A record of ours says by the boot clock how old it is, which
+//! no setting moves. A published record has room for the wall clock alone; of our own holds the list
+//! beside it keeps the other one.
+#![cfg(unix)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test says what it expects by failing, and its folders are its own"
+)]
+
+use std::path::Path;
+use tenure_core::{
+    Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
+    StaleReason, Standing, Terms,
+};
+use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::process::Identity;
+use tenure_engine::profile::{self, Settings};
+use tenure_engine::store::Handle;
+use tenure_engine::store::Verbs;
+use tenure_engine::store::file::{FileStore, ThreadSleeper};
+use tenure_engine::store::verbs::Entered;
+use tenure_engine::store::{Content, Store, StoreError};
+
+const HOUR_US: u64 = 3_600_000_000;
+
+/// A claim of a caller here.
+type ClaimHandle = Box<dyn Handle>;
+
+struct Scene {
+    _folder: tempfile::TempDir,
+    store: FileStore,
+    name: LockName,
+    policy: Policy,
+    identity: Identity,
+    start: Now,
+}
+
+impl Scene {
+    fn new(profile: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let identity = Identity::current();
+        let config = tenure_engine::config::Config::default();
+        let made = profile::by_name(profile, &Settings::default(), &config).expect("a profile");
+        let policy = made.policy();
+        let name = match profile {
+            "sprint" => "sprint",
+            "session" => "42",
+            _ => "a",
+        };
+        let place = made.folder(folder.path());
+        make(&place);
+        let here = identity.host.clone();
+        let store = FileStore::with_profile(made, folder.path(), here, Box::new(ThreadSleeper));
+        let start = SystemClock::new(identity.host.boot_id.as_deref()).now();
+        Self {
+            _folder: folder,
+            store,
+            name: LockName::new(name).expect("a name"),
+            policy,
+            identity,
+            start,
+        }
+    }
+
+    /// The instant at which so much has passed, with the wall clock set by `stepped_us`.
+    fn at(&self, passed_ms: u64, stepped_us: i64) -> Now {
+        Now {
+            wall_us: (self.start.wall_us + passed_ms * 1_000).saturating_add_signed(stepped_us),
+            boot_ms: self.start.boot_ms + passed_ms,
+            boot_id: self.start.boot_id.clone(),
+        }
+    }
+
+    fn enter(&self, id: &str, now: &Now) -> (Option<ClaimHandle>, Entering) {
+        let entered = self.try_enter(id, now).expect("an answer");
+        (entered.handle, entered.entering)
+    }
+
+    fn try_enter(&self, id: &str, now: &Now) -> Result<Entered, StoreError> {
+        let request = Request {
+            holder: Holder {
+                request_id: RequestId::new(id).expect("an id"),
+                actor: "clock".to_owned(),
+                process: Some(self.identity.process),
+                command: None,
+                host: self.identity.host.clone(),
+                why: String::new(),
+                facts: ["intent", "intent_version"]
+                    .map(|key| (key.to_owned(), "1".to_owned()))
+                    .to_vec(),
+            },
+            kind: Kind::Detached,
+            ttl_ms: self.policy.detached_ttl_ms,
+            force: Force::No,
+            patience: Patience::AtOnce,
+            terms: Terms::default(),
+        };
+        self.store.enter(&self.name, request, now)
+    }
+
+    fn hold(&self, id: &str, now: &Now) -> (ClaimHandle, u64) {
+        match self.enter(id, now) {
+            (Some(handle), Entering::Granted { token, .. }) => (handle, token),
+            (_, other) => panic!("{}: {id} is not granted: {other:?}", self.policy.name),
+        }
+    }
+
+    fn standing(&self, now: &Now) -> Standing {
+        let reading = self.store.read(&self.name, None).expect("a reading");
+        let Content::Whole { entry, .. } = &reading.content else {
+            panic!("{}: not readable", self.policy.name);
+        };
+        let claim = entry.granted().next().expect("a holder");
+        reading.standing_of(&self.policy, claim, now)
+    }
+}
+
+fn make(folder: &Path) {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(folder).expect("a folder");
+}
+
+const PROFILES: [&str; 5] = ["native", "sprint", "resume", "session", "fleet"];
+
+fn hours(count: i64) -> i64 {
+    count * i64::try_from(HOUR_US).expect("an hour")
+}
+
+#[test]
+fn a_clock_that_is_set_back_takes_nobody_s_lock_and_brings_no_token_back() {
+    for profile in PROFILES {
+        let scene = Scene::new(profile);
+        let (first, before) = scene.hold("first-1", &scene.at(0, 0));
+        // Not beyond a fleet's ttl: that has a rule of its own, below.
+        let back = if profile == "fleet" {
+            scene.at(1_000, hours(-1) / 12)
+        } else {
+            scene.at(1_000, hours(-30))
+        };
+        assert!(
+            matches!(scene.standing(&back), Standing::Held(_)),
+            "{profile}: {:?}",
+            scene.standing(&back)
+        );
+        let (_, refused) = scene.enter("second-1", &back);
+        assert!(
+            matches!(refused, Entering::Refused(_)),
+            "{profile}: {refused:?}"
+        );
+        let renewed = scene.store.renew(&*first, &back).expect("a renewal");
+        assert!(
+            matches!(renewed, Renewal::Renewed { .. }),
+            "{profile}: {renewed:?}"
+        );
+        assert!(
+            matches!(scene.standing(&back), Standing::Held(_)),
+            "{profile}: renewed"
+        );
+        scene.store.release(&*first, &back).expect("a release");
+        let (second, after) = scene.hold("second-1", &back);
+        assert!(after > before, "{profile}: {after} is not above {before}");
+        scene.store.release(&*second, &back).expect("a release");
+    }
+}
+
+/// The formats of session and fleet have no time but the wall clock's; of a hold of ours the list
+/// beside the record knows better.
+#[test]
+fn a_clock_that_is_set_forward_makes_no_hold_of_ours_older() {
+    for profile in PROFILES {
+        let scene = Scene::new(profile);
+        let (first, before) = scene.hold("first-1", &scene.at(0, 0));
+        for hours_ahead in [1, 30, 24 * 365] {
+            let ahead = scene.at(1_000, hours(hours_ahead));
+            let standing = scene.standing(&ahead);
+            assert!(
+                matches!(standing, Standing::Held(_)),
+                "{profile}, {hours_ahead} h ahead: {standing:?}"
+            );
+            let (_, refused) = scene.enter("second-1", &ahead);
+            assert!(
+                matches!(refused, Entering::Refused(_)),
+                "{profile}, {hours_ahead} h ahead: {refused:?}"
+            );
+        }
+        let ahead = scene.at(2_000, hours(30));
+        scene.store.release(&*first, &ahead).expect("a release");
+        let (second, after) = scene.hold("second-1", &ahead);
+        assert!(after > before, "{profile}: {after} is not above {before}");
+        scene.store.release(&*second, &ahead).expect("a release");
+        // And back to where it was: what a clock ahead has drawn is not drawn again.
+        let (third, last) = scene.hold("third-1", &scene.at(3_000, 0));
+        assert!(last > after, "{profile}: {last} is not above {after}");
+        scene
+            .store
+            .release(&*third, &scene.at(3_000, 0))
+            .expect("a release");
+    }
+}
+
+/// Where only its age ends a hold, a clock that was set back must not make it younger.
+#[test]
+fn a_clock_that_is_set_back_keeps_no_hold_of_ours_for_longer() {
+    let minute_ms = 60_000;
+    for (profile, limit_ms, back_us) in [
+        ("sprint", 24 * 60 * minute_ms, hours(-30)),
+        ("session", 10 * minute_ms, hours(-30)),
+        // Further back than its ttl that format has the rule below.
+        ("fleet", 15 * minute_ms, hours(-1) / 12),
+    ] {
+        let scene = Scene::new(profile);
+        let (first, before) = scene.hold("first-1", &scene.at(0, 0));
+        let renewed_ms = if profile == "sprint" {
+            0
+        } else {
+            let at = scene.at(minute_ms, back_us / 2);
+            scene.store.renew(&*first, &at).expect("a renewal");
+            minute_ms
+        };
+        let young = scene.at(renewed_ms + limit_ms - 2_000, back_us);
+        assert!(
+            matches!(scene.standing(&young), Standing::Held(_)),
+            "{profile}: {:?}",
+            scene.standing(&young)
+        );
+        let old = scene.at(renewed_ms + limit_ms + 2_000, back_us);
+        assert_eq!(
+            scene.standing(&old),
+            Standing::Stale(StaleReason::Aged),
+            "{profile}"
+        );
+        if profile == "session" {
+            let (_, after) = scene.hold("second-1", &old);
+            assert!(after > before, "{profile}: {after} is not above {before}");
+        }
+    }
+}
+
+/// The record of a session has room for one time; when the hold began stands in the list.
+#[test]
+fn a_renewal_by_a_clock_that_was_set_back_moves_no_beginning() {
+    for profile in PROFILES {
+        let scene = Scene::new(profile);
+        let (first, _) = scene.hold("first-1", &scene.at(0, 0));
+        let back = scene.at(1_000, hours(-1) / 12);
+        scene.store.renew(&*first, &back).expect("a renewal");
+        let reading = scene.store.read(&scene.name, None).expect("a reading");
+        let Content::Whole { entry, .. } = &reading.content else {
+            panic!("{profile}: not readable");
+        };
+        let claim = entry.granted().next().expect("a holder");
+        let boot = claim.holder.host.boot_id.as_deref();
+        let age = claim
+            .since
+            .map(|since| since.age_ms(boot, &scene.at(2_000, hours(-1) / 12)));
+        assert_eq!(age, Some(2_000), "{profile}");
+        assert_eq!(claim.holder.fact("future"), None, "{profile}");
+    }
+}
+
+/// A fleet's record whose heartbeat lies further ahead than its ttl is corrupt by that format's rule:
+/// with a clock that went back so far nobody gets the lock, and it is told what is wrong.
+#[test]
+fn a_fleet_s_lock_from_the_future_is_refused_and_named() {
+    let scene = Scene::new("fleet");
+    let (first, _) = scene.hold("first-1", &scene.at(0, 0));
+    let back = scene.at(1_000, hours(-30));
+    let refused = scene.try_enter("second-1", &back);
+    assert!(
+        matches!(refused, Err(StoreError::Unreadable { .. })),
+        "{refused:?}"
+    );
+    let again = scene.at(2_000, 0);
+    assert!(
+        matches!(scene.standing(&again), Standing::Held(_)),
+        "it still stands"
+    );
+    scene.store.release(&*first, &again).expect("a release");
+}

@@ -1,0 +1,1658 @@
+//! What the file store promises beyond the contract that all stores share: which places it
+//! refuses, what it leaves on disk, and how it gets along with a hostile or broken machine.
+//!
+//! Rights, links, pipes, mounted disks, stopped processes and inherited locks are Unix's own, and so
+//! are their tests.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+#![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
+
+#[cfg(unix)]
+use rustix::fs::{AtFlags, CWD, FileType, Mode, mknodat, symlinkat};
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, WaitOptions};
+use std::fs;
+#[cfg(unix)]
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+#[cfg(unix)]
+use tenure_core::LivenessLock;
+use tenure_core::{
+    Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
+    Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
+    Takeover, TryGrant,
+};
+use tenure_engine::clock::{Clock, SystemClock, instant};
+use tenure_engine::engine::{self, Observer, Wait, Waiting};
+use tenure_engine::process::Identity;
+use tenure_engine::store::Handle;
+use tenure_engine::store::Verbs;
+use tenure_engine::store::contract::Which;
+#[cfg(unix)]
+use tenure_engine::store::file::{Byte, ByteLock, Mode as LockMode};
+use tenure_engine::store::file::{FileStore, ThreadSleeper};
+use tenure_engine::store::verbs::Entered;
+use tenure_engine::store::{Content, Store, StoreError, Wake};
+
+const TTL_MS: u64 = 600_000;
+
+/// A claim of a caller here.
+type ClaimHandle = Box<dyn Handle>;
+
+/// A folder for locks, one lock name, and what the tests are told in.
+struct Place {
+    scratch: tempfile::TempDir,
+    host: Host,
+    name: LockName,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            scratch: tempfile::tempdir().expect("a folder"),
+            host: Identity::current().host,
+            name: LockName::new("lock").expect("an accepted name"),
+        }
+    }
+
+    /// The folder, made and empty.
+    fn with_folder() -> Self {
+        let place = Self::new();
+        fs::create_dir(place.folder()).expect("a folder");
+        #[cfg(unix)]
+        place.chmod(&place.folder(), 0o700);
+        place
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.scratch.path().join("locks")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder().join("lock.tenure")
+    }
+
+    #[cfg(unix)]
+    fn chmod(&self, path: &Path, mode: u32) {
+        assert!(path.starts_with(self.scratch.path()), "only our own files");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a new mode");
+    }
+
+    fn store(&self) -> FileStore {
+        self.store_in(&self.folder())
+    }
+
+    fn store_in(&self, folder: &Path) -> FileStore {
+        FileStore::new(folder, self.host.clone(), Box::new(ThreadSleeper))
+    }
+
+    fn now(&self) -> Now {
+        SystemClock::new(self.host.boot_id.as_deref()).now()
+    }
+
+    fn request(&self, id: &str) -> Request {
+        Request {
+            holder: Holder {
+                facts: Vec::new(),
+                request_id: RequestId::new(id).expect("an accepted id"),
+                actor: "test".to_owned(),
+                process: None,
+                command: None,
+                host: self.host.clone(),
+                why: "testing".to_owned(),
+            },
+            kind: Kind::Kernel,
+            ttl_ms: TTL_MS,
+            force: Force::No,
+            patience: Patience::Queue,
+            terms: tenure_core::Terms::default(),
+        }
+    }
+
+    fn forced(&self, force: Force) -> Request {
+        Request {
+            force,
+            ..self.request("forcing")
+        }
+    }
+
+    fn try_enter(&self, request: Request) -> Result<Entered, StoreError> {
+        self.store().enter(&self.name, request, &self.now())
+    }
+
+    fn enter(&self, request: Request) -> Entered {
+        self.try_enter(request).expect("an entered claim")
+    }
+
+    fn granted(&self, id: &str) -> (ClaimHandle, u64) {
+        let entered = self.enter(self.request(id));
+        match entered.entering {
+            Entering::Granted { token, .. } => (entered.handle.expect("a handle"), token),
+            other => panic!("expected a grant, saw {other:?}"),
+        }
+    }
+
+    fn queued(&self, id: &str) -> (ClaimHandle, Predecessor) {
+        let entered = self.enter(self.request(id));
+        match entered.entering {
+            Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
+            other => panic!("expected a place in the queue, saw {other:?}"),
+        }
+    }
+
+    fn content(&self) -> Content {
+        let reading = self.store().read(&self.name, None);
+        reading.expect("a reading").content
+    }
+
+    fn list(&self) -> Entry {
+        match self.content() {
+            Content::Whole { entry, .. } => entry,
+            Content::Unreadable { why, .. } => panic!("unreadable: {why}"),
+        }
+    }
+
+    fn tickets(&self) -> Vec<u64> {
+        let entry = self.list();
+        entry.claims.iter().map(|claim| claim.ticket).collect()
+    }
+
+    /// The names of all files in the folder.
+    fn files(&self) -> Vec<String> {
+        let mut files: Vec<String> = fs::read_dir(self.folder())
+            .expect("a folder")
+            .map(|file| file.expect("a file").file_name())
+            .map(|name| name.into_string().expect("a name in text"))
+            .collect();
+        // Where a file that somebody has open keeps a name until it is closed (not by POSIX rules),
+        // it is one that tells nobody anything.
+        files.retain(|file| Path::new(file).extension().is_none_or(|end| end != "gone"));
+        files.sort();
+        files
+    }
+
+    /// Every call that touches the lock's file, by its name.
+    fn every_call(&self) -> Vec<(&'static str, Result<(), StoreError>)> {
+        let store = self.store();
+        let owns = |_: &Claim| Ownership::Shown;
+        let (name, now) = (&self.name, self.now());
+        vec![
+            ("read", store.read(name, None).map(drop)),
+            (
+                "enter",
+                store.enter(name, self.request("other"), &now).map(drop),
+            ),
+            ("renew", store.renew_owned(name, &owns, &now).map(drop)),
+            ("release", store.release_owned(name, &owns, &now).map(drop)),
+            ("clean", store.clean(name, &now, false).map(drop)),
+        ]
+    }
+}
+
+/// Whether a file that is removed by hand stays what it was for as long as somebody has it open, as
+/// under Wine. Windows itself takes its name away at once.
+fn keeps_removed_files() -> bool {
+    let keeps = std::env::var_os("TENURE_TESTS_UNDER_WINE").is_some();
+    if keeps {
+        println!("skipped: Wine does not remove files that are open");
+    }
+    keeps
+}
+
+/// Removes a file as somebody would who knows nothing of locks.
+fn remove_by_hand(file: &Path) {
+    #[cfg(unix)]
+    rustix::fs::unlinkat(CWD, file, AtFlags::empty()).expect("a removal");
+    #[cfg(windows)]
+    #[allow(clippy::disallowed_methods, reason = "by hand")]
+    fs::remove_file(file).expect("a removal");
+}
+
+#[cfg(unix)]
+fn mode_of(path: &Path) -> u32 {
+    fs::metadata(path).expect("metadata").mode() & 0o7777
+}
+
+#[cfg(unix)]
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs something as a user who may not override permissions.
+#[cfg(unix)]
+fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|threads| {
+        let work = threads.spawn(|| {
+            if is_root() {
+                // Of this thread alone, which ends with the work.
+                let nobody = rustix::process::Uid::from_raw(65_534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("another uid");
+            }
+            work()
+        });
+        work.join().expect("the work")
+    })
+}
+
+// --- Places that are refused -------------------------------------------------------------------
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_everybody_may_write_needs_the_sticky_bit() {
+    let place = Place::with_folder();
+    place.chmod(&place.folder(), 0o777);
+    for (call, answer) in place.every_call() {
+        assert!(
+            matches!(answer, Err(StoreError::Unsafe { .. })),
+            "{call}: {answer:?}"
+        );
+    }
+    assert!(place.files().is_empty(), "a refusal creates nothing");
+    place.chmod(&place.folder(), 0o1777);
+    let (handle, _) = place.granted("holder");
+    assert_eq!(mode_of(&place.file()), 0o600, "the file is ours alone");
+    drop(handle);
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_shared_folder_a_file_of_somebody_else_is_refused() {
+    if !is_root() {
+        println!("skipped: only root can give a file away");
+        return;
+    }
+    let place = Place::with_folder();
+    place.chmod(&place.folder(), 0o1777);
+    drop(place.granted("holder"));
+    std::os::unix::fs::chown(place.file(), Some(65_534), None).expect("another owner");
+    let before = fs::read(place.file()).expect("the file");
+    for (call, answer) in place.every_call() {
+        // Entering opens with O_CREAT, which fs.protected_regular may refuse before we do.
+        assert!(
+            matches!(
+                answer,
+                Err(StoreError::Unsafe { .. } | StoreError::Permission { .. })
+            ),
+            "{call}: {answer:?}"
+        );
+    }
+    let after = fs::read(place.file()).expect("the file");
+    assert_eq!(after, before, "somebody else's file is not written to");
+}
+
+/// Puts something that is not ours in place of the lock's file.
+#[cfg(unix)]
+type Plant<'a> = &'a dyn Fn(&Place);
+
+#[cfg(unix)]
+#[test]
+fn what_stands_in_place_of_a_lock_file_is_refused_and_left_alone() {
+    let victim = |place: &Place| {
+        let victim = place.scratch.path().join("victim");
+        fs::write(&victim, "precious").expect("a file");
+        victim
+    };
+    let plant: [(&str, Plant<'_>); 6] = [
+        ("a link to a file", &|place| {
+            symlinkat(victim(place), CWD, place.file()).expect("a link");
+        }),
+        ("a link to nowhere", &|place| {
+            let nowhere = place.scratch.path().join("nowhere");
+            symlinkat(nowhere, CWD, place.file()).expect("a link");
+        }),
+        ("a second name", &|place| {
+            fs::hard_link(victim(place), place.file()).expect("a hard link");
+        }),
+        ("a FIFO", &|place| {
+            mknodat(
+                CWD,
+                place.file(),
+                FileType::Fifo,
+                Mode::RUSR | Mode::WUSR,
+                0,
+            )
+            .expect("a FIFO");
+        }),
+        ("a socket", &|place| {
+            std::os::unix::net::UnixListener::bind(place.file()).expect("a socket");
+        }),
+        ("a folder", &|place| {
+            fs::create_dir(place.file()).expect("a folder");
+        }),
+    ];
+    for (what, plant) in plant {
+        let place = Place::with_folder();
+        plant(&place);
+        let before = fs::symlink_metadata(place.file()).expect("what was planted");
+        for (call, answer) in place.every_call() {
+            assert!(
+                matches!(answer, Err(StoreError::Unsafe { .. })),
+                "{what}: {call}: {answer:?}"
+            );
+        }
+        let forced = place.try_enter(place.forced(Force::Confirmed));
+        assert!(forced.is_err(), "{what}: force does not help");
+        let after = fs::symlink_metadata(place.file()).expect("what was planted");
+        assert_eq!(
+            (before.ino(), before.mode(), before.len()),
+            (after.ino(), after.mode(), after.len()),
+            "{what} is left as it was"
+        );
+        let victim = place.scratch.path().join("victim");
+        if victim.exists() {
+            let text = fs::read_to_string(victim).expect("the victim");
+            assert_eq!(text, "precious", "{what}: nothing was written through it");
+        }
+        assert!(
+            !place.scratch.path().join("nowhere").exists(),
+            "{what}: nothing was made through it"
+        );
+    }
+}
+
+#[test]
+fn a_file_in_place_of_the_folder_is_an_error_and_not_a_free_lock() {
+    let place = Place::new();
+    fs::write(place.folder(), "a file").expect("a file");
+    for (call, answer) in place.every_call() {
+        assert!(answer.is_err(), "{call}: {answer:?}");
+    }
+}
+
+// --- Content that is not ours ------------------------------------------------------------------
+
+/// Things that may stand in a lock's file and are no list.
+fn foreign_contents() -> Vec<(&'static str, Vec<u8>)> {
+    let mut torn = vec![b'x'; 4096];
+    torn.splice(..30, *b"tenure 1 7 100 0123456789abcde");
+    vec![
+        ("a PID file", b"12345\n".to_vec()),
+        ("a later format", b"tenure 2 1 2 0\n{}".to_vec()),
+        ("two torn slots", torn),
+        ("noise", (0..=255).cycle().take(10_000).collect()),
+        ("text", b"{\"holder\": \"somebody\"}\n".repeat(50)),
+    ]
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
+    for (what, content) in foreign_contents() {
+        let place = Place::with_folder();
+        fs::write(place.file(), &content).expect("a file");
+        assert!(
+            matches!(place.content(), Content::Unreadable { .. }),
+            "{what}: {:?}",
+            place.content()
+        );
+        for (call, answer) in place.every_call() {
+            let expected = match call {
+                "read" => answer.is_ok(),
+                _ => matches!(answer, Err(StoreError::Unreadable { .. })),
+            };
+            assert!(expected, "{what}: {call}: {answer:?}");
+            let after = fs::read(place.file()).expect("the file");
+            assert_eq!(after, content, "{what}: {call} leaves every byte");
+        }
+        let entered = place.enter(place.forced(Force::Confirmed));
+        assert!(
+            matches!(entered.entering, Entering::Granted { .. }),
+            "{what}: {:?}",
+            entered.entering
+        );
+        let corrupt = Event::Stolen {
+            why: Takeover::Corrupt,
+            previous: None,
+            record: Vec::new(),
+        };
+        assert!(
+            entered.events.contains(&corrupt),
+            "{what}: replacing is loud: {:?}",
+            entered.events
+        );
+        let handle = entered.handle.expect("a handle");
+        assert_eq!(place.tickets(), [handle.ticket()], "{what}: a whole list");
+        let (waiter, _) = place.queued("waiter");
+        assert_eq!(place.tickets(), [handle.ticket(), waiter.ticket()]);
+        let left = place
+            .store()
+            .release(&*handle, &place.now())
+            .expect("a release");
+        assert!(matches!(left, Left::Released { .. }), "{what}: {left:?}");
+    }
+}
+
+#[test]
+fn force_does_not_replace_a_record_while_somebody_alive_stands_in_it() {
+    let place = Place::with_folder();
+    let (holder, _) = place.granted("holder");
+    // Damaged in place, as by an editor or a bad disk: the holder still holds its liveness lock.
+    fs::write(place.file(), "damaged").expect("a damaged file");
+    for force in [Force::No, Force::Asked, Force::Confirmed] {
+        let answer = place.try_enter(place.forced(force));
+        assert!(
+            matches!(answer, Err(StoreError::Unreadable { .. })),
+            "{force:?} lets a second one in: {answer:?}"
+        );
+    }
+    drop(holder);
+    let entered = place.enter(place.forced(Force::Confirmed));
+    assert!(
+        matches!(entered.entering, Entering::Granted { .. }),
+        "once the holder is gone: {:?}",
+        entered.entering
+    );
+}
+
+#[test]
+fn a_record_damaged_under_its_holder_is_an_error_and_no_loss() {
+    let place = Place::with_folder();
+    let (holder, _) = place.granted("holder");
+    let (waiter, _) = place.queued("waiter");
+    let whole = fs::read(place.file()).expect("the file");
+    fs::write(place.file(), "damaged").expect("a damaged file");
+    let store = place.store();
+    let now = place.now();
+    let answers = [
+        ("verify", store.verify(&*holder, &place.now()).map(drop)),
+        ("renew", store.renew(&*holder, &now).map(drop)),
+        ("try_grant", store.try_grant(&*waiter, &now).map(drop)),
+    ];
+    for (call, answer) in answers {
+        assert!(
+            matches!(answer, Err(StoreError::Unreadable { .. })),
+            "{call}: {answer:?}"
+        );
+    }
+    fs::write(place.file(), whole).expect("the file as it was");
+    let renewed = store.renew(&*holder, &now).expect("an answer");
+    assert!(matches!(renewed, Renewal::Renewed { .. }), "{renewed:?}");
+}
+
+#[test]
+fn a_file_that_was_emptied_under_a_holder_is_not_a_free_lock() {
+    let place = Place::with_folder();
+    let (holder, _) = place.granted("holder");
+    fs::write(place.file(), "").expect("an empty file");
+    for (call, answer) in place.every_call() {
+        let expected = match call {
+            "read" => answer.is_ok(),
+            _ => matches!(answer, Err(StoreError::Unreadable { .. })),
+        };
+        assert!(expected, "{call}: {answer:?}");
+    }
+    let forced = place.try_enter(place.forced(Force::Confirmed));
+    assert!(forced.is_err(), "force lets a second one in: {forced:?}");
+    drop(holder);
+    place.granted("next");
+}
+
+/// How many bytes this thread has read so far.
+#[cfg(unix)]
+fn bytes_read() -> u64 {
+    let io = fs::read_to_string("/proc/thread-self/io").expect("the thread's counters");
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    line.and_then(|number| number.parse().ok()).expect("rchar")
+}
+
+#[cfg(unix)]
+#[test]
+fn a_huge_file_is_not_read_whole() {
+    const HUGE: usize = 10 << 20;
+    let place = Place::with_folder();
+    fs::write(place.file(), vec![b'x'; HUGE]).expect("a huge file");
+    let before = bytes_read();
+    assert!(matches!(place.content(), Content::Unreadable { .. }));
+    let answer = place.try_enter(place.request("holder"));
+    assert!(matches!(answer, Err(StoreError::Unreadable { .. })));
+    let read = bytes_read() - before;
+    assert!(
+        read < (HUGE / 2) as u64,
+        "two calls read {read} of {HUGE} bytes"
+    );
+    // A good list with something behind it is a good list, and loses what is behind it.
+    let place = Place::with_folder();
+    let (holder, _) = place.granted("holder");
+    let mut content = fs::read(place.file()).expect("the file");
+    content.resize(HUGE, b'x');
+    fs::write(place.file(), content).expect("a huge file");
+    assert_eq!(place.tickets(), [holder.ticket()]);
+    let (waiter, _) = place.queued("waiter");
+    assert_eq!(place.tickets(), [holder.ticket(), waiter.ticket()]);
+}
+
+// --- What is left on disk ----------------------------------------------------------------------
+
+#[cfg(unix)]
+#[test]
+fn folders_and_files_are_ours_alone_whatever_the_umask() {
+    let place = Place::new();
+    let deep = place.scratch.path().join("a/b/locks");
+    let before = rustix::process::umask(Mode::empty());
+    let entered = place
+        .store_in(&deep)
+        .enter(&place.name, place.request("holder"), &place.now());
+    let beside = Place::new();
+    let simple = beside.try_enter(beside.request("holder"));
+    rustix::process::umask(before);
+    entered.expect("a grant");
+    simple.expect("a grant");
+    for folder in ["a", "a/b", "a/b/locks"] {
+        let mode = mode_of(&place.scratch.path().join(folder));
+        assert_eq!(mode, 0o700, "{folder}");
+    }
+    assert_eq!(mode_of(&deep.join("lock.tenure")), 0o600);
+    assert_eq!(mode_of(&beside.folder()), 0o700);
+    assert_eq!(mode_of(&beside.file()), 0o600);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_others_were_given_of_a_file_of_ours_is_left_to_them() {
+    let place = Place::with_folder();
+    drop(place.granted("first"));
+    for mode in [0o640, 0o664] {
+        place.chmod(&place.file(), mode);
+        drop(place.granted("next"));
+        assert_eq!(mode_of(&place.file()), mode);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn reading_needs_no_right_to_write_and_creates_nothing() {
+    let place = Place::with_folder();
+    let (holder, _) = place.granted("holder");
+    place.chmod(place.scratch.path(), 0o755);
+    place.chmod(&place.file(), 0o444);
+    place.chmod(&place.folder(), 0o555);
+    let other = LockName::new("other").expect("an accepted name");
+    let free = Content::Whole {
+        entry: Entry::default(),
+        evidence: Vec::new(),
+    };
+    without_privileges(|| {
+        let store = place.store();
+        match store.read(&place.name, None).expect("a reading").content {
+            Content::Whole { entry, evidence } => {
+                assert_eq!(entry.claims.len(), 1, "the holder is seen");
+                let liveness_locks: Vec<_> =
+                    evidence.iter().map(|seen| seen.liveness_lock).collect();
+                assert_eq!(liveness_locks, [LivenessLock::Held], "and that it is alive");
+            }
+            Content::Unreadable { why, .. } => panic!("unreadable: {why}"),
+        }
+        let absent = store.read(&other, None).expect("a reading");
+        assert_eq!(absent.content, free, "an absent lock is free");
+        let elsewhere = place.store_in(&place.folder().join("deeper/folder"));
+        let absent = elsewhere.read(&place.name, None).expect("a reading");
+        assert_eq!(absent.content, free, "an absent folder holds nothing");
+        let mut names = Vec::new();
+        store
+            .names(Which::Locks, &mut |name| names.push(name))
+            .expect("names");
+        assert_eq!(names, std::slice::from_ref(&place.name));
+        let seen = store.read(&place.name, None).expect("a reading");
+        let soon = Some(instant() + Duration::from_millis(20));
+        let woken = store.watch(&place.name, &seen, &place.now(), soon);
+        assert_eq!(woken.expect("a watch"), Wake::Expired, "watching works too");
+        for name in [&place.name, &other] {
+            let entered = store.enter(name, place.request("other"), &place.now());
+            assert!(
+                matches!(entered, Err(StoreError::Permission { .. })),
+                "{name}: {entered:?}"
+            );
+        }
+    });
+    assert_eq!(place.files(), ["lock.tenure"], "nothing was created");
+    place.chmod(&place.folder(), 0o700);
+    drop(holder);
+}
+
+#[test]
+fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
+    let place = Place::new();
+    let store = place.store();
+    let mut now = place.now();
+    let (handle, first) = place.granted("first");
+    store.release(&*handle, &now).expect("a release");
+    let cleaned = store.clean(&place.name, &now, false).expect("a cleaning");
+    assert!(cleaned.removed);
+    assert_eq!(place.files(), [".floor.tenure"]);
+    #[cfg(unix)]
+    assert_eq!(mode_of(&place.folder().join(".floor.tenure")), 0o600);
+    let mut names = Vec::new();
+    store
+        .names(Which::Locks, &mut |name| names.push(name))
+        .expect("names");
+    assert_eq!(names, [], "the floor is not listed");
+    // Another name than the removed one: the floor is the folder's.
+    now.wall_us = 1;
+    let other = LockName::new("other").expect("an accepted name");
+    let entered = store.enter(&other, place.request("second"), &now);
+    match entered.expect("a grant").entering {
+        Entering::Granted { ticket, token } => {
+            assert!(first < ticket && ticket < token, "{first} {ticket} {token}");
+        }
+        other => panic!("expected a grant, saw {other:?}"),
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
+    if !is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let place = Place::with_folder();
+    place.chmod(place.scratch.path(), 0o755);
+    place.chmod(&place.folder(), 0o1777);
+    let (handle, _) = place.granted("root");
+    let store = place.store();
+    store.release(&*handle, &place.now()).expect("a release");
+    let cleaned = store.clean(&place.name, &place.now(), false);
+    assert!(cleaned.expect("a cleaning").removed);
+    without_privileges(|| {
+        let mut last = 0;
+        for _ in 0..2 {
+            let store = place.store();
+            let mut now = place.now();
+            now.wall_us = 1;
+            let entered = store.enter(&place.name, place.request("nobody"), &now);
+            let entered = entered.expect("another user's own lock");
+            let Entering::Granted { token, .. } = entered.entering else {
+                panic!("expected a grant, saw {:?}", entered.entering);
+            };
+            assert!(token > last, "{token} after {last}");
+            last = token;
+            let handle = entered.handle.expect("a handle");
+            store.release(&*handle, &now).expect("a release");
+            let cleaned = store.clean(&place.name, &now, false);
+            assert!(cleaned.expect("a cleaning of one's own").removed);
+        }
+    });
+}
+
+#[test]
+fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
+    const CLAIMS: usize = 300;
+    let place = Place::new();
+    let length = || fs::metadata(place.file()).expect("metadata").len();
+    let mut handles = vec![place.granted("holder").0];
+    for number in 1..CLAIMS {
+        handles.push(place.queued(&format!("w{number}")).0);
+    }
+    let expected: Vec<u64> = handles.iter().map(|handle| handle.ticket()).collect();
+    assert_eq!(place.tickets(), expected, "all of them, in order");
+    assert!(
+        length() > 64 << 10,
+        "{} bytes hold {CLAIMS} claims",
+        length()
+    );
+    assert!(length() <= 1 << 20, "{} bytes", length());
+    // From the middle outwards, so that every length is passed in disorder.
+    let store = place.store();
+    while handles.len() > 1 {
+        let handle = handles.remove(handles.len() / 2);
+        let left = store.release(&*handle, &place.now()).expect("a withdrawal");
+        assert_eq!(left, Left::Withdrawn);
+        if handles.len() % 50 == 0 {
+            let expected: Vec<u64> = handles.iter().map(|handle| handle.ticket()).collect();
+            assert_eq!(place.tickets(), expected, "the rest stays in order");
+        }
+    }
+    assert_eq!(length(), 4096, "a short list needs one page");
+    let left = store
+        .release(&*handles[0], &place.now())
+        .expect("a release");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    assert!(place.tickets().is_empty());
+}
+
+/// A holder and waiters, as many as are read in parts.
+fn crowd(place: &Place) -> Vec<ClaimHandle> {
+    let waiters = (1..8).map(|number| place.queued(&format!("w{number}")).0);
+    std::iter::once(place.granted("holder").0)
+        .chain(waiters)
+        .collect()
+}
+
+#[test]
+fn who_comes_last_in_a_long_queue_reads_its_ends_and_counts_the_others() {
+    let place = Place::new();
+    let crowd = crowd(&place);
+    let entered = place.enter(place.request("last"));
+    assert_eq!(entered.unread, crowd.len() - 2, "all but the two ends");
+    let behind = Predecessor::LivenessLock {
+        ticket: crowd[crowd.len() - 1].ticket(),
+    };
+    match &entered.entering {
+        Entering::Queued { behind: seen, .. } => assert_eq!(*seen, behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+    assert_eq!(place.tickets().len(), crowd.len() + 1, "nobody is left out");
+}
+
+#[test]
+fn dead_ends_of_a_long_queue_give_nobody_the_turn_of_those_between() {
+    let place = Place::new();
+    let mut crowd = crowd(&place);
+    drop(crowd.remove(0));
+    drop(crowd.pop());
+    let entered = place.enter(place.request("last"));
+    let behind = Predecessor::LivenessLock {
+        ticket: crowd[crowd.len() - 1].ticket(),
+    };
+    match &entered.entering {
+        Entering::Queued { behind: seen, .. } => assert_eq!(*seen, behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+    assert_eq!(entered.unread, 0, "what lies between had to be read");
+}
+
+#[test]
+fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let mut handles = Vec::new();
+    let full = loop {
+        let mut request = place.request("waiter");
+        request.holder.why = "w".repeat(20_000);
+        match place.try_enter(request) {
+            Ok(entered) => handles.push(entered.handle.expect("a handle")),
+            Err(error) => break error,
+        }
+        assert!(handles.len() < 100, "the queue has no end");
+    };
+    assert!(
+        matches!(full, StoreError::Full { claims, .. } if claims == handles.len() + 2),
+        "{full:?} after {}",
+        handles.len()
+    );
+    assert_eq!(place.tickets().len(), handles.len() + 1, "the rest stays");
+    let left = place.store().release(&*handles[0], &place.now());
+    assert_eq!(left.expect("a withdrawal"), Left::Withdrawn);
+    let mut request = place.request("waiter");
+    request.holder.why = "w".repeat(20_000);
+    place.try_enter(request).expect("room again");
+    drop(holder);
+}
+
+#[test]
+fn a_reader_never_sees_a_torn_or_an_older_list() {
+    const WRITES: u64 = 300;
+    const READINGS: u64 = 10;
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    // Long enough that a reading takes several writes, and often at the border of two sizes.
+    let crowd: Vec<ClaimHandle> = (0..40).map(|_| place.queued("crowd").0).collect();
+    let writing = AtomicBool::new(true);
+    let readings = [AtomicU64::new(0), AtomicU64::new(0)];
+    thread::scope(|threads| {
+        let (place, holder, writing) = (&place, &holder, &writing);
+        let readers: Vec<_> = readings
+            .iter()
+            .map(|readings| {
+                threads.spawn(move || {
+                    let store = place.store();
+                    let mut last = 0;
+                    while writing.load(Ordering::Relaxed) {
+                        let reading = store.read(&place.name, None).expect("a reading");
+                        let entry = match reading.content {
+                            Content::Whole { entry, .. } => entry,
+                            Content::Unreadable { why, .. } => panic!("a torn list: {why}"),
+                        };
+                        let claim = entry.claim(holder.ticket()).expect("the holder");
+                        let renewed = claim.lease.renewed.wall_ms;
+                        assert!(renewed >= last, "an older list: {renewed} after {last}");
+                        last = renewed;
+                        readings.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        let store = place.store();
+        let began = place.now();
+        // On a busy machine a reader may have had no time yet after so many writes.
+        let is_enough = |write| {
+            let all = readings
+                .iter()
+                .all(|read| read.load(Ordering::Relaxed) > READINGS);
+            write >= WRITES && all
+        };
+        for write in (0..).take_while(|write| !is_enough(*write)) {
+            assert!(!readers.iter().any(ScopedJoinHandle::is_finished));
+            let mut now = began.clone();
+            now.wall_us += write * 1_000;
+            let renewed = store.renew(&**holder, &now).expect("a renewal");
+            assert!(matches!(renewed, Renewal::Renewed { .. }));
+            if write % 8 == 0 {
+                let mut request = place.request("passing");
+                request.holder.why = "w".repeat(30_000);
+                let entered = store.enter(&place.name, request, &now).expect("a place");
+                let handle = entered.handle.expect("a handle");
+                store.release(&*handle, &now).expect("a withdrawal");
+            }
+        }
+        writing.store(false, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("a reader without complaints");
+        }
+    });
+    drop(crowd);
+}
+
+// --- A full disk -------------------------------------------------------------------------------
+
+/// A file system of a few pages, gone when dropped.
+#[cfg(unix)]
+struct TinyDisk(PathBuf);
+
+#[cfg(unix)]
+impl TinyDisk {
+    /// Mounts it; `None`, with a printed reason, where that is not possible.
+    fn mount(at: &Path) -> Option<Self> {
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k,mode=700", "tenure-test"])
+            .arg(at)
+            .stdin(Stdio::null())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(at.to_owned())),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr);
+                println!("skipped: no small disk could be mounted: {}", why.trim());
+                None
+            }
+            Err(error) => {
+                println!("skipped: no small disk could be mounted: {error}");
+                None
+            }
+        }
+    }
+
+    /// Leaves this many pages free.
+    fn fill_but(&self, pages: u64) {
+        use std::io::Write;
+        let path = self.0.join("filler");
+        let mut filler = fs::File::create(path).expect("a file");
+        while filler.write_all(&[b'x'; 4096]).is_ok() {}
+        let length = filler.metadata().expect("metadata").len() / 4096 * 4096;
+        filler
+            .set_len(length.saturating_sub(pages * 4096))
+            .expect("a shorter file");
+    }
+
+    fn empty(&self) {
+        fs::File::create(self.0.join("filler")).expect("an empty file");
+    }
+}
+
+#[cfg(unix)]
+impl Drop for TinyDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
+    let place = Place::with_folder();
+    let Some(disk) = TinyDisk::mount(&place.folder()) else {
+        return;
+    };
+    let store = place.store();
+    let full = |error: &StoreError| {
+        matches!(error, StoreError::Io { source, .. }
+            if source.kind() == std::io::ErrorKind::StorageFull)
+    };
+
+    disk.fill_but(0);
+    let answer = place.try_enter(place.request("first"));
+    assert!(answer.as_ref().is_err_and(full), "{answer:?}");
+    assert!(
+        place.tickets().is_empty(),
+        "the lock is free, and can be read"
+    );
+
+    for pages in [1, 2, 3, 4, 5, 6, 7, 8] {
+        disk.empty();
+        let mut handles = vec![place.granted("holder").0];
+        disk.fill_but(pages);
+        let error = loop {
+            match place.try_enter(place.request("waiter")) {
+                Ok(entered) => handles.push(entered.handle.expect("a handle")),
+                Err(error) => break error,
+            }
+            assert!(handles.len() < 1_000, "{pages} pages never fill up");
+        };
+        assert!(full(&error), "{pages} pages: {error:?}");
+        let expected: Vec<u64> = handles.iter().map(|handle| handle.ticket()).collect();
+        assert_eq!(place.tickets(), expected, "{pages} pages: the list before");
+        let renewed = store.renew(&*handles[0], &place.now());
+        assert!(
+            matches!(renewed, Ok(Renewal::Renewed { .. }) | Err(_)),
+            "{pages} pages: a failing renewal is an error and no loss: {renewed:?}"
+        );
+        let holder = &place.list().claims[0];
+        assert_eq!(
+            holder.lease.renewals,
+            u64::from(renewed.is_ok()),
+            "{pages} pages: and what was answered was written"
+        );
+        // The shorter the list, the more room: nobody needs help to get out.
+        for handle in handles.iter().rev() {
+            let left = store.release(&**handle, &place.now());
+            let left = left.unwrap_or_else(|error| panic!("{pages} pages: leaving: {error}"));
+            assert_ne!(left, Left::Absent, "{pages} pages");
+        }
+        assert!(place.tickets().is_empty(), "{pages} pages: nobody is left");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_full_disk_kept_from_being_written_is_made_good_by_the_next_caller() {
+    let place = Place::with_folder();
+    let Some(disk) = TinyDisk::mount(&place.folder()) else {
+        return;
+    };
+    let store = place.store();
+    let now = place.now();
+    for pages in [1, 2, 3, 4] {
+        disk.empty();
+        let mut handles = vec![place.granted("holder").0];
+        disk.fill_but(pages);
+        while let Ok(entered) = place.try_enter(place.request("waiter")) {
+            handles.push(entered.handle.expect("a handle"));
+        }
+        // The longest list there was room for, and its holder goes: written or not, it is gone.
+        let holder = handles.remove(0);
+        let left = store.release(&*holder, &now);
+        assert!(
+            !matches!(left, Ok(Left::Absent | Left::Withdrawn)),
+            "{pages} pages: {left:?}"
+        );
+        disk.empty();
+        for handle in handles {
+            let advanced = store.try_grant(&*handle, &now).expect("an answer").grant;
+            assert!(
+                matches!(advanced, TryGrant::Granted { .. }),
+                "{pages} pages: {advanced:?}"
+            );
+            store.release(&*handle, &now).expect("a release");
+        }
+        assert!(place.tickets().is_empty(), "{pages} pages: nobody is left");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_long_first_claim_that_did_not_fit_on_the_disk_leaves_a_free_lock() {
+    let place = Place::with_folder();
+    let Some(disk) = TinyDisk::mount(&place.folder()) else {
+        return;
+    };
+    let mut long = place.request("long");
+    long.holder.why = "w".repeat(6_000);
+    disk.fill_but(1);
+    let answer = place.try_enter(long.clone());
+    assert!(answer.is_err(), "six pages do not fit into one: {answer:?}");
+    assert!(
+        place.tickets().is_empty(),
+        "what was never whole was never a list"
+    );
+    disk.empty();
+    let entered = place.enter(long);
+    assert!(
+        matches!(entered.entering, Entering::Granted { .. }),
+        "{:?}",
+        entered.entering
+    );
+}
+
+// --- Other machines, other boots ---------------------------------------------------------------
+
+#[test]
+fn a_hold_of_this_machine_s_last_boot_is_over_and_one_of_another_machine_is_not() {
+    let mut place = Place::new();
+    place.host.machine_id = Some("this machine".to_owned());
+    let process = Some(Identity::current().process);
+    let recorded = |place: &Place, machine: &str| {
+        let mut request = place.request("before");
+        request.kind = Kind::Detached;
+        request.holder.process = process;
+        request.holder.host.machine_id = Some(machine.to_owned());
+        request.holder.host.boot_id = Some("another boot".to_owned());
+        request
+    };
+    let hasty = |place: &Place| Request {
+        patience: Patience::AtOnce,
+        ..place.request("next")
+    };
+
+    let before = place.enter(recorded(&place, "this machine"));
+    assert!(matches!(before.entering, Entering::Granted { .. }));
+    let next = place.enter(hasty(&place));
+    let why = next.events.iter().find_map(|event| match event {
+        Event::Stolen { why, .. } => Some(*why),
+        _ => None,
+    });
+    let rebooted = Takeover::Stale(StaleReason::ProcessDead(Death::Rebooted));
+    assert_eq!(why, Some(rebooted), "{:?}", next.entering);
+    let handle = next.handle.expect("a handle");
+    let store = place.store();
+    store.release(&*handle, &place.now()).expect("a release");
+
+    let before = place.enter(recorded(&place, "another machine"));
+    assert!(matches!(before.entering, Entering::Granted { .. }));
+    let mut now = place.now();
+    let early = store.enter(&place.name, hasty(&place), &now);
+    let early = early.expect("an answer").entering;
+    assert!(matches!(early, Entering::Refused(_)), "{early:?}");
+    // The boot clock of another boot says nothing here, so only the wall clock moves.
+    now.wall_us += (TTL_MS + 1_000) * 1_000;
+    let late = store.enter(&place.name, hasty(&place), &now);
+    let late = late.expect("an answer");
+    assert!(
+        matches!(late.entering, Entering::Granted { .. }),
+        "{:?}",
+        late.entering
+    );
+}
+
+#[test]
+fn a_claim_of_another_boot_that_waits_or_runs_has_no_liveness_lock_and_is_passed() {
+    let place = Place::new();
+    let mut request = place.request("before");
+    request.holder.host.boot_id = Some("another boot".to_owned());
+    request.holder.host.machine_id = Some("another machine".to_owned());
+    drop(place.enter(request));
+    let standing = |store: &FileStore| {
+        let reading = store.read(&place.name, None).expect("a reading");
+        reading.standing(&store.rules().policy, &place.now()).0
+    };
+    assert_eq!(
+        standing(&place.store()),
+        Standing::Stale(StaleReason::LivenessLockReleased)
+    );
+    place.granted("next");
+}
+
+// --- Files removed by hand ---------------------------------------------------------------------
+
+#[test]
+fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
+    if keeps_removed_files() {
+        return;
+    }
+    let place = Place::new();
+    let store = place.store();
+    let (holder, _) = place.granted("holder");
+    let (waiter, _) = place.queued("waiter");
+    let lost = |what: &str| {
+        let now = place.now();
+        let renewed = store.renew(&*holder, &now).expect("an answer");
+        assert_eq!(renewed, Renewal::Lost, "{what}");
+        assert_eq!(
+            store.verify(&*holder, &place.now()).expect("an answer"),
+            Renewal::Lost
+        );
+        let advanced = store.try_grant(&*waiter, &now).expect("an answer");
+        assert_eq!(advanced.grant, TryGrant::Gone, "{what}");
+        let named = store.name_command(&*holder, Identity::current().process, &now);
+        assert!(!named.expect("an answer"), "{what}");
+        assert_eq!(
+            store.release(&*waiter, &now).expect("an answer"),
+            Left::Absent
+        );
+    };
+    remove_by_hand(&place.file());
+    lost("the file is gone");
+    assert!(place.files().is_empty(), "nothing was created");
+    let (other, _) = place.granted("other");
+    let before = fs::read(place.file()).expect("the new file");
+    lost("somebody else has a new file");
+    assert_eq!(
+        store.release(&*holder, &place.now()).expect("ok"),
+        Left::Absent
+    );
+    let after = fs::read(place.file()).expect("the new file");
+    assert_eq!(after, before, "the new holder is left alone");
+    assert_eq!(place.tickets(), [other.ticket()]);
+}
+
+#[test]
+fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
+    if keeps_removed_files() {
+        return;
+    }
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let list = fs::read(place.file()).expect("the file");
+    remove_by_hand(&place.file());
+    // As from a backup: whoever opens this one finds the bytes of all claims free.
+    fs::write(place.file(), list).expect("a copy");
+    let store = place.store();
+    assert_eq!(
+        store.verify(&*holder, &place.now()).expect("an answer"),
+        Renewal::Lost
+    );
+    let renewed = store.renew(&*holder, &place.now()).expect("an answer");
+    assert_eq!(renewed, Renewal::Lost);
+}
+
+// A folder in which somebody has a file open cannot be removed on Windows.
+#[cfg(unix)]
+#[test]
+fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() {
+    let place = Place::new();
+    let kept = place.store();
+    let (lost, _) = place.granted("lost");
+    let read = || {
+        let reading = kept.read(&place.name, None).expect("a reading");
+        let entry = reading.entry().expect("a list").clone();
+        entry.claims.iter().map(|claim| claim.ticket).collect()
+    };
+    let before: Vec<u64> = read();
+    assert_eq!(before, [lost.ticket()]);
+    fs::remove_dir_all(place.folder()).expect("a removal by hand");
+    let gone: Vec<u64> = read();
+    assert!(gone.is_empty(), "nobody holds");
+    assert!(!place.folder().exists(), "looking makes nothing");
+
+    let (holder, _) = place.granted("holder");
+    let after: Vec<u64> = read();
+    assert_eq!(after, [holder.ticket()], "it is not free");
+    let mut names = Vec::new();
+    kept.names(Which::Locks, &mut |name| names.push(name))
+        .expect("names");
+    assert_eq!(names, std::slice::from_ref(&place.name));
+    let verified = kept.verify(&*lost, &place.now()).expect("an answer");
+    assert_eq!(verified, Renewal::Lost);
+    let renewed = kept.renew(&*lost, &place.now()).expect("an answer");
+    assert_eq!(renewed, Renewal::Lost);
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = kept.release_owned(&place.name, &owns, &place.now());
+    let is_found = matches!(released, Ok(Released::Done { .. }));
+    assert!(is_found, "it is found by its name: {released:?}");
+}
+
+/// Whoever has the old folder open is granted nothing in it, and comes to the one that others find.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
+    let place = Place::new();
+    let store = place.store();
+    let enter = |id: &str| {
+        let entered = store.enter(&place.name, place.request(id), &place.now());
+        entered.expect("an entered claim")
+    };
+    let holder = enter("holder").handle.expect("a handle");
+    let waiter = enter("waiter").handle.expect("a handle");
+    let elsewhere = place.scratch.path().join("elsewhere");
+    assert_eq!(store.moves(), 1);
+    fs::rename(place.folder(), &elsewhere).expect("another name");
+    assert_eq!(store.moves(), 2, "it has moved");
+    store.release(&*holder, &place.now()).expect("a release");
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
+    assert_eq!(advanced.grant, TryGrant::Gone, "nobody would find its hold");
+    let verified = store.verify(&*waiter, &place.now()).expect("an answer");
+    assert_eq!(verified, Renewal::Lost);
+    assert!(!place.folder().exists(), "looking makes nothing");
+    let again = enter("waiter");
+    assert!(matches!(again.entering, Entering::Granted { .. }));
+    assert_eq!(place.tickets().len(), 1, "where others find it");
+    assert_eq!(store.moves(), 2);
+}
+
+/// Wants to be shown the queue again and again.
+struct Restless {
+    seen: u32,
+}
+
+impl Observer for Restless {
+    fn waiting(&mut self, _: &Waiting<'_>) -> Option<Instant> {
+        self.seen += 1;
+        instant().checked_add(Duration::from_millis(20))
+    }
+}
+
+#[test]
+fn a_waiter_whose_file_was_removed_queues_again() {
+    if keeps_removed_files() {
+        return;
+    }
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    thread::scope(|threads| {
+        let waiter = threads.spawn(|| {
+            let clock = SystemClock::new(place.host.boot_id.as_deref());
+            let request = place.request("waiter");
+            let wait = Wait::For(Duration::from_secs(30));
+            let store = place.store();
+            let mut restless = Restless { seen: 0 };
+            let acquired =
+                engine::acquire(&store, &clock, &place.name, &request, wait, &mut restless);
+            acquired.map(|acquired| (acquired.claim.ticket, acquired.handle))
+        });
+        while place.tickets().len() < 2 {
+            thread::yield_now();
+        }
+        remove_by_hand(&place.file());
+        let (ticket, handle) = waiter.join().expect("a waiter").expect("the lock");
+        assert_eq!(place.tickets(), [ticket], "it holds the new lock");
+        drop(handle);
+    });
+    let renewed = place.store().renew(&*holder, &place.now());
+    assert_eq!(renewed.expect("an answer"), Renewal::Lost);
+}
+
+// --- Liveness locks and descriptors -------------------------------------------------------------------
+
+#[cfg(unix)]
+#[test]
+fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
+    let place = Place::new();
+    let (first, _) = place.granted("first");
+    let mut now = place.now();
+    now.wall_us += 1_000_000;
+    // The next ticket is the time, and somebody has its byte without being in the list.
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(place.file())
+        .expect("the lock's file");
+    let byte = ByteLock {
+        byte: Byte::of_ticket(now.wall_us),
+        mode: LockMode::Exclusive,
+    };
+    let fd = std::os::fd::AsFd::as_fd(&file);
+    assert!(byte.try_take(fd).expect("an answer"), "the byte is free");
+    let store = place.store();
+    let began = instant();
+    let answer = store.enter(&place.name, place.request("next"), &now);
+    assert!(
+        matches!(&answer, Err(StoreError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::AddrInUse),
+        "{answer:?}"
+    );
+    assert!(
+        tenure_engine::clock::since(began) < Duration::from_secs(2),
+        "it is not waited for"
+    );
+    assert_eq!(place.tickets(), [first.ticket()]);
+    byte.give_back(fd).expect("it is let go");
+    let entered = store.enter(&place.name, place.request("next"), &now);
+    let handle = entered.expect("a place").handle.expect("a handle");
+    assert_eq!(handle.ticket(), now.wall_us);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_store_opens_its_folder_once() {
+    let place = Place::new();
+    let store = place.store();
+    let opened = || {
+        let links = fs::read_dir("/proc/self/fd").expect("our descriptors");
+        links
+            .filter_map(|link| fs::read_link(link.ok()?.path()).ok())
+            .filter(|to| *to == place.folder())
+            .count()
+    };
+    for round in 0..4 {
+        let entered = store.enter(&place.name, place.request("holder"), &place.now());
+        let handle = entered.expect("a grant").handle.expect("a handle");
+        store.release(&*handle, &place.now()).expect("a release");
+        assert_eq!(opened(), 1, "round {round}");
+    }
+}
+
+/// A process that keeps a copy of a handle's descriptor, as a command keeps the one it inherited.
+#[cfg(unix)]
+struct Renewer(std::process::Child);
+
+#[cfg(unix)]
+impl Renewer {
+    fn of(handle: &ClaimHandle) -> Self {
+        let liveness_lock = handle.descriptor().expect("a descriptor");
+        let copy = liveness_lock.try_clone_to_owned().expect("a copy");
+        // As its standard input, so that no other child of this process inherits it.
+        let child = Command::new("sleep")
+            .arg("600")
+            .stdin(Stdio::from(copy))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("a process"))
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Renewer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_daemon_with_a_copy_of_the_liveness_lock_keeps_nothing_after_the_release() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let (waiter, behind) = place.queued("waiter");
+    let _daemon = Renewer::of(&holder);
+    let store = place.store();
+    store.release(&*holder, &place.now()).expect("a release");
+    drop(holder);
+    let end = Some(instant() + Duration::from_secs(10));
+    let woken = store.sleep(&*waiter, &behind, &place.now(), end);
+    assert_eq!(woken.expect("a sleep"), Wake::Ready);
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
+    assert!(
+        matches!(advanced.grant, TryGrant::Granted { .. }),
+        "{:?}",
+        advanced.grant
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_with_a_copy_of_the_liveness_lock_keeps_the_lock_until_it_ends() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let (waiter, behind) = place.queued("waiter");
+    let command = Renewer::of(&holder);
+    // The supervisor dies, the command works on.
+    drop(holder);
+    let store = place.store();
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
+    assert_eq!(advanced.grant, TryGrant::Behind(behind.clone()));
+    drop(command);
+    let end = Some(instant() + Duration::from_secs(10));
+    let woken = store.sleep(&*waiter, &behind, &place.now(), end);
+    assert_eq!(woken.expect("a sleep"), Wake::Ready);
+    let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
+    assert!(
+        matches!(advanced.grant, TryGrant::Granted { .. }),
+        "{:?}",
+        advanced.grant
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn force_does_not_ask_an_orphan_to_stop_because_nobody_is_there_to_hear_it() {
+    let place = Place::new();
+    let mut request = place.request("holder");
+    let mut supervisor = Identity::current().process;
+    supervisor.started = supervisor.started.map(|ticks| ticks + 1);
+    request.holder.process = Some(supervisor);
+    let holder = place.enter(request).handle.expect("a handle");
+    let _command = Renewer::of(&holder);
+    drop(holder);
+    let entered = place.enter(place.forced(Force::Asked));
+    assert!(
+        matches!(entered.entering, Entering::Queued { .. }),
+        "{:?}",
+        entered.entering
+    );
+    assert_eq!(entered.events, [], "nobody was asked");
+    assert!(
+        place
+            .list()
+            .claims
+            .iter()
+            .all(|claim| claim.cancel.is_none()),
+        "and nothing was written down"
+    );
+}
+
+#[test]
+fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let before = fs::read(place.file()).expect("the file");
+    let hasty = |force| Request {
+        patience: Patience::AtOnce,
+        ..place.forced(force)
+    };
+    let entered = place.enter(hasty(Force::No));
+    assert!(matches!(entered.entering, Entering::Refused(_)));
+    let after = fs::read(place.file()).expect("the file");
+    assert_eq!(after, before, "a refusal alone writes nothing");
+    let entered = place.enter(hasty(Force::Asked));
+    assert!(
+        matches!(entered.entering, Entering::Refused(_)),
+        "{:?}",
+        entered.entering
+    );
+    let ticket = holder.ticket();
+    assert_eq!(entered.events, [Event::CancelRequested { ticket }]);
+    let list = place.list();
+    assert!(list.is_cancelled(ticket), "{list:?}");
+}
+
+/// Well under the second after which a sleeper that nobody told looks by itself.
+const AT_ONCE: Duration = Duration::from_millis(900);
+
+#[test]
+fn a_watcher_sleeps_behind_a_hold_whose_byte_says_nothing_and_not_behind_one_that_is_gone() {
+    let place = Place::new();
+    let mut request = place.request("detached");
+    request.kind = Kind::Detached;
+    request.holder.process = Some(Identity::current().process);
+    place.enter(request);
+    let store = place.store();
+    let seen = store.read(&place.name, None).expect("a reading");
+    let watch = |length| {
+        let began = instant();
+        let wake = store.watch(&place.name, &seen, &place.now(), Some(began + length));
+        (wake.expect("a watch"), tenure_engine::clock::since(began))
+    };
+    assert_eq!(watch(Duration::from_millis(20)).0, Wake::Expired);
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = store.release_owned(&place.name, &owns, &place.now());
+    assert!(
+        matches!(released, Ok(Released::Done { .. })),
+        "{released:?}"
+    );
+    let (wake, took) = watch(Duration::from_secs(10));
+    assert_eq!(wake, Wake::Ready);
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+#[test]
+fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
+    let place = Place::new();
+    let mut request = place.request("stranger");
+    request.kind = Kind::Detached;
+    request.ttl_ms = 150;
+    request.holder.host.machine_id = Some("another machine".to_owned());
+    request.holder.host.boot_id = Some("another boot".to_owned());
+    place.enter(request);
+    let store = place.store();
+    let seen = store.read(&place.name, None).expect("a reading");
+    let began = instant();
+    let until = Some(began + Duration::from_secs(10));
+    let wake = store.watch(&place.name, &seen, &place.now(), until);
+    assert_eq!(wake.expect("a watch"), Wake::Ready);
+    let took = tenure_engine::clock::since(began);
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+// Whoever has the folder open goes on in it while nothing is known of its path: a link that leads to
+// itself can be neither followed nor watched.
+#[cfg(unix)]
+#[test]
+fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_stands() {
+    let place = Place::new();
+    let mut request = place.request("detached");
+    request.kind = Kind::Detached;
+    request.holder.process = Some(Identity::current().process);
+    place.enter(request);
+    let seen = place.store().read(&place.name, None).expect("a reading");
+    let elsewhere = place.folder();
+    let link = place.scratch.path().join("link");
+    let link_to = |target: &Path| std::os::unix::fs::symlink(target, &link).expect("a link");
+    link_to(&elsewhere);
+    let store = place.store_in(&link);
+    store.read(&place.name, None).expect("a reading");
+    fs::rename(&link, place.scratch.path().join("was")).expect("another name");
+    link_to(&link);
+    let watch = |length: u64| {
+        let until = Some(instant() + Duration::from_millis(length));
+        let wake = store.watch(&place.name, &seen, &place.now(), until);
+        wake.expect("a watch")
+    };
+    assert_eq!(watch(20), Wake::Expired, "it stands");
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = place
+        .store_in(&elsewhere)
+        .release_owned(&place.name, &owns, &place.now());
+    assert!(
+        matches!(released, Ok(Released::Done { .. })),
+        "{released:?}"
+    );
+    assert_eq!(watch(10_000), Wake::Ready, "it is gone");
+}
+
+/// How many threads of this process sleep in a waiter's place.
+#[cfg(unix)]
+fn sleeping_helpers() -> usize {
+    let threads = fs::read_dir("/proc/self/task").expect("our threads");
+    threads
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.trim() == "tenure-wait")
+        .count()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_waiter_that_looks_often_does_not_gather_threads() {
+    const LOOKS: usize = 100;
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let (waiter, behind) = place.queued("waiter");
+    let store = place.store();
+    for _ in 0..LOOKS {
+        let soon = Some(instant() + Duration::from_millis(1));
+        let woken = store.sleep(&*waiter, &behind, &place.now(), soon);
+        assert_eq!(woken.expect("a sleep"), Wake::Expired);
+    }
+    // Tests beside this one may have some of their own.
+    let helpers = sleeping_helpers();
+    assert!(helpers < LOOKS / 2, "{helpers} threads after {LOOKS} looks");
+    drop(holder);
+}
+
+// --- A process that was stopped in the middle of a change --------------------------------------
+
+#[cfg(unix)]
+const GUARDED_FILE: &str = "TENURE_TEST_GUARDED_FILE";
+
+/// Not a test: what the next one starts in a process of its own.
+#[cfg(unix)]
+#[test]
+#[ignore = "keeps a guard and stops; started by the test below"]
+fn helper_that_stops_with_the_guard() {
+    let Some(path) = std::env::var_os(GUARDED_FILE) else {
+        return;
+    };
+    let file = fs::File::options().read(true).write(true).open(path);
+    let file = file.expect("the lock's file");
+    let guard = ByteLock {
+        byte: Byte::GUARD,
+        mode: LockMode::Exclusive,
+    };
+    let fd = std::os::fd::AsFd::as_fd(&file);
+    assert!(guard.try_take(fd).expect("an answer"), "the guard is free");
+    rustix::process::kill_process(rustix::process::getpid(), Signal::STOP).expect("a stop");
+    // The stop may reach this thread a little later; until then it keeps the guard.
+    loop {
+        thread::park();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_process_stopped_with_the_guard_is_named_as_stuck_and_its_end_frees_the_lock() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "helper_that_stops_with_the_guard", "--ignored"])
+        .env(GUARDED_FILE, place.file())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a process");
+    let pid = Pid::from_child(&child);
+    let stopped = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED);
+    let (_, status) = stopped.expect("a child").expect("its state");
+    assert!(status.stopped(), "the helper has ended: {status:?}");
+
+    let began = instant();
+    thread::scope(|threads| {
+        let stuck = |what: &str, error: &StoreError| {
+            let named = matches!(error, StoreError::Stuck { waited_ms, .. } if *waited_ms >= 1_000);
+            assert!(named, "{what}: {error:?}");
+        };
+        let entering = threads.spawn(|| place.try_enter(place.request("other")));
+        let renewing = threads.spawn(|| place.store().renew(&*holder, &place.now()));
+        let reading = threads.spawn(|| place.tickets());
+        let seen = reading.join().expect("a reader");
+        assert_eq!(seen, [holder.ticket()], "reading needs no guard");
+        let entered = entering.join().expect("an answer");
+        stuck("entering", &entered.expect_err("a refusal"));
+        let renewed = renewing.join().expect("an answer");
+        stuck("renewing", &renewed.expect_err("a refusal"));
+    });
+    let waited = instant().saturating_duration_since(began);
+    assert!(waited < Duration::from_secs(9), "{waited:?}");
+
+    child.kill().expect("a signal to a child");
+    child.wait().expect("the child's end");
+    let renewed = place.store().renew(&*holder, &place.now());
+    assert!(
+        matches!(renewed, Ok(Renewal::Renewed { .. })),
+        "the hold stands: {renewed:?}"
+    );
+    place.queued("other");
+}
+
+// --- Releases by name --------------------------------------------------------------------------
+
+#[test]
+fn an_absent_folder_has_nothing_to_release() {
+    let place = Place::new();
+    let owns = |_: &Claim| Ownership::Shown;
+    let released = place
+        .store()
+        .release_owned(&place.name, &owns, &place.now());
+    assert_eq!(released.expect("an answer"), Released::Absent);
+    assert!(!place.folder().exists(), "and is not made");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_relative_folder_is_a_folder() {
+    let place = Place::new();
+    let here = std::env::current_dir().expect("a folder");
+    let up = here.components().skip(1).map(|_| "..").collect::<PathBuf>();
+    let path = up.join(place.folder().strip_prefix("/").expect("an absolute path"));
+    let store = place.store_in(&path);
+    let entered = store.enter(&place.name, place.request("holder"), &place.now());
+    let handle = entered.expect("a grant").handle.expect("a handle");
+    assert_eq!(place.tickets(), [handle.ticket()], "it is the same lock");
+}

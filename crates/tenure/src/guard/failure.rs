@@ -1,0 +1,97 @@
+//! What can go wrong with a guard as programs are told it: exit code and the document's `error`.
+
+use super::{AcquireError, OpenError, Refused};
+use crate::envelope::{Exit, Failure, LockView};
+use tenure_core::LockName;
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Held(refused) | AcquireError::Refused(refused) => {
+                let retry_after_ms = u64::try_from(refused.retry_after.as_millis());
+                refused.view().into_failure(
+                    refused.refusal.reason,
+                    refused.waited,
+                    retry_after_ms.unwrap_or(u64::MAX),
+                )
+            }
+            AcquireError::Store { source, .. } => source.into(),
+            AcquireError::Name { .. } | AcquireError::NoSlots { .. } => {
+                Self::bad_arguments(error.to_string())
+            }
+            AcquireError::HeldByThisProcess { ref name, token } => {
+                already_held(name, token, &error)
+            }
+            AcquireError::HeldByOuterRun { ref name, token } => {
+                already_held(name, Some(token), &error)
+            }
+            AcquireError::Superseded { ref name, ref by } => Self::superseded(name, Some(by)),
+            AcquireError::Cancelled { .. }
+            | AcquireError::Forked { .. }
+            | AcquireError::Thread { .. } => {
+                Self::new(Exit::General, "ACQUIRE_FAILED", error.to_string())
+            }
+        }
+    }
+}
+
+fn already_held(name: &LockName, token: Option<u64>, error: &AcquireError) -> Failure {
+    let failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", error.to_string());
+    let mut failure = failure.about(name);
+    failure.context.insert("token".into(), token.into());
+    failure
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let (exit, code) = match error {
+            OpenError::Config(source) => return source.into(),
+            OpenError::Elsewhere { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
+            OpenError::Servers { .. } => (Exit::StoreUnavailable, "STORE_UNREACHABLE"),
+            OpenError::Folder { .. } => (Exit::General, "NO_CURRENT_FOLDER"),
+        };
+        Self::new(exit, code, error.to_string())
+    }
+}
+
+impl Refused {
+    /// Its facts, as a document has them.
+    pub(crate) fn view(&self) -> LockView {
+        let mut view = LockView::refused(
+            &self.name,
+            self.place.clone(),
+            &self.refusal,
+            &self.entry,
+            &self.policy,
+            &self.seen,
+        );
+        view.unreadable_because.clone_from(&self.unreadable_because);
+        view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use tenure_engine::config::ConfigError;
+
+    fn denied() -> ConfigError {
+        ConfigError::Read {
+            path: "tenure.toml".to_owned(),
+            source: ErrorKind::PermissionDenied.into(),
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_may_not_be_read_has_one_entry_wherever_it_comes_from() {
+        let direct = Failure::from(denied());
+        assert_eq!(
+            (direct.exit, &*direct.code),
+            (Exit::Permission, "PERMISSION_DENIED")
+        );
+        let opened = Failure::from(OpenError::Config(denied()));
+        assert_eq!((opened.exit, &opened.code), (direct.exit, &direct.code));
+        assert_eq!(opened.message, direct.message);
+    }
+}
