@@ -34,7 +34,7 @@ use crate::args::{self, Common, Verb};
 use crate::audit_writer::{self, AuditWriter, occasion};
 use crate::dialect::{self, Dialect, Done, Line, Refused};
 use crate::exit::{Ending, Exit, signalled};
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Output, Reporter, clean, report};
@@ -880,9 +880,7 @@ fn already_held(name: &LockName, claim: &Claim) -> Failure {
              goes on under it)"
         ),
     )
-    .with_context(object(
-        json!({ "name": name.as_str(), "token": claim.token }),
-    ))
+    .with_context(json!({ "name": name.as_str(), "token": claim.token }))
 }
 
 /// Why force did nothing to a live hold.
@@ -917,12 +915,12 @@ fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
         "",
         give_back(name, claim)
     );
-    failure.with_text(text).with_context(object(json!({
+    failure.with_text(text).with_context(json!({
         "name": name.as_str(),
         "token": claim.token,
         "mine": true,
         "request_id": known_as(&claim.holder),
-    })))
+    }))
 }
 
 /// The answer of a run that another one displaced.
@@ -937,7 +935,7 @@ pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
         "LOCK_LOST",
         format!("{name} was lost before the command started, so it has not run"),
     )
-    .with_context(object(json!({ "name": name.as_str() })))
+    .with_context(json!({ "name": name.as_str() }))
 }
 
 /// Runs the body of a verb and shows whichever way it ended.

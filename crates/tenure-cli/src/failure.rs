@@ -81,8 +81,8 @@ impl Failure {
     }
 
     #[must_use]
-    pub(crate) fn with_context(mut self, context: Map<String, Value>) -> Self {
-        self.said.context = context;
+    pub(crate) fn with_context(mut self, context: impl Into<Value>) -> Self {
+        self.said.context = object(context.into());
         self
     }
 

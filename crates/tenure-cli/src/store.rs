@@ -3,20 +3,13 @@
 //!
 //! A binary that was built without the feature `etcd` knows files only, and says so.
 
-use crate::failure::Failure;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tenure::profile::Profile;
 use tenure::store::contract::Within;
-#[cfg(all(feature = "etcd", unix))]
-use tenure::store::etcd::{self, EtcdStore};
 use tenure::store::file::FileStore;
-#[cfg(all(feature = "etcd", unix))]
-use tenure::store::file::Sleeper;
 use tenure::store::{Reading, Store, StoreError};
-#[cfg(all(feature = "etcd", unix))]
-use tenure_core::Host;
 use tenure_core::{LockName, Policy};
 
 /// What kind of place the locks are in.
@@ -26,7 +19,7 @@ pub(crate) enum Location {
     Folder(PathBuf),
     /// An etcd.
     #[cfg(all(feature = "etcd", unix))]
-    Etcd(etcd::Address),
+    Etcd(tenure::store::etcd::Address),
 }
 
 /// A part in the hold of the run around this one. Dropping it gives it back.
@@ -48,22 +41,6 @@ impl Deref for Locks {
     }
 }
 
-/// A password is not sent, and a certificate not shown, to servers that are only named by a file
-/// which root has found and another user wrote.
-#[cfg(all(feature = "etcd", unix))]
-fn secrets_are_kept(file: &std::path::Path) -> Failure {
-    Failure::new(
-        crate::exit::Exit::Permission,
-        "UNSAFE_PLACE",
-        format!(
-            "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
-             --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
-             TENURE_ETCD_CERT",
-            tenure::envelope::clean(&file.display().to_string())
-        ),
-    )
-}
-
 impl Locks {
     /// The locks of a folder.
     pub(crate) fn of_files(store: FileStore) -> Self {
@@ -73,32 +50,6 @@ impl Locks {
             profile,
             store: Box::new(store),
         }
-    }
-
-    /// The locks on servers. Nothing is asked of them yet. `found` is the file that alone names them,
-    /// where another user wrote it whom root has only to trust with less.
-    #[cfg(all(feature = "etcd", unix))]
-    pub(crate) fn of_servers(
-        address: &etcd::Address,
-        found: Option<&std::path::Path>,
-        profile: Box<dyn Profile>,
-        here: Host,
-        sleeper: Box<dyn Sleeper>,
-    ) -> Result<Self, Failure> {
-        let credentials = etcd::Credentials::from_environment()
-            .map_err(|error| Failure::bad_arguments(error.to_string()))?;
-        if let Some(file) = found
-            && (credentials.user.is_some() || credentials.certificate.is_some())
-        {
-            return Err(secrets_are_kept(file));
-        }
-        let policy = profile.policy();
-        let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
-        Ok(Self {
-            publishes: false,
-            profile: profile.into(),
-            store: Box::new(store),
-        })
     }
 
     pub(crate) fn profile(&self) -> &dyn Profile {
@@ -128,5 +79,58 @@ impl Locks {
     /// Reads a lock.
     pub(crate) fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
         self.store.read(name, None)
+    }
+}
+
+#[cfg(all(feature = "etcd", unix))]
+mod servers {
+    use super::Locks;
+    use crate::failure::Failure;
+    use std::path::Path;
+    use tenure::profile::Profile;
+    use tenure::store::etcd::{self, EtcdStore};
+    use tenure::store::file::Sleeper;
+    use tenure_core::Host;
+
+    impl Locks {
+        /// The locks on servers. Nothing is asked of them yet. `found` is the file that alone names them,
+        /// where another user wrote it whom root has only to trust with less.
+        pub(crate) fn of_servers(
+            address: &etcd::Address,
+            found: Option<&Path>,
+            profile: Box<dyn Profile>,
+            here: Host,
+            sleeper: Box<dyn Sleeper>,
+        ) -> Result<Self, Failure> {
+            let credentials = etcd::Credentials::from_environment()
+                .map_err(|error| Failure::bad_arguments(error.to_string()))?;
+            if let Some(file) = found
+                && (credentials.user.is_some() || credentials.certificate.is_some())
+            {
+                return Err(secrets_are_kept(file));
+            }
+            let policy = profile.policy();
+            let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
+            Ok(Self {
+                publishes: false,
+                profile: profile.into(),
+                store: Box::new(store),
+            })
+        }
+    }
+
+    /// A password is not sent, and a certificate not shown, to servers that are only named by a file
+    /// which root has found and another user wrote.
+    fn secrets_are_kept(file: &Path) -> Failure {
+        Failure::new(
+            crate::exit::Exit::Permission,
+            "UNSAFE_PLACE",
+            format!(
+                "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
+                 --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
+                 TENURE_ETCD_CERT",
+                tenure::envelope::clean(&file.display().to_string())
+            ),
+        )
     }
 }

@@ -10,7 +10,7 @@ use super::result::RunResult;
 use super::{Session, collect_signals, covers, dialect_of, ticket};
 use crate::dialect::Done;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::{Acquire, Acquiring, Owner};
@@ -221,9 +221,7 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
              for it would never end"
         ),
     )
-    .with_context(object(
-        json!({ "name": name.as_str(), "token": claim.token }),
-    ))
+    .with_context(json!({ "name": name.as_str(), "token": claim.token }))
 }
 
 /// The process whose life the lock follows; `None` if it follows none.

@@ -5,7 +5,7 @@ mod orphan;
 
 use super::Session;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
 use crate::render::lock::orphan_hint;
@@ -158,12 +158,12 @@ fn cannot_hear(session: &Session, name: &LockName, claim: &Claim) -> Failure {
         "CANNOT_ASK",
         format!("{message}; {}", orphan_hint(name)),
     )
-    .with_context(object(json!({
+    .with_context(json!({
         "name": name.as_str(),
         "orphaned": true,
         "pid": claim.holder.process.map(|process| process.pid),
         "command_pid": claim.holder.command.map(|process| process.pid),
-    })))
+    }))
 }
 
 fn who(claim: &Claim) -> String {

@@ -3,7 +3,7 @@
 use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
-use crate::failure::{Failure, Retry, object};
+use crate::failure::{Failure, Retry};
 use crate::render::Reporter;
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
@@ -85,7 +85,7 @@ fn not_free(views: &[LockView]) -> Option<Failure> {
     };
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
     let failure = Failure::new(exit, code, message);
-    let mut failure = failure.with_context(object(json!({ "locks": locks })));
+    let mut failure = failure.with_context(json!({ "locks": locks }));
     // Waiting ends what is held, and nothing else.
     let hints = blocked.iter().map(|view| view.retry_after_ms);
     failure.retry = hints.collect::<Option<Vec<_>>>().map(|hints| Retry {

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::dialect::Done;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::request::Clean;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
         let sentence = format!("{failed} of {} locks could not be cleaned", names.len());
         return Err(Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
             .with_text(format!("{text}; {sentence}"))
-            .with_context(object(data)));
+            .with_context(data));
     }
     Ok((text, data))
 }

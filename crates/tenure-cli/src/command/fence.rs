@@ -7,7 +7,7 @@
 
 use super::Session;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::request::{Fence, Place, no_token};
 use serde_json::{Value, json};
@@ -114,9 +114,7 @@ fn pass_guard(
                 "fencing token {token} is too old: {shown} has seen {mark}, so a newer holder works on this"
             );
             let context = json!({ "guard": shown, "token": token, "mark": mark });
-            return Err(
-                Failure::new(Exit::LockLost, "FENCED", message).with_context(object(context))
-            );
+            return Err(Failure::new(Exit::LockLost, "FENCED", message).with_context(context));
         }
     };
     reporter.explain(&format!(

@@ -3,7 +3,7 @@
 use super::Session;
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::holds::Hold;
 use crate::render::Reporter;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
@@ -142,5 +142,5 @@ fn lost(name: &LockName) -> Failure {
         "LOCK_LOST",
         format!("{name} is not held any more; do not rely on it"),
     )
-    .with_context(object(json!({ "name": name.as_str(), "lost": true })))
+    .with_context(json!({ "name": name.as_str(), "lost": true }))
 }

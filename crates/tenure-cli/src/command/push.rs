@@ -32,7 +32,7 @@ use super::run::{ChildEnv, find_program, release_all};
 use super::{Session, already_held, cancelled, collect_signals};
 use crate::audit_writer::occasion;
 use crate::exit::Exit;
-use crate::failure::{Failure, Retry, object};
+use crate::failure::{Failure, Retry};
 use crate::render::{Reporter, clean};
 use crate::request::{self, Place};
 use crate::signals::{self, Signals};
@@ -303,8 +303,7 @@ impl Attempts {
             strategy: "exponential_backoff",
         });
         failure.detail = Some(words);
-        failure.context = object(json!({ "attempts": self.made }));
-        Err(failure)
+        Err(failure.with_context(json!({ "attempts": self.made })))
     }
 
     /// Waits before the next one.
@@ -507,13 +506,12 @@ impl Push<'_> {
             target::without_secret(&self.target.remote),
             &self.target.branch,
         );
-        let mut failure = Failure::new(
+        Failure::new(
             Exit::General,
             code,
             format!("{branch} of {remote} has moved on, and nothing was rebased: {why}"),
-        );
-        failure.context = object(json!({ "remote": remote, "branch": branch }));
-        failure
+        )
+        .with_context(json!({ "remote": remote, "branch": branch }))
     }
 
     /// Puts what is ours on top of what the remote has, as `git pull --rebase` does. However it
@@ -610,13 +608,12 @@ impl Push<'_> {
                 "{sentence}\nsettle it with `git pull --rebase {remote} {branch}`, then push again"
             ));
         failure.detail = Some(judge::words(answer));
-        failure.context = object(json!({
+        failure.with_context(json!({
             "remote": remote,
             "branch": branch,
             "conflicts": conflicts,
             "attempts": self.attempts.made,
-        }));
-        failure
+        }))
     }
 }
 

@@ -92,7 +92,7 @@ impl Answer {
         let message = self.document.message.clone();
         let mut failure = Failure::new(self.status.exit(), self.code, message)
             .with_text(yaml)
-            .with_context(object(json));
+            .with_context(json);
         failure.is_answer = true;
         failure.retry = self.retry_after_ms.map(|after_ms| Retry {
             after_ms,

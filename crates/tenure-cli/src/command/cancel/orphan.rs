@@ -6,7 +6,7 @@ use super::super::Session;
 use super::super::run::terms::usual_without_signals;
 use crate::audit_writer::occasion;
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
@@ -151,14 +151,14 @@ fn cannot(name: &LockName, claim: &Claim, why: &str) -> Failure {
     .with_context(facts(name, claim))
 }
 
-fn facts(name: &LockName, claim: &Claim) -> serde_json::Map<String, Value> {
-    object(json!({
+fn facts(name: &LockName, claim: &Claim) -> Value {
+    json!({
         "name": name.as_str(),
         "request_id": known_as(&claim.holder),
         "token": claim.token,
         "supervisor_pid": claim.holder.process.map(|process| process.pid),
         "command_pid": claim.holder.command.map(|process| process.pid),
-    }))
+    })
 }
 
 fn unproven(name: &LockName, claim: &Claim, command: &Process, why: &Unproven) -> Failure {
@@ -303,8 +303,8 @@ fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
     );
     failure.partial = true;
     let mut context = facts(name, claim);
-    context.insert("ended_pids".into(), done.gone.clone().into());
-    context.insert("left_pids".into(), done.left.clone().into());
+    context["ended_pids"] = done.gone.clone().into();
+    context["left_pids"] = done.left.clone().into();
     failure.with_context(context)
 }
 

@@ -8,7 +8,7 @@ use super::Attempts;
 use super::git::Git;
 use super::target::{asked, place_of, url_of};
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::Reporter;
 use serde_json::json;
 use std::path::Path;
@@ -118,12 +118,11 @@ pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> F
         .chars()
         .all(is_plain)
         .then(|| format!("tenure push --branch {branch}"));
-    failure.context = object(json!({
+    failure.with_context(json!({
         "remote": remote,
         "local_branch": branch,
         "default_branch": default,
-    }));
-    failure
+    }))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::acquire_all::Target;
 use super::exec;
 use crate::command::{Session, already_held, covers, ticket};
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::request::{At, How, Task, Wanted};
 use serde_json::json;
 use std::time::Duration;
@@ -171,5 +171,5 @@ pub(super) fn outer_lost(name: &LockName) -> Failure {
              only under a live hold"
         ),
     )
-    .with_context(object(json!({ "name": name.as_str(), "lost": true })))
+    .with_context(json!({ "name": name.as_str(), "lost": true }))
 }

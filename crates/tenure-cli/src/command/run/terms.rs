@@ -3,7 +3,7 @@
 //! What they lead to is decided in `supervise`.
 
 use crate::exit::Exit;
-use crate::failure::{Failure, object};
+use crate::failure::Failure;
 use crate::render::clean;
 use crate::request::{self, Supervised, Task};
 use crate::signals::Signals;
@@ -116,7 +116,7 @@ pub(super) fn too_long(how: Option<&Supervised>) -> Failure {
         "MAX_RUNTIME",
         format!("the command ran longer than --max-runtime {text} and was ended"),
     )
-    .with_context(object(json!({ "max_runtime_ms": limit_ms })));
+    .with_context(json!({ "max_runtime_ms": limit_ms }));
     failure.partial = true;
     failure.phase = Some("run");
     failure
