@@ -184,9 +184,7 @@ impl Failure {
         failure
     }
 
-    /// Names the lock that it is about.
-    #[must_use]
-    pub fn about(mut self, name: &LockName) -> Self {
+    fn about(mut self, name: &LockName) -> Self {
         self.context.insert("name".into(), name.as_str().into());
         self
     }

@@ -3,6 +3,7 @@
 use super::{AcquireError, OpenError, Refused};
 use crate::config::ConfigError;
 use crate::envelope::{Exit, Failure, LockView};
+use tenure_core::LockName;
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
@@ -20,16 +21,10 @@ impl From<AcquireError> for Failure {
                 Self::bad_arguments(error.to_string())
             }
             AcquireError::HeldByThisProcess { ref name, token } => {
-                let mut failure =
-                    Self::new(Exit::Deadlock, "ALREADY_HELD", error.to_string()).about(name);
-                failure.context.insert("token".into(), token.into());
-                failure
+                already_held(&error, name, token)
             }
             AcquireError::HeldByOuterRun { ref name, token } => {
-                let mut failure =
-                    Self::new(Exit::Deadlock, "ALREADY_HELD", error.to_string()).about(name);
-                failure.context.insert("token".into(), token.into());
-                failure
+                already_held(&error, name, Some(token))
             }
             AcquireError::Superseded { ref name, ref by } => Self::superseded(name, Some(by)),
             AcquireError::Cancelled { .. }
@@ -39,6 +34,13 @@ impl From<AcquireError> for Failure {
             }
         }
     }
+}
+
+fn already_held(error: &AcquireError, name: &LockName, token: Option<u64>) -> Failure {
+    let mut failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", error.to_string());
+    failure.context.insert("name".into(), name.as_str().into());
+    failure.context.insert("token".into(), token.into());
+    failure
 }
 
 impl From<OpenError> for Failure {
