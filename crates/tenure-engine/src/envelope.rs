@@ -130,7 +130,8 @@ impl Failure {
     ///
     /// # Examples
     /// ```
-    /// use tenure_engine::envelope::{Exit, Failure};
+    /// # use tenure_engine as tenure;
+    /// use tenure::envelope::{Exit, Failure};
     /// let failure = Failure::new(Exit::NotFound, "NO_SUCH_ENV", "There is no environment prod");
     /// assert_eq!(failure.to_json()["retryable"], false);
     /// ```
