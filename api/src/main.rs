@@ -335,7 +335,7 @@ fn traits(text: &str) -> Option<(String, String, String)> {
     Some((generics.to_owned(), name.to_owned(), typ.to_owned()))
 }
 
-/// Where a `pub use` of somebody else's item leads to.
+/// Where a `pub use` of another crate's item leads to.
 fn reexported(crate_: &Crate, id: Id) -> Option<&str> {
     match &crate_.index.get(&id)?.inner {
         ItemEnum::Use(reexport) => Some(&reexport.source),

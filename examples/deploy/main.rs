@@ -84,7 +84,7 @@ impl Tool for Deploy {
             return Err(Failure::new(Exit::NotFound, "NO_SUCH_ENVIRONMENT", message).into());
         }
         for step in 1..=3 {
-            // Whether anybody reads along makes no difference to the work.
+            // Whether the stream has a reader makes no difference to the work.
             let _ = writeln!(std::io::stderr(), "step {step} of 3");
             let time = Duration::from_millis(step_ms);
             if deaf {

@@ -5,17 +5,17 @@
 //! etcd-fence etcd://HOST:PORT/PREFIX show
 //! ```
 //!
-//! To add means to read the set and to write it again with one element more, so two who do it at once
-//! lose one. A lock keeps them apart, but **no lock in a network does so for certain**: its holder may
-//! be stopped right before it writes, for longer than its lease, and go on as if nothing had been.
-//! No look at the lock helps, for the stop may come after the look. What helps is that the resource
-//! itself refuses whoever comes too late.
+//! To add means to read the set and to write it again with one element more, so two callers that do it
+//! at once lose one. A lock keeps them apart, but **no lock in a network does so for certain**: its
+//! holder may be stopped right before it writes, for longer than its lease, and go on as if nothing had
+//! been. No look at the lock helps, for the stop may come after the look. What helps is that the
+//! resource itself refuses a holder that comes too late.
 //!
 //! # The fence
 //! `PREFIX/example/fence` has the highest token that was ever shown. Each hold has a token that is
-//! higher than all before it. Whoever reads the set raises the fence to its token in the same
-//! transaction, which fails if the fence is higher already; whoever writes does so on the condition
-//! that the fence still shows its own. So once somebody newer has read, nobody older writes.
+//! higher than all before it. A holder that reads the set raises the fence to its token in the same
+//! transaction, which fails if the fence is higher already. A holder writes on the condition that the
+//! fence still shows its own token. So once a newer holder has read, no older one writes.
 //!
 //! `--pause-ms` waits between reading and writing: time to stop this program, wait until its lease has
 //! run out, add something else, and let it go on. It is refused then, with exit code 3, and the set is
@@ -53,7 +53,7 @@ enum Failure {
     Usage(String),
     /// The lock was not to be had, or etcd does not answer.
     NotNow(String),
-    /// Somebody newer has been here: the element was not added, and never will be by this call.
+    /// A newer holder has been here: the element was not added, and never will be by this call.
     Fenced { token: u64 },
 }
 
@@ -223,7 +223,7 @@ impl Resource {
         Ok(lines.nth(1).unwrap_or_default().to_owned())
     }
 
-    /// Writes the set, if nobody newer has read it since.
+    /// Writes the set, if no newer holder has read it since.
     fn write(&self, token: u64, set: &str) -> Result<(), Failure> {
         let is_mine = format!("value(\"{}\") = \"{}\"", self.fence, shown(token));
         let write = format!("put {} \"{set}\"", self.set);

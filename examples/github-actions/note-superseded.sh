@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tells whoever reads along that this run has made way for a newer one. NUMBER is the issue or pull
-# request; without one there is nobody to tell. Comments that are made with the token of a workflow
-# start no further runs.
+# Tells the readers of the issue that this run has made way for a newer one. NUMBER is the issue or
+# pull request; without one there is no place to tell it. Comments that are made with the token of a
+# workflow start no further runs.
 set -eu
 
 if [ -z "${NUMBER:-}" ]; then

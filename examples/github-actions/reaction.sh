@@ -1,11 +1,11 @@
 #!/bin/sh
-# Shows on what has started this run that somebody works on it: `reaction.sh add` puts 👀 there, and
+# Shows on what has started this run that a run works on it: `reaction.sh add` puts 👀 there, and
 # `reaction.sh remove` takes it away again. That is the comment, else the issue or pull request; a review
 # takes no reactions. NUMBER is the issue or pull request, COMMENT the id of the comment. Without a number
 # there is nothing to mark.
 #
-# What was added is noted in a file, so that nobody takes away what another run has put there, and so that
-# a second `remove` does nothing.
+# A file notes what this run has added. So no run takes away what another one has put there, and a second
+# `remove` does nothing.
 set -eu
 
 if [ -z "${NUMBER:-}" ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
 # One run of the agent: the work, a commit of what it changed, and a push to the branch that all runs
-# share. What $AGENT says is run by the shell; everything else is as it stands.
+# share. The shell runs what $AGENT says; everything else is as it stands.
 set -eu
 
 # 👀 for as long as the run works, and no longer: also when it fails or is asked to end. A run does its work
@@ -21,7 +21,7 @@ fi
 git -c user.name="${AGENT_NAME:-agent}" -c user.email="${AGENT_EMAIL:-agent@users.noreply.github.com}" \
   commit --quiet --message "Run ${GITHUB_RUN_ID:-by hand}"
 
-# A rebase makes the commits anew, and wants to know by whom.
+# A rebase makes the commits anew, and needs a committer.
 export GIT_COMMITTER_NAME="${AGENT_NAME:-agent}"
 export GIT_COMMITTER_EMAIL="${AGENT_EMAIL:-agent@users.noreply.github.com}"
 tenure push --attempts 5 --backoff 1s

@@ -26,7 +26,7 @@ pub(crate) fn run(dir: &Path, lock: ResumeLock, call: &Call) -> Result<String, F
     let before = checkpoint.done;
     while let Some(item) = checkpoint.next_item() {
         std::thread::sleep(Duration::from_millis(call.delay_ms));
-        // Somebody may have overridden us meanwhile.
+        // Another caller may have overridden us meanwhile.
         lock.verify()?;
         let line = format!("{item} {}\n", std::process::id());
         output

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(Failure::Usage(why)) => (format!("{why}\n{USAGE}"), 2),
-        // Somebody else is at it: another code, so that a script can tell it from a failure.
+        // Another process is at it: another code, so that a script can tell it from a failure.
         Err(Failure::Lock(
             error
             @ (ResumeLockError::InProgress { .. } | ResumeLockError::HeldByThisProcess { .. }),
@@ -113,6 +113,6 @@ fn answer(arguments: Vec<String>) -> Result<String, Failure> {
 pub(crate) struct Call {
     /// How long each item takes.
     pub(crate) delay_ms: u64,
-    /// Whether the lock is taken from somebody who has it.
+    /// Whether to take the lock from a holder that has it.
     pub(crate) overriding: Override,
 }

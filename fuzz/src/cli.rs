@@ -6,7 +6,7 @@ use std::path::Path;
 use tenure::tenure_core::LockName;
 
 #[allow(dead_code, reason = "the binary uses the rest")]
-#[path = "../../crates/tenure-cli/src/face/sprint/fields.rs"]
+#[path = "../../crates/tenure-cli/src/request/sprint/fields.rs"]
 mod fields;
 
 #[allow(dead_code, reason = "the binary uses the rest")]

@@ -7,12 +7,12 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use tenure::store::file::fuzzing;
 use tenure::tenure_core::{
-    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
-    RequestId, Stamp, WaitingFor,
+    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
+    RequestId, Reservation, Stamp, WaitingFor,
 };
 
-/// The size of a slot of the first pair.
-const SLOT_BYTES: usize = 2048;
+/// The size of a page of the first pair.
+const PAGE_BYTES: usize = 2048;
 
 /// Both ways of reading find the same in any file, and what is written is read. In a file of our
 /// own, a write that is cut off anywhere leaves the state before or the one after, also where the
@@ -41,15 +41,15 @@ type State = (u64, Vec<u8>);
 /// A file from its first write on, of which some writes are cut off.
 fn history(draw: &mut Draw<'_>) {
     let mut image = draw.some(Draw::number).map_or_else(Vec::new, |sequence| {
-        let mut slot = fuzzing::slot(sequence, b"begun");
-        slot.resize(SLOT_BYTES, 0);
-        slot
+        let mut page = fuzzing::page(sequence, b"begun");
+        page.resize(PAGE_BYTES, 0);
+        page
     });
     for _ in 0..draw.below(16) {
         let file = file_of(&image);
         let Ok(before) = state(&file) else {
             // Only what the file began with can be no state.
-            assert!(image.len() == SLOT_BYTES, "a cut made it unreadable");
+            assert!(image.len() == PAGE_BYTES, "a cut made it unreadable");
             return;
         };
         let body = body(draw);
@@ -151,8 +151,8 @@ pub fn list(data: &[u8]) {
         "written and read"
     );
     for claim in &entry.claims {
-        for excerpt in fuzzing::excerpts(&body, claim.ticket) {
-            assert_eq!(fuzzing::decode(&excerpt), Ok(entry.clone()), "in parts");
+        for partial in fuzzing::partial(&body, claim.ticket) {
+            assert_eq!(fuzzing::decode(&partial), Ok(entry.clone()), "in parts");
         }
     }
 }
@@ -246,7 +246,7 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
         actor: draw.text(),
         why: draw.text(),
     });
-    claim.away = draw.some(|draw| Away {
+    claim.reservation = draw.some(|draw| Reservation {
         since: stamp(draw),
         grace_ms: draw.number(),
     });

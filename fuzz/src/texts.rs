@@ -27,7 +27,10 @@ pub fn row(data: &[u8]) {
     for base in Policy::ALL {
         if let Ok(policy) = row.apply(base) {
             assert_eq!(row.apply(policy), Ok(policy), "once is enough");
-            assert_eq!(policy.asks_beacon, base.asks_beacon, "the format's affair");
+            assert_eq!(
+                policy.asks_liveness_lock, base.asks_liveness_lock,
+                "the format's affair"
+            );
             assert_eq!(policy.name, base.name);
         }
     }

@@ -28,7 +28,7 @@ pub(crate) mod value;
 use self::help::{FLEET, GLOBAL, SESSION, SPRINT, Size};
 use self::value::{Ending, Moment, Owner, Queue, Ticket, Typed, typed};
 use crate::failure::Failure;
-use crate::render::Output;
+use crate::output::Output;
 use crate::supervise::OnLost;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -900,13 +900,24 @@ const BEFORE_VERB: [&str; 9] = [
 /// Global flags without one.
 const BEFORE_VERB_BARE: [&str; 5] = ["-q", "--quiet", "-v", "--verbose", "--allow-network-fs"];
 
+/// Refuses a `TENURE_OUTPUT` that names no format: a caller who asked for one must not get another.
+fn check_output() -> Result<(), Failure> {
+    match std::env::var("TENURE_OUTPUT") {
+        Ok(word) if !word.is_empty() && Output::from_word(&word).is_none() => {
+            Err(Failure::bad_arguments(format!(
+                "TENURE_OUTPUT {word:?} is no format; it is one of text, json, yaml"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads the words of a call.
 pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     if let Some(args) = asked_for_flock(words) {
         return Ok(Verb::Flock(args));
     }
-    Output::check_environment()
-        .or_else(|failure| is_a_shells(words).then_some(()).ok_or(failure))?;
+    check_output().or_else(|failure| is_a_shells(words).then_some(()).ok_or(failure))?;
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
     }

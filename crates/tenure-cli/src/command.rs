@@ -1,86 +1,110 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
-pub(crate) mod acquire;
+mod acquire;
 mod attend;
 mod audit;
 mod cancel;
-pub(crate) mod check;
+mod check;
 mod clean;
 mod completions;
 mod fence;
 #[cfg(unix)]
 mod flock;
-pub(crate) mod force_release;
+mod force_release;
 mod group_name;
 mod heartbeat;
 mod help;
+mod ignored;
 mod man;
 mod near;
 mod profiles;
 #[cfg(unix)]
 mod push;
-pub(crate) mod release;
-pub(crate) mod result;
+mod release;
+mod result;
 pub(crate) mod run;
+mod sprint;
 mod ticket;
 mod wait;
 
 use self::attend::{Attendance, Tend};
+use self::result::RunResult;
 use crate::args::value::Typed;
-use crate::args::{self, AcquireArgs, CheckArgs, Common, ReleaseArgs, Verb};
-use crate::exit::Exit;
-use crate::face::{self, Face, TakenOver};
+use crate::args::{self, Common, Verb};
+use crate::audit_writer::{self, AuditWriter, occasion};
+use crate::dialect::{self, Dialect, Done, Line, Refused};
+use crate::exit::{Ending, Exit, signalled};
 use crate::failure::{Failure, object};
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Output, Surface, clean};
+use crate::render::{Output, Reporter, clean, report};
 use crate::request::{
-    self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Place,
-    Release, Run, Shown, Surroundings, Wait,
+    self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Format, Heartbeat, List,
+    Place, Release, Run, Shown, Surroundings, Wait,
 };
 #[cfg(windows)]
 use crate::signals::numbers as libc;
 use crate::signals::{self, SignalSleeper, Signals};
 use crate::store::Locks;
-use crate::trail::{self, Trail, occasion};
 use serde_json::json;
 use std::ffi::OsString;
 use tenure::clock::{Clock, SystemClock};
 use tenure::engine::{self, AcquireError, Acquired, Limits};
+use tenure::envelope;
 use tenure::process::{Identity, is_caller, is_descendant_of};
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::file::ThreadSleeper;
-use tenure::store::{Cleaned, Content, Reading, StoreError};
+use tenure::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Host, Life, LockName, Mode, Policy, Process, Reason,
-    Refusal, Request, RequestId, StaleReason, Standing, UnreadableRule,
+    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Ownership, Policy,
+    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
 
 /// Settles what was asked, does it and answers with the exit code.
 ///
 /// This is the only place where what was typed becomes what is meant: nothing below sees the one, and nothing
-/// above the other. Where a profile has a way of its own to give a call (a document on stdin), it does that in
-/// the same step.
-pub(crate) fn carry_out(verb: Verb) -> Exit {
-    match verb {
+/// above the other. A sprint's calls have a flow of their own, with a document on stdin, and take that step there.
+pub(crate) fn carry_out(verb: Verb) -> Ending {
+    let exit = match verb {
         Verb::Run(args) => {
-            let Call { around, surface } = Call::of("run", &args.common)
+            let Call { around, reporter } = Call::of("run", &args.common)
                 .about(args.name.as_ref())
                 .held_exit(args.claiming.patience.conflict_exit_code);
             match Run::of(&args, &around) {
-                Ok(run) => run::run(run, surface),
-                Err(failure) => surface.fail(&failure),
+                Ok(run) => return run::run(run, reporter),
+                Err(failure) => reporter.fail(&failure),
             }
         }
-        Verb::Acquire(args) => Call::of("acquire", &args.common)
-            .spoken(&args.common, |face, call| face.acquire(&args, call)),
-        Verb::Release(args) => Call::of("release", &args.common)
-            .spoken(&args.common, |face, call| face.release(&args, call)),
-        Verb::Check(args) => Call::of("check", &args.common)
-            .spoken(&args.common, |face, call| face.check(&args, call)),
-        Verb::Document(args) => {
-            Call::of("", &args.common).spoken(&args.common, |face, call| face.document(&args, call))
-        }
+        Verb::Acquire(args) => Call::of("acquire", &args.common).of_format(
+            &args.common,
+            |call| sprint::acquire(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .held_exit(args.claiming.patience.conflict_exit_code)
+                    .answer(|around| Acquiring::of(&args, around), acquire::acquire)
+            },
+        ),
+        Verb::Release(args) => Call::of("release", &args.common).of_format(
+            &args.common,
+            |call| sprint::release(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .answer(|around| Release::of(&args, around), release::release)
+            },
+        ),
+        Verb::Check(args) => Call::of("check", &args.common).of_format(
+            &args.common,
+            |call| sprint::check(&args, call, args.input.as_deref().into()),
+            |call| {
+                call.about(args.name.as_ref())
+                    .answer(|around| Check::of(&args, around), check::check)
+            },
+        ),
+        Verb::Document(args) => Call::of("", &args.common).of_format(
+            &args.common,
+            |call| sprint::document(&args, call),
+            |call| call.reporter.fail(&request::no_input()),
+        ),
         Verb::Cancel(args) => Call::of("cancel", &args.common)
             .answer(|around| Cancel::of(&args, around), cancel::cancel),
         Verb::ForceRelease(args) => Call::of("force-release", &args.common)
@@ -105,10 +129,12 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
         Verb::Clean(args) => {
             Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
         }
-        Verb::Profiles(args) => Call::of("profiles", &args.common)
-            .answer(Surroundings::configuration, |config, _| {
-                profiles::profiles(args.common.profile.as_deref(), &config)
-            }),
+        Verb::Profiles(args) => {
+            let of = args.common.profile.as_deref();
+            Call::of("profiles", &args.common).answer(Surroundings::configuration, |config, _| {
+                profiles::profiles(of, &config)
+            })
+        }
         Verb::Audit(args) => Call::of("audit", &args.common).answer(
             |around| Audit::of(&args, around, audit::now_ms()),
             audit::audit,
@@ -120,70 +146,75 @@ pub(crate) fn carry_out(verb: Verb) -> Exit {
             .held_exit(args.patience.conflict_exit_code)
             .answer(|around| request::Push::of(&args, around), push::push),
         #[cfg(windows)]
-        Verb::Push(_) => Failure::not_here(
+        Verb::Push(_) => report(&Failure::not_here(
             "push",
             "it has not been ported; use `tenure run NAME -- git push`",
-        )
-        .report(),
+        )),
         #[cfg(unix)]
         Verb::Flock(args) => flock::flock(&args),
         #[cfg(windows)]
-        Verb::Flock(_) => Failure::not_here(
+        Verb::Flock(_) => report(&Failure::not_here(
             "flock",
             "locks of flock(1) are Unix's own; use `tenure run`",
-        )
-        .report(),
+        )),
         Verb::GroupName(args) => Call::of("group-name", &args.common)
             .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
         Verb::Help(args) => help::help(&args),
         Verb::Version => help::show_version(),
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
-    }
+    };
+    exit.into()
 }
 
 /// A call of one verb, and where its answer goes.
 pub(crate) struct Call {
     pub(crate) around: Surroundings,
-    pub(crate) surface: Surface,
+    pub(crate) reporter: Reporter,
 }
 
 impl Call {
     pub(crate) fn of(verb: &'static str, common: &Common) -> Self {
         let around = Surroundings::of(common);
         Self {
-            surface: request::surface(common, &around, verb),
+            reporter: reporter(common, &around, verb),
             around,
         }
     }
 
     /// It is about this lock.
     fn about(mut self, name: Option<&Typed<LockName>>) -> Self {
-        self.surface = self.surface.about(name.map(|name| &*name.text));
+        self.reporter = self.reporter.about(name.map(|name| &*name.text));
         self
     }
 
     /// It exits with this code where the lock is held.
     pub(crate) fn held_exit(mut self, code: Option<u8>) -> Self {
-        self.surface = self.surface.held_exit(code);
+        self.reporter = self.reporter.held_exit(code);
         self
     }
 
     /// Its messages stand without our name.
     #[cfg(unix)]
     fn plainly(mut self) -> Self {
-        self.surface = self.surface.plain(true);
+        self.reporter = self.reporter.plain(true);
         self
     }
 
-    /// Has its profile answer it.
+    /// Has it answered in the flow of a sprint where that is its profile, else in the usual one.
     #[cold]
     #[inline(never)]
-    fn spoken(self, common: &Common, answer: impl FnOnce(&'static dyn Face, Self) -> Exit) -> Exit {
-        match face::of(common, &self.around) {
-            Ok(face) => answer(face, self),
+    fn of_format(
+        self,
+        common: &Common,
+        sprint: impl FnOnce(Self) -> Exit,
+        usual: impl FnOnce(Self) -> Exit,
+    ) -> Exit {
+        match Format::of(common, &self.around) {
+            Ok(Some(Format::Sprint)) => sprint(self),
+            Ok(_) => usual(self),
             // No profile speaks here: it could not be found.
-            Err(failure) => self.surface.plain(false).fail(&failure),
+            Err(failure) => self.reporter.plain(false).fail(&failure),
         }
     }
 
@@ -193,65 +224,58 @@ impl Call {
     pub(crate) fn answer<M>(
         self,
         meant: impl FnOnce(&Surroundings) -> Result<M, Failure>,
-        carry_out: impl FnOnce(M, &mut Surface) -> Result<(String, serde_json::Value), Failure>,
+        carry_out: impl FnOnce(M, &mut Reporter) -> Result<(String, serde_json::Value), Failure>,
     ) -> Exit {
-        let Self { around, surface } = self;
-        finish(surface, |surface| carry_out(meant(&around)?, surface))
+        let Self { around, reporter } = self;
+        finish(reporter, |reporter| carry_out(meant(&around)?, reporter))
     }
 }
 
-/// Answers `acquire`, unless a profile has its own way.
-pub(crate) fn answer_acquire(args: &AcquireArgs, call: Call) -> Exit {
-    call.about(args.name.as_ref())
-        .held_exit(args.claiming.patience.conflict_exit_code)
-        .answer(
-            |around| {
-                refuse_input(args.input.as_deref())?;
-                Acquiring::of(args, around)
-            },
-            acquire::acquire,
-        )
+/// The dialect that goes with a format.
+fn dialect_of(format: Format) -> &'static dyn Dialect {
+    match format {
+        Format::Native => &dialect::Native,
+        Format::Resume => &dialect::Resume,
+        Format::Session => &dialect::Session,
+        Format::Fleet => &dialect::Fleet,
+        Format::Sprint => &dialect::Sprint,
+    }
 }
 
-/// The same for `release`.
-pub(crate) fn answer_release(args: &ReleaseArgs, call: Call) -> Exit {
-    call.about(args.name.as_ref()).answer(
-        |around| {
-            refuse_input(args.input.as_deref())?;
-            Release::of(args, around)
-        },
-        release::release,
-    )
-}
-
-/// The same for `check`.
-pub(crate) fn answer_check(args: &CheckArgs, call: Call) -> Exit {
-    call.about(args.name.as_ref()).answer(
-        |around| {
-            refuse_input(args.input.as_deref())?;
-            Check::of(args, around)
-        },
-        check::check,
-    )
+/// How answers are printed.
+fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Reporter {
+    let output = common
+        .output
+        .or_else(Output::from_environment)
+        .unwrap_or(Output::Text);
+    // The messages of other systems are sentences that their users know, and stand without our name. An own
+    // profile speaks as the one whose format it has.
+    let format = Format::of(common, around).ok().flatten();
+    let format = format.filter(|format| *format != Format::Native);
+    Reporter::new(output, common.quiet, common.verbose, command.to_owned())
+        .plain(format.is_some())
+        .documenting(format.and_then(|format| dialect_of(format).document(command)))
 }
 
 /// Answers a call that could not be read, in the way of its profile as far as that is known.
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
-    let (common, verb) = args::hints_of(words);
-    match face::of(&common, &Surroundings::of(&common)) {
-        Ok(face) if !failure.is_silent() && failure.exit != Exit::Success => {
-            face.misread(&verb, failure).report()
-        }
-        _ => failure.report(),
+    if failure.is_silent() || failure.exit == Exit::Success {
+        return report(&failure);
     }
-}
-
-/// A hold that a release by name ended.
-pub(crate) struct Ended<'a> {
-    pub(crate) name: &'a LockName,
-    pub(crate) claim: &'a Claim,
-    pub(crate) held_ms: u64,
-    pub(crate) by_other: bool,
+    let (common, verb) = args::hints_of(words);
+    let mut failure = failure;
+    match Format::of(&common, &Surroundings::of(&common)) {
+        Ok(Some(Format::Sprint)) => failure = sprint::misread(&verb, failure),
+        Ok(format) => {
+            let dialect = dialect_of(format.unwrap_or(Format::Native));
+            if let Some(document) = dialect.document(&verb) {
+                failure.text = Some(document(None, &failure));
+                failure.is_answer = true;
+            }
+        }
+        Err(_) => {}
+    }
+    report(&failure)
 }
 
 /// What every verb works with.
@@ -260,14 +284,28 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     pub(crate) clock: SystemClock,
     pub(crate) store: Locks,
-    pub(crate) face: &'static dyn Face,
-    pub(crate) trail: Trail,
+    pub(crate) format: Format,
+    pub(crate) dialect: &'static dyn Dialect,
+    pub(crate) audit_writer: AuditWriter,
 }
 
 impl Session {
     /// For verbs that never sleep.
     pub(crate) fn open(place: Place) -> Result<Self, Failure> {
         Self::at(place, Box::new(ThreadSleeper))
+    }
+
+    /// The same for a verb about one lock, with the id that the caller shows for it.
+    pub(crate) fn of_caller<'a>(
+        place: Place,
+        name: &LockName,
+        shown: &'a Shown,
+        reporter: &mut Reporter,
+    ) -> Result<(Self, Option<&'a str>), Failure> {
+        let session = Self::open(place)?;
+        let id = session.shown(name, shown)?;
+        reporter.set_request_id(id.unwrap_or_default());
+        Ok((session, id))
     }
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
@@ -283,18 +321,19 @@ impl Session {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         let profile = place.take_profile();
-        let face = face::of_format(profile.format());
+        let format = Format::named(profile.format());
         let (audit, is_named) = place.audit_folder(&*profile)?;
-        let trail = Trail::new(audit, is_named, &*profile);
+        let audit_writer = AuditWriter::new(audit, is_named, &*profile);
         let host = identity.host.clone();
-        let store = Locks::open(&place, profile, host, sleeper)?;
+        let store = place.open(profile, host, sleeper)?;
         Ok(Self {
             place,
             identity,
             clock,
             store,
-            face,
-            trail,
+            format,
+            dialect: dialect_of(format),
+            audit_writer,
         })
     }
 
@@ -302,6 +341,28 @@ impl Session {
     pub(crate) fn actor(&self, given: Option<String>) -> String {
         let usual = || self.place.actor.as_ref().unwrap_or(&self.identity.actor);
         given.unwrap_or_else(|| usual().clone())
+    }
+
+    /// The holder of a new claim, with all that the record wants to know.
+    pub(crate) fn holder(
+        &self,
+        request_id: RequestId,
+        actor: Option<String>,
+        process: Option<Process>,
+        why: String,
+        facts: Vec<(String, String)>,
+    ) -> Holder {
+        let mut holder = Holder {
+            facts,
+            request_id,
+            actor: self.actor(actor),
+            process,
+            command: None,
+            host: self.identity.host.clone(),
+            why,
+        };
+        self.format.complete(&mut holder);
+        holder
     }
 
     /// The id that the caller shows for a lock that is there: it is of our form, or it is the one that the
@@ -321,14 +382,14 @@ impl Session {
             return false;
         };
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        !id.is_empty() && granted.any(|claim| self.face.shows(claim, id))
+        !id.is_empty() && granted.any(|claim| self.format.shows(claim, id))
     }
 
     /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
     /// because the claim's owner is one of its ancestors.
     pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
         if let Some(id) = shown {
-            return self.face.shows(claim, id);
+            return self.format.shows(claim, id);
         }
         if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
@@ -340,7 +401,7 @@ impl Session {
     /// from the owner is not enough: an agent's sub-shells all follow the same process, and the one
     /// that was refused would release what another one holds.
     pub(crate) fn may_release(&self, claim: &Claim, shown: Option<&str>) -> bool {
-        if shown.is_some() || self.face.lets_descendants_release() {
+        if shown.is_some() || self.format.lets_descendants_release() {
             return self.is_mine(claim, shown, &[]);
         }
         self.is_owned(claim, is_caller)
@@ -349,7 +410,7 @@ impl Session {
     /// Whether the caller is to a claim's owner as `related` says.
     fn is_owned(&self, claim: &Claim, related: impl Fn(&Process, &Host, &Host) -> bool) -> bool {
         claim.kind.is_detached()
-            && self.face.knows_owners_by_process()
+            && self.format.knows_owners_by_process()
             && claim
                 .holder
                 .process
@@ -407,7 +468,7 @@ impl Session {
     }
 
     /// Waiting, inside a run, for a lock that this very run holds would never end.
-    pub(crate) fn refuse_nesting(&self, name: &LockName) -> Result<(), Failure> {
+    pub(crate) fn refuse_own_hold(&self, name: &LockName) -> Result<(), Failure> {
         match self.outer_hold(name)? {
             None => Ok(()),
             Some(claim) => Err(already_held(name, &claim)),
@@ -417,14 +478,14 @@ impl Session {
     /// Acquires a lock, shows the wait, and tells of what happened on the way.
     pub(crate) fn acquire(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         request: &Request,
         limits: Limits,
         tend: &mut dyn Tend,
     ) -> Result<Acquired, Failure> {
-        let is_first_use = self.face.is_first_use(self, name);
-        let mut attendance = Attendance::new(surface, self, name, request, limits.wait, tend);
+        let is_first_use = ignored::is_first_use(self, name);
+        let mut attendance = Attendance::new(reporter, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
             &*self.store,
             &self.clock,
@@ -441,20 +502,20 @@ impl Session {
             (Err(_), None, None) | (Ok(_), _, _) => {}
         }
         if let Ok(Some(warning)) = self.store.warning() {
-            surface.warn(warning);
+            reporter.warn(warning);
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);
             if failure.code == "LOCK_HELD" {
-                self.say_unheeded(surface, request.force);
+                self.say_unheeded(reporter, request.force);
             }
             self.after_force(failure, name, request.force)
         })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
-        self.record_grant(surface, name, &acquired, request.force);
-        self.face.on_acquired(surface, name, &acquired.claim);
+        self.record_grant(reporter, name, &acquired, request.force);
+        self.tell(reporter, &Line::Acquired { name });
         if is_first_use {
-            self.face.on_first_use(surface, self, name);
+            ignored::tell(reporter, self, name);
         }
         Ok(acquired)
     }
@@ -462,16 +523,16 @@ impl Session {
     /// Tells of a grant and of what happened on the way to it, here and in the audit.
     pub(crate) fn record_grant(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         acquired: &Acquired,
         force: Force,
     ) {
-        self.report_events(surface, name, &acquired.events);
+        self.report_events(reporter, name, &acquired.events);
         let (claim, now) = (&acquired.claim, self.clock.now());
         let id = RequestId::as_recorded(known_as(&claim.holder));
-        self.trail.acquired(
-            surface,
+        self.audit_writer.acquired(
+            reporter,
             occasion(name, &id, &now),
             claim.lease,
             &self.store.place(name),
@@ -480,95 +541,94 @@ impl Session {
         );
     }
 
-    /// Records a release that the system did not let succeed.
-    pub(crate) fn record_failed_release(
+    /// Releases by name what the caller owns, and records what became of it: under the holder's own id, or
+    /// the caller's where it is another. `failed` words what the store could not do.
+    pub(crate) fn release_owned(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         shown: Option<&str>,
-        error: &StoreError,
-    ) -> Result<(), Failure> {
-        let (acting, now) = (trail::acting(shown)?, self.clock.now());
-        let place = self.store.place(name);
-        self.trail
-            .release_failed(surface, occasion(name, &acting, &now), &place, error);
-        Ok(())
-    }
-
-    /// Records a release by name: under the holder's own id, or the caller's where it is another.
-    pub(crate) fn record_release(
-        &self,
-        surface: &mut Surface,
-        shown: Option<&str>,
-        released: &Ended<'_>,
-        result: &result::RunResult,
-    ) -> Result<(), Failure> {
+        result: &RunResult,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        failed: impl FnOnce(StoreError) -> Failure,
+    ) -> Result<Released, Failure> {
+        let released = self.store.release_owned(name, &owns, &self.clock.now());
         let now = self.clock.now();
-        let id = if released.by_other {
-            trail::acting(shown)?
-        } else {
-            RequestId::as_recorded(known_as(&released.claim.holder))
-        };
-        self.trail.released(
-            surface,
-            occasion(released.name, &id, &now),
-            released.held_ms,
-            result.ending(),
-            released.by_other,
-        );
-        Ok(())
+        match &released {
+            Ok(Released::Done {
+                claim,
+                held_ms,
+                by_other,
+            }) => {
+                let id = if *by_other {
+                    audit_writer::acting(shown)?
+                } else {
+                    RequestId::as_recorded(known_as(&claim.holder))
+                };
+                let occasion = occasion(name, &id, &now);
+                let ending = result.ending();
+                self.audit_writer
+                    .released(reporter, occasion, *held_ms, ending, *by_other);
+            }
+            Ok(Released::Unreadable { record }) => {
+                let acting = audit_writer::acting(shown)?;
+                self.audit_writer
+                    .removed(reporter, occasion(name, &acting, &now), None, record);
+            }
+            Ok(Released::Absent | Released::NotOwner { .. } | Released::Ignored { .. }) => {}
+            Err(error) => {
+                let (acting, place) = (audit_writer::acting(shown)?, self.store.place(name));
+                self.audit_writer.release_failed(
+                    reporter,
+                    occasion(name, &acting, &now),
+                    &place,
+                    error,
+                );
+            }
+        }
+        released.map_err(failed)
     }
 
     /// Records the holds that a cleaning found left behind.
     pub(crate) fn record_cleaned(
         &self,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         name: &LockName,
         cleaned: &Cleaned,
     ) -> Result<(), Failure> {
-        let (acting, now) = (trail::acting(None)?, self.clock.now());
+        let (acting, now) = (audit_writer::acting(None)?, self.clock.now());
         let occasion = occasion(name, &acting, &now);
         let holds = cleaned
             .swept
             .iter()
             .filter(|claim| claim.token.is_some() && !ends_without_release(claim));
         for claim in holds {
-            self.trail
-                .removed(surface, occasion, Some(claim), &cleaned.record);
+            self.audit_writer
+                .removed(reporter, occasion, Some(claim), &cleaned.record);
         }
         if cleaned.swept.is_empty() && !cleaned.record.is_empty() {
-            self.trail.removed(surface, occasion, None, &cleaned.record);
+            self.audit_writer
+                .removed(reporter, occasion, None, &cleaned.record);
         }
-        Ok(())
-    }
-
-    /// Records that a release removed what could not be read.
-    pub(crate) fn record_unreadable(
-        &self,
-        surface: &mut Surface,
-        name: &LockName,
-        shown: Option<&str>,
-        record: &[u8],
-    ) -> Result<(), Failure> {
-        let (acting, now) = (trail::acting(shown)?, self.clock.now());
-        self.trail
-            .removed(surface, occasion(name, &acting, &now), None, record);
         Ok(())
     }
 
     /// Tells about what happened on the way to a grant.
     #[cold]
     #[inline(never)]
-    fn report_events(&self, surface: &mut Surface, name: &LockName, events: &[Event]) {
+    fn report_events(&self, reporter: &mut Reporter, name: &LockName, events: &[Event]) {
         let now = self.clock.now();
         for event in events {
             if let Event::Stolen { why, previous, .. } = event {
-                surface.warn(self.face.took_over(&TakenOver {
+                let line = self.dialect.line(&Line::TookOver {
                     name,
                     why: *why,
                     previous: previous.as_deref(),
                     now: &now,
-                }));
+                });
+                if let Some(line) = line {
+                    reporter.warn(line);
+                }
             }
         }
     }
@@ -580,8 +640,30 @@ impl Session {
             _ => None,
         };
         match unreadable {
-            Some(why) => self.face.unreadable(error.into(), name, &why),
+            Some(why) => {
+                let why = Refused::Unreadable { name, why: &why };
+                self.dialect.refusal(error.into(), &why)
+            }
             None => error.into(),
+        }
+    }
+
+    /// A failure for another holder is in the way, in the words of the profile.
+    pub(crate) fn blocked(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
+        let here = &self.identity.host.name;
+        let why = Refused::Blocked { view, reason, here };
+        self.dialect.refusal(failure, &why)
+    }
+
+    /// What stdout has of a success: the text of the profile, else the product's own.
+    pub(crate) fn text_of(&self, done: &Done<'_>, own: impl FnOnce() -> String) -> String {
+        self.dialect.answer(done).unwrap_or_else(own)
+    }
+
+    /// Tells people about it, if the profile has a line for that.
+    pub(crate) fn tell(&self, reporter: &Reporter, about: &Line<'_>) {
+        if let Some(line) = self.dialect.line(about) {
+            reporter.inform(&line);
         }
     }
 
@@ -648,10 +730,10 @@ impl Session {
     }
 
     /// Says why force did not end the live hold in the way, where the profile never lets it.
-    pub(crate) fn say_unheeded(&self, surface: &mut Surface, force: Force) {
+    pub(crate) fn say_unheeded(&self, reporter: &mut Reporter, force: Force) {
         let policy = self.store.policy();
         if force != Force::No && policy.force_on_held == ForceOnHeld::Never {
-            surface.warn(unheeded(policy));
+            reporter.warn(unheeded(policy));
         }
     }
 
@@ -695,7 +777,7 @@ impl Session {
     }
 
     /// The hold in the way of a native claim, if the caller's own script may have taken it.
-    fn own_in_the_way<'a>(&self, refusal: &'a Refusal) -> Option<&'a Claim> {
+    fn own_blocker<'a>(&self, refusal: &'a Refusal) -> Option<&'a Claim> {
         let claim = refusal.blocker.as_deref()?;
         let is_native = self.store.profile().record().is_none();
         let is_held = refusal.reason == Reason::Held && claim.token.is_some();
@@ -715,10 +797,10 @@ impl Session {
                 kept,
             } => {
                 let mut view = self.refused(name, &refusal, &entry);
-                let own = self.own_in_the_way(&refusal);
+                let own = self.own_blocker(&refusal);
                 view.mine = own.is_some();
                 let failure = failure_of(view.clone(), refusal.reason, waited, retry_after_ms);
-                let mut failure = self.face.refused(failure, &view, refusal.reason);
+                let mut failure = self.blocked(failure, &view, refusal.reason);
                 if let (Some(own), Some(text)) = (own, &mut failure.text) {
                     text.push_str("\n        the caller may be waiting for itself: ");
                     text.push_str(&give_back(name, own));
@@ -773,7 +855,7 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
         _ => "SIGTERM",
     };
     let mut failure = Failure::new(
-        Exit::Signalled(number),
+        signalled(number),
         "CANCELLED",
         format!("Cancelled by {signal}"),
     );
@@ -845,14 +927,7 @@ fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
 
 /// The answer of a run that another one displaced.
 pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
-    Failure::new(
-        Exit::Superseded,
-        "SUPERSEDED",
-        format!("{name} was asked for by request id {by}, so this run has ended"),
-    )
-    .with_context(object(
-        json!({ "name": name.as_str(), "superseded_by": by }),
-    ))
+    envelope::Failure::superseded(name, Some(by)).into()
 }
 
 /// A lock that a run had was lost while it waited for the next one, so its command does not start.
@@ -867,24 +942,24 @@ pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
 
 /// Runs the body of a verb and shows whichever way it ended.
 pub(crate) fn finish(
-    mut surface: Surface,
-    body: impl FnOnce(&mut Surface) -> Result<(String, serde_json::Value), Failure>,
+    mut reporter: Reporter,
+    body: impl FnOnce(&mut Reporter) -> Result<(String, serde_json::Value), Failure>,
 ) -> Exit {
-    match body(&mut surface) {
-        Ok((text, data)) => surface.succeed(&text, &data),
-        Err(failure) => surface.fail(&failure),
+    match body(&mut reporter) {
+        Ok((text, data)) => reporter.succeed(&text, data),
+        Err(failure) => reporter.fail(&failure),
     }
 }
 
-/// The surface of a verb whose answer is a file for another program, which has one form whatever
-/// answers are printed as. Who asks for another one is refused.
-fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Surface, Exit> {
+/// The reporter of a verb whose answer is a file for another program, which has one form whatever
+/// answers are printed as. A caller that asks for another form is refused.
+fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Reporter, Exit> {
     let output = output.unwrap_or(Output::Text);
-    let surface = Surface::new(output, false, false, verb.to_owned());
+    let reporter = Reporter::new(output, false, false, verb.to_owned());
     if output == Output::Text {
-        return Ok(surface);
+        return Ok(reporter);
     }
-    Err(surface.fail(&Failure::bad_arguments(format!(
+    Err(reporter.fail(&Failure::bad_arguments(format!(
         "{verb} prints {what}, which have no other format; leave --output out"
     ))))
 }
@@ -898,17 +973,4 @@ pub(crate) fn collect_signals() -> Result<Signals, Failure> {
             format!("signals cannot be collected: {error}"),
         )
     })
-}
-
-/// Refuses a document on stdin where no profile reads one.
-pub(crate) fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
-    match input {
-        None => Ok(()),
-        Some(_) => Err(no_input()),
-    }
-}
-
-/// The answer to a document where no profile reads one.
-pub(crate) fn no_input() -> Failure {
-    Failure::bad_arguments("--input belongs to the sprint profile")
 }

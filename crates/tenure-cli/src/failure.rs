@@ -1,13 +1,13 @@
-//! What can go wrong, as the caller sees it: the only place that maps an error to an exit code,
-//! to the envelope's `error`, and to the lines that a person reads.
+//! A failure as the binary has it: the library's, and beside it what a person reads and how it is shown.
+//!
+//! Which exit code and which word an error has stands in one table, in `tenure::envelope`.
 
-use crate::exit::Exit;
-use crate::render::{self, Output};
+use crate::output::Output;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use tenure::audit::AuditError;
 use tenure::config::ConfigError;
-use tenure::envelope;
+use tenure::envelope::{self, Exit};
 pub(crate) use tenure::envelope::{Retry, human};
 use tenure::fence::GuardError;
 use tenure::process::OwnerError;
@@ -17,51 +17,21 @@ use tenure::store::StoreError;
 /// A failure, ready to be shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
-    pub(crate) exit: Exit,
-    /// Stable, for programs.
-    pub(crate) code: Cow<'static, str>,
-    /// A full sentence.
-    pub(crate) message: String,
+    said: envelope::Failure,
     /// What a person reads instead of the message, where more can be said.
     pub(crate) text: Option<String>,
-    pub(crate) retry: Option<Retry>,
-    pub(crate) detail: Option<String>,
-    pub(crate) fix_command: Option<String>,
-    pub(crate) phase: Option<&'static str>,
-    pub(crate) partial: bool,
-    pub(crate) signal: Option<&'static str>,
-    pub(crate) context: Map<String, Value>,
     /// The text is what was asked for, and belongs on stdout.
     pub(crate) is_answer: bool,
-    command: String,
-    output: Output,
+    /// The verb and the format, of a failure that happens before they are known otherwise.
+    pub(crate) command: String,
+    pub(crate) output: Output,
     /// It was shown already, or there is nothing to show.
-    silent: bool,
+    is_silent: bool,
 }
 
 impl Failure {
-    pub(crate) fn new(
-        exit: Exit,
-        code: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            exit,
-            code: code.into(),
-            message: message.into(),
-            text: None,
-            retry: None,
-            detail: None,
-            fix_command: None,
-            phase: None,
-            partial: false,
-            signal: None,
-            context: Map::new(),
-            is_answer: false,
-            command: String::new(),
-            output: Output::Text,
-            silent: false,
-        }
+    pub(crate) fn new(exit: Exit, code: impl Into<String>, message: impl Into<String>) -> Self {
+        envelope::Failure::new(exit, code, message).into()
     }
 
     /// For what cannot be done on this system.
@@ -71,13 +41,13 @@ impl Failure {
     }
 
     pub(crate) fn bad_arguments(message: impl Into<String>) -> Self {
-        Self::new(Exit::BadArguments, "BAD_ARGUMENTS", message)
+        envelope::Failure::bad_arguments(message).into()
     }
 
     /// Nothing is left to say.
     pub(crate) fn already_said(exit: Exit, output: Output) -> Self {
         Self {
-            silent: true,
+            is_silent: true,
             output,
             ..Self::new(exit, "SAID", "")
         }
@@ -112,48 +82,38 @@ impl Failure {
 
     #[must_use]
     pub(crate) fn with_context(mut self, context: Map<String, Value>) -> Self {
-        self.context = context;
+        self.said.context = context;
         self
     }
 
-    /// Shows a failure that happened before anybody knew how to show it.
-    pub(crate) fn report(self) -> Exit {
-        let (command, output) = (self.command.clone(), self.output);
-        render::Surface::new(output, false, false, command).fail(&self)
-    }
-
     pub(crate) fn is_silent(&self) -> bool {
-        self.silent
+        self.is_silent
     }
+}
 
-    /// The envelope's `error`.
-    pub(crate) fn to_json(&self) -> Value {
-        let said = envelope::Error {
-            code: &self.code,
-            message: &self.message,
-            retry: self.retry,
-            detail: self.detail.as_deref(),
-            fix_command: self.fix_command.as_deref(),
-            phase: self.phase,
-            partial: self.partial,
-            signal: self.signal,
-            context: &self.context,
-        };
-        said.to_json()
+impl Deref for Failure {
+    type Target = envelope::Failure;
+
+    fn deref(&self) -> &Self::Target {
+        &self.said
+    }
+}
+
+impl DerefMut for Failure {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.said
     }
 }
 
 impl From<envelope::Failure> for Failure {
     fn from(said: envelope::Failure) -> Self {
         Self {
-            retry: said.retry,
-            detail: said.detail,
-            fix_command: said.fix_command,
-            phase: said.phase,
-            partial: said.partial,
-            signal: said.signal,
-            context: said.context,
-            ..Self::new(said.exit.into(), said.code, said.message)
+            said,
+            text: None,
+            is_answer: false,
+            command: String::new(),
+            output: Output::Text,
+            is_silent: false,
         }
     }
 }
@@ -172,64 +132,24 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl From<AuditError> for Failure {
-    fn from(error: AuditError) -> Self {
-        let (exit, code) = match &error {
-            AuditError::Io { source, .. }
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
-            {
-                (Exit::Permission, "PERMISSION_DENIED")
+/// The errors of which a person reads the message.
+macro_rules! told_by_their_message {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                envelope::Failure::from(error).into()
             }
-            AuditError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
-            _ => (Exit::StoreUnavailable, "AUDIT_UNAVAILABLE"),
-        };
-        Self::new(exit, code, error.to_string())
-    }
+        })+
+    };
 }
 
-impl From<GuardError> for Failure {
-    fn from(error: GuardError) -> Self {
-        let (exit, code) = match &error {
-            GuardError::Permission { .. } => (Exit::Permission, "PERMISSION_DENIED"),
-            GuardError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
-            GuardError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
-            GuardError::Unreadable { .. } => (Exit::StoreUnavailable, "GUARD_UNREADABLE"),
-            _ => (Exit::StoreUnavailable, "GUARD_UNAVAILABLE"),
-        };
-        Self::new(exit, code, error.to_string())
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        let (exit, code) = match &error {
-            ConfigError::Read { source, .. }
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
-            {
-                (Exit::Permission, "PERMISSION_DENIED")
-            }
-            ConfigError::Untrusted { .. } => (Exit::Permission, "UNSAFE_PLACE"),
-            _ => (Exit::BadArguments, "BAD_CONFIGURATION"),
-        };
-        Self::new(exit, code, error.to_string())
-    }
-}
-
-impl From<ProfileError> for Failure {
-    fn from(error: ProfileError) -> Self {
-        let code = match &error {
-            ProfileError::Row { .. } => "BAD_CONFIGURATION",
-            _ => "BAD_ARGUMENTS",
-        };
-        Self::new(Exit::BadArguments, code, error.to_string())
-    }
-}
-
-impl From<OwnerError> for Failure {
-    fn from(error: OwnerError) -> Self {
-        Self::new(Exit::BadArguments, "NO_OWNER", error.to_string())
-    }
-}
+told_by_their_message!(
+    AuditError,
+    GuardError,
+    ConfigError,
+    ProfileError,
+    OwnerError
+);
 
 /// The fields of a JSON object, for `context`.
 pub(crate) fn object(value: Value) -> Map<String, Value> {

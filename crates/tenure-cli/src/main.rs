@@ -7,12 +7,15 @@
 extern crate tenure_engine as tenure;
 
 mod args;
+mod audit_writer;
 mod command;
+mod deadlock;
+mod dialect;
 mod exit;
-mod face;
 mod failure;
 mod holds;
-mod nesting;
+mod ids;
+mod output;
 mod render;
 mod request;
 #[cfg_attr(windows, path = "signals/windows.rs")]
@@ -21,7 +24,6 @@ mod speech;
 mod spelling;
 mod store;
 mod supervise;
-mod trail;
 
 /// musl's allocator maps and unmaps pages for every few allocations, which at the size of our
 /// start-up costs more than all the rest of it. This one asks the kernel once.
@@ -30,9 +32,9 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ! {
     let words = std::env::args_os().collect::<Vec<_>>();
-    let code = match args::parse(&words) {
+    let ending = match args::parse(&words) {
         Ok(parsed) => command::carry_out(parsed),
-        Err(refused) => command::misread(&words, refused),
+        Err(refused) => command::misread(&words, refused).into(),
     };
-    exit::leave(code)
+    exit::leave(ending)
 }

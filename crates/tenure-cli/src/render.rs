@@ -6,7 +6,7 @@
 //!
 //! **An answer waits for a slow reader, and only a signal ends that.** A reader that has closed its end is
 //! no error. An answer that the system does not take is one, whatever was done; and a call whose answer
-//! is worth nothing unless it is heard may take back what it has done ([`Surface::unless_heard`]).
+//! is worth nothing unless it is heard may take back what it has done ([`Reporter::unless_heard`]).
 
 pub(crate) mod audit;
 pub(crate) mod colour;
@@ -16,82 +16,24 @@ pub(crate) mod table;
 pub(crate) mod waiting;
 pub(crate) mod width;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, signalled};
 use crate::failure::Failure;
+pub(crate) use crate::output::Output;
 use crate::signals::{Stream, Why, write_unless_stopped};
 use crate::speech;
 pub(crate) use crate::speech::say;
-use serde::Serialize;
 use serde_json::Value;
-use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::time::Instant;
 pub(crate) use tenure::envelope::clean;
+use tenure::envelope::{self, Envelope, Meta};
 use tenure::tenure_core::{LockName, RequestId};
 
-/// The formats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Output {
-    /// Lines for people
-    Text,
-    /// One JSON document
-    Json,
-    /// The same as YAML
-    Yaml,
-}
-
-impl Output {
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "text" => Some(Self::Text),
-            "json" => Some(Self::Json),
-            "yaml" => Some(Self::Yaml),
-            _ => None,
-        }
-    }
-
-    /// Refuses a `TENURE_OUTPUT` that names no format: a caller who asked for one must not get
-    /// another.
-    pub(crate) fn check_environment() -> Result<(), Failure> {
-        match std::env::var("TENURE_OUTPUT") {
-            Ok(word) if !word.is_empty() && Self::from_word(&word).is_none() => {
-                Err(Failure::bad_arguments(format!(
-                    "TENURE_OUTPUT {word:?} is no format; it is one of text, json, yaml"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The format that `TENURE_OUTPUT` asks for.
-    pub(crate) fn from_environment() -> Option<Self> {
-        Self::from_word(&std::env::var("TENURE_OUTPUT").ok()?)
-    }
-}
-
-/// The document: exactly these five keys.
-#[derive(Debug, Serialize)]
-struct Envelope<'a> {
-    ok: bool,
-    data: Option<&'a Value>,
-    error: Option<Value>,
-    warnings: &'a [String],
-    meta: Meta<'a>,
-}
-
-#[derive(Debug, Serialize)]
-struct Meta<'a> {
-    request_id: &'a str,
-    command: &'a str,
-    schema_version: &'static str,
-    duration_ms: u64,
-    timestamp: String,
-}
-
-/// Where one call's answers go.
+/// Where one call's answers go: in which format, under which name, and whether at all. It writes to stdout
+/// itself; for stderr it words what `speech` then writes, keeps or drops.
 #[derive(Debug)]
-pub(crate) struct Surface {
+pub(crate) struct Reporter {
     pub(crate) output: Output,
     quiet: bool,
     verbose: bool,
@@ -124,7 +66,7 @@ pub(crate) enum Unheard {
 }
 
 /// Takes back what was done, and says what became of that.
-struct Undo(Box<dyn FnOnce(&mut Surface) -> String>);
+struct Undo(Box<dyn FnOnce(&mut Reporter) -> String>);
 
 impl fmt::Debug for Undo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -142,7 +84,7 @@ const CHANGES: [&str; 6] = [
     "push",
 ];
 
-impl Surface {
+impl Reporter {
     pub(crate) fn new(output: Output, quiet: bool, verbose: bool, command: String) -> Self {
         Self {
             output,
@@ -241,7 +183,7 @@ impl Surface {
         }
     }
 
-    /// Something a person wants to know who asked for more.
+    /// Something for a person who asked for more.
     pub(crate) fn explain(&self, message: &str) {
         if self.verbose {
             say(message);
@@ -249,11 +191,11 @@ impl Surface {
     }
 
     /// Prints a success: `text` for people (unless it is empty), `data` for programs.
-    pub(crate) fn succeed(self, text: &str, data: &Value) -> Exit {
+    pub(crate) fn succeed(self, text: &str, data: Value) -> Exit {
         let answered = match self.output {
             Output::Text if text.is_empty() => Ok(()),
             Output::Text => print_out(text),
-            Output::Json | Output::Yaml => self.document(true, Some(data), None),
+            Output::Json | Output::Yaml => self.document(Ok(data)),
         };
         match answered {
             Ok(()) => Exit::Success,
@@ -261,13 +203,13 @@ impl Surface {
         }
     }
 
-    /// What becomes of a success that nobody has heard of.
+    /// What becomes of a success whose answer reached no reader.
     #[cold]
     #[inline(never)]
     fn lose(mut self, unheard: &Unheard) -> Exit {
         let exit = match (unheard, &self.unless_heard) {
             (Unheard::Gone, None) => return Exit::Success,
-            (Unheard::Stopped(number), _) => Exit::Signalled(*number),
+            (Unheard::Stopped(number), _) => signalled(*number),
             (Unheard::Gone | Unheard::Failed(_), _) => Exit::General,
         };
         let consequence = match self.unless_heard.take() {
@@ -302,15 +244,15 @@ impl Surface {
                     Ok(())
                 }
             }
-            Output::Json | Output::Yaml => self.document(false, None, Some(failure.to_json())),
+            Output::Json | Output::Yaml => self.document(Err(failure)),
         };
         let exit = match (failure.exit, self.conflict_exit_code) {
-            (Exit::Precondition, Some(code)) => Exit::Command(code.into()),
+            (Exit::Precondition, Some(code)) => Exit::Own(code),
             (exit, _) => exit,
         };
         match answered {
             Ok(()) | Err(Unheard::Gone) => exit,
-            Err(Unheard::Stopped(number)) => Exit::Signalled(number),
+            Err(Unheard::Stopped(number)) => signalled(number),
             // The exit code says that it failed, and why is said where it can be.
             Err(unheard @ Unheard::Failed(_)) => {
                 self.say(&unheard.to_string());
@@ -325,50 +267,38 @@ impl Surface {
 
     #[cold]
     #[inline(never)]
-    fn document(
-        &self,
-        ok: bool,
-        data: Option<&Value>,
-        error: Option<Value>,
-    ) -> Result<(), Unheard> {
+    fn document(&self, answer: Result<Value, &envelope::Failure>) -> Result<(), Unheard> {
         let unsaid = speech::finish();
-        let mut warnings = Cow::Borrowed(self.warnings.as_slice());
+        let mut warnings = self.warnings.clone();
         if unsaid > 0 {
-            warnings.to_mut().push(speech::unsaid(unsaid));
+            warnings.push(speech::unsaid(unsaid));
         }
         let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
-        // A call that shows no id gets one of its own, to be found again in somebody's log. So does one
+        // A call that shows no id gets one of its own, to be found again in a log. So does one
         // that shows what another program calls itself, which may be of any form.
         let request_id = if RequestId::new(&*self.request_id).is_err() {
-            crate::request::request_id_or_new(None)
-                .map_or_else(|_| String::new(), |id| id.to_string())
+            crate::ids::request_id_or_new(None).map_or_else(|_| String::new(), |id| id.to_string())
         } else {
             self.request_id.clone()
         };
-        let envelope = Envelope {
-            ok,
-            data,
-            error,
-            warnings: &warnings,
-            meta: Meta {
-                request_id: &request_id,
-                command: &self.command,
-                schema_version: "1",
-                duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-                timestamp: tenure::clock::timestamp(),
-            },
-        };
+        let meta = Meta::now(request_id, self.command.clone(), elapsed);
+        let envelope = Envelope::of(answer, warnings, meta);
         let text = match self.output {
             Output::Yaml => serde_json::to_value(&envelope)
                 .map_err(|error| error.to_string())
                 .and_then(|document| tenure::yaml::write(&document)),
-            Output::Json | Output::Text => Ok(tenure::envelope::json_line(&envelope)),
+            Output::Json | Output::Text => Ok(envelope.to_line()),
         };
         match text {
             Ok(text) => print_out(text.trim_end()),
             Err(error) => Err(Unheard::Failed(error)),
         }
     }
+}
+
+/// Shows a failure that happened before it was known how to show it.
+pub(crate) fn report(failure: &Failure) -> Exit {
+    Reporter::new(failure.output, false, false, failure.command.clone()).fail(failure)
 }
 
 impl fmt::Display for Unheard {

@@ -5,15 +5,18 @@
 //! values, and neither flags nor text that is still to be read.
 
 mod acquire;
-pub(crate) mod intended;
+mod format;
+mod intended;
 mod place;
 mod run;
+pub(crate) mod sprint;
 mod surroundings;
 mod verbs;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
-pub(crate) use place::{Location, Place};
+pub(crate) use format::Format;
+pub(crate) use place::Place;
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
 pub(crate) use surroundings::{CONFIG, Surroundings, Variables};
 #[cfg(target_os = "linux")]
@@ -26,15 +29,13 @@ pub(crate) use verbs::{
 };
 
 use crate::args::value::{self, Typed};
-use crate::args::{Claiming, Common, Patience};
-use crate::exit::Exit;
-use crate::face::{self, Face};
+use crate::args::{Claiming, Patience};
 use crate::failure::Failure;
-use crate::render::{Output, Surface};
+use crate::ids::{fresh_id, request_id_or_new};
 use place::Defaults;
 use std::time::Duration;
 use tenure::engine;
-use tenure_core::{Force, HeldUnforced, LockName, Mode, Policy, RequestId};
+use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 
 /// Whom a claim names, and what it says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl Who {
         let id = claiming.request_id.as_ref();
         Ok(Self {
             id: value::given("--request-id", id)?,
-            known_as: known_as(id, place.face(), around)?,
+            known_as: known_as(id, place.format(), around)?,
             actor: claiming.actor.as_deref().map(tenure::profile::why),
             why: claiming.why.as_deref().map(tenure::profile::why),
             facts,
@@ -126,13 +127,13 @@ impl Who {
 /// The id that a caller gives, or else what the profile knows it by.
 pub(crate) fn known_as(
     typed: Option<&Typed<RequestId>>,
-    face: &dyn Face,
+    format: Format,
     around: &Surroundings,
 ) -> Result<Option<RequestId>, Failure> {
     if let Some(typed) = typed {
         return typed.value("--request-id").map(Some);
     }
-    let known = face.default_id(&around.variables);
+    let known = format.default_id(&around.variables);
     value::read("--request-id", known, value::request_id)
 }
 
@@ -152,7 +153,7 @@ fn named(place: &Place, name: Option<LockName>) -> Result<LockName, Failure> {
 
 /// The name of the lock where none is given.
 fn default_name(place: &Place) -> Result<Option<LockName>, Failure> {
-    value::read(value::LOCK_NAME, place.face().default_name(), value::name)
+    value::read(value::LOCK_NAME, place.format().default_name(), value::name)
 }
 
 fn no_name() -> Failure {
@@ -201,13 +202,13 @@ fn said_wait(patience: &Patience, around: &Surroundings) -> Result<Option<engine
 fn ttl_ms(
     typed: Option<Duration>,
     defaults: Defaults,
-    face: &dyn Face,
+    format: Format,
 ) -> Result<Option<u64>, Failure> {
     let Some(ttl) = typed.or(defaults.ttl) else {
         return Ok(None);
     };
     let ttl_ms = millis(ttl).max(1);
-    face.check_ttl(ttl_ms)?;
+    format.check_ttl(ttl_ms)?;
     Ok(Some(ttl_ms))
 }
 
@@ -233,61 +234,15 @@ fn ticket(claiming: &Claiming, wait: engine::Wait) -> Result<Option<Ticket>, Fai
     }
 }
 
-/// The given request id, or a fresh one: `req_` and 24 hex digits of the kernel's randomness.
-pub(crate) fn request_id_or_new(given: Option<RequestId>) -> Result<RequestId, Failure> {
-    given.map_or_else(fresh_id::<12>, Ok)
-}
-
-/// A fresh request id with two hex digits for each of so many bytes.
-pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
-    let no_id = || {
-        Failure::new(
-            Exit::General,
-            "NO_RANDOMNESS",
-            "the system gives no random bytes for a request id; give one with --request-id",
-        )
-    };
-    let mut bytes = [0_u8; BYTES];
-    tenure::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
-    let mut id = "req_".to_owned();
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            id.extend(char::from_digit(digit.into(), 16));
-        }
+/// Refuses a document on stdin where no profile reads one.
+fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
+    match input {
+        None => Ok(()),
+        Some(_) => Err(no_input()),
     }
-    RequestId::new(id).map_err(|_| no_id())
 }
 
-/// How answers are printed.
-pub(crate) fn surface(common: &Common, around: &Surroundings, command: &'static str) -> Surface {
-    let output = common
-        .output
-        .or_else(Output::from_environment)
-        .unwrap_or(Output::Text);
-    let format = face::format(common, around).ok().flatten();
-    // The messages of other systems are sentences that their users know, and stand without our name. An own
-    // profile speaks as the one whose format it has.
-    let is_plain = format.is_some_and(|format| format != Policy::NATIVE.name);
-    let documents = format
-        .filter(|_| is_plain)
-        .and_then(|format| face::of_format(format).failures(command));
-    Surface::new(output, common.quiet, common.verbose, command.to_owned())
-        .plain(is_plain)
-        .documenting(documents)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn generated_ids_are_valid_and_differ() {
-        let ids: Vec<_> = (0..2)
-            .filter_map(|_| request_id_or_new(None).ok())
-            .collect();
-        let [first, second] = ids.as_slice() else {
-            panic!("two ids");
-        };
-        assert_ne!(first, second);
-    }
+/// The answer to a document where no profile reads one.
+pub(crate) fn no_input() -> Failure {
+    Failure::bad_arguments("--input belongs to the sprint profile")
 }

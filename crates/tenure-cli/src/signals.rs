@@ -633,12 +633,12 @@ fn sleep(
     wake
 }
 
-/// Has a signal sent once a summons can be read. True if it can be already.
-fn listen(summons: BorrowedFd<'_>) -> io::Result<bool> {
+/// Has a signal sent once a wake-up can be read. True if it can be already.
+fn listen(wake_up: BorrowedFd<'_>) -> io::Result<bool> {
     if install(libc::SIGIO, 0) {
         IGNORED_IO.store(true, Ordering::SeqCst);
     }
-    let fd = summons.as_raw_fd();
+    let fd = wake_up.as_raw_fd();
     // SAFETY: plain calls on a descriptor that is open for as long as it is borrowed.
     let asked = unsafe {
         libc::fcntl(fd, libc::F_SETOWN, libc::getpid()) == 0
@@ -649,7 +649,7 @@ fn listen(summons: BorrowedFd<'_>) -> io::Result<bool> {
     }
     // What came before the signal was asked for is not signalled.
     let now = Some(instant());
-    Ok(poll_readable(&[summons], Duration::ZERO, now)? == Wake::Ready)
+    Ok(poll_readable(&[wake_up], Duration::ZERO, now)? == Wake::Ready)
 }
 
 impl Sleeper for SignalSleeper {
@@ -662,16 +662,16 @@ impl Sleeper for SignalSleeper {
         file: BorrowedFd<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedFd<'_>>,
+        wake_up: Option<BorrowedFd<'_>>,
     ) -> io::Result<Wake> {
-        if let Some(summons) = summons
-            && listen(summons)?
+        if let Some(wake_up) = wake_up
+            && listen(wake_up)?
         {
             return Ok(Wake::Ready);
         }
         let wake = sleep(file, lock, until, true)?;
         if wake == Wake::Ready {
-            // After a summons there is nothing to give back, which is no error.
+            // After a wake-up there is nothing to give back, which is no error.
             lock.give_back(file)?;
         }
         Ok(wake)

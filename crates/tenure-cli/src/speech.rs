@@ -11,10 +11,11 @@
 //!   writing works again, and stands among the warnings of a document that comes later.
 //! - A reader that has gone wants to hear nothing, so nothing is kept or counted for it.
 //!
-//! Who says something *acts first*: the order is the speaker's business, and the promise does not
-//! depend on this file alone.
+//! A speaker *acts first*: the order is the speaker's business, and the promise does not depend on this file
+//! alone.
 //!
-//! Answers on stdout are `render`'s; a slow reader must not lose those.
+//! What is said, in which format and under which name is `render::Reporter`'s. Answers on stdout are written
+//! there as well; a slow reader must not lose those.
 
 use crate::signals::{Stream, Unwritten, Why, write_within};
 use std::collections::VecDeque;

@@ -4,16 +4,30 @@
 //! A binary that was built without the feature `etcd` knows files only, and says so.
 
 use crate::failure::Failure;
-use crate::request::{Location, Place};
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tenure::profile::Profile;
 use tenure::store::contract::Within;
 #[cfg(all(feature = "etcd", unix))]
 use tenure::store::etcd::{self, EtcdStore};
-use tenure::store::file::{FileStore, Sleeper};
+use tenure::store::file::FileStore;
+#[cfg(all(feature = "etcd", unix))]
+use tenure::store::file::Sleeper;
 use tenure::store::{Reading, Store, StoreError};
-use tenure_core::{Host, LockName, Policy};
+#[cfg(all(feature = "etcd", unix))]
+use tenure_core::Host;
+use tenure_core::{LockName, Policy};
+
+/// What kind of place the locks are in.
+#[derive(Debug, Clone)]
+pub(crate) enum Location {
+    /// A folder on this machine, absolute.
+    Folder(PathBuf),
+    /// An etcd.
+    #[cfg(all(feature = "etcd", unix))]
+    Etcd(etcd::Address),
+}
 
 /// A part in the hold of the run around this one. Dropping it gives it back.
 pub(crate) type Part = Box<dyn Within>;
@@ -45,59 +59,46 @@ fn secrets_are_kept(file: &std::path::Path) -> Failure {
             "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
              --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
              TENURE_ETCD_CERT",
-            crate::render::clean(&file.display().to_string())
+            tenure::envelope::clean(&file.display().to_string())
         ),
     )
 }
 
 impl Locks {
-    /// Opens the locks of a place. Nothing is asked of any server yet.
-    #[cfg_attr(
-        not(all(feature = "etcd", unix)),
-        allow(
-            clippy::unnecessary_wraps,
-            reason = "only what is opened on servers can fail"
-        )
-    )]
-    pub(crate) fn open(
-        place: &Place,
+    /// The locks of a folder.
+    pub(crate) fn of_files(store: FileStore) -> Self {
+        let profile = Arc::clone(store.profile());
+        Self {
+            publishes: profile.record().is_some(),
+            profile,
+            store: Box::new(store),
+        }
+    }
+
+    /// The locks on servers. Nothing is asked of them yet. `found` is the file that alone names them,
+    /// where another user wrote it whom root has only to trust with less.
+    #[cfg(all(feature = "etcd", unix))]
+    pub(crate) fn of_servers(
+        address: &etcd::Address,
+        found: Option<&std::path::Path>,
         profile: Box<dyn Profile>,
         here: Host,
         sleeper: Box<dyn Sleeper>,
     ) -> Result<Self, Failure> {
-        match &place.location {
-            Location::Folder(folder) => {
-                let store = match &place.beside {
-                    Some(records) => FileStore::beside(&**records, folder, here, sleeper),
-                    None => FileStore::with_profile(profile, folder, here, sleeper),
-                };
-                let store = store.allow_network(place.allow_network);
-                let store = if place.is_named { store } else { store.found() };
-                let profile = Arc::clone(store.profile());
-                Ok(Self {
-                    publishes: profile.record().is_some(),
-                    profile,
-                    store: Box::new(store),
-                })
-            }
-            #[cfg(all(feature = "etcd", unix))]
-            Location::Etcd(address) => {
-                let credentials = etcd::Credentials::from_environment()
-                    .map_err(|error| Failure::bad_arguments(error.to_string()))?;
-                if let Some(file) = place.named_by_sudo_user()
-                    && (credentials.user.is_some() || credentials.certificate.is_some())
-                {
-                    return Err(secrets_are_kept(file));
-                }
-                let policy = profile.policy();
-                let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
-                Ok(Self {
-                    publishes: false,
-                    profile: profile.into(),
-                    store: Box::new(store),
-                })
-            }
+        let credentials = etcd::Credentials::from_environment()
+            .map_err(|error| Failure::bad_arguments(error.to_string()))?;
+        if let Some(file) = found
+            && (credentials.user.is_some() || credentials.certificate.is_some())
+        {
+            return Err(secrets_are_kept(file));
         }
+        let policy = profile.policy();
+        let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
+        Ok(Self {
+            publishes: false,
+            profile: profile.into(),
+            store: Box::new(store),
+        })
     }
 
     pub(crate) fn profile(&self) -> &dyn Profile {

@@ -24,8 +24,10 @@
 
 mod around;
 #[cfg(unix)]
-#[cfg_attr(not(target_os = "linux"), path = "supervise/no_cell.rs")]
-mod cell;
+#[cfg_attr(not(target_os = "linux"), path = "supervise/no_cgroup.rs")]
+mod cgroup;
+#[cfg(unix)]
+mod descendants;
 #[cfg_attr(windows, path = "supervise/job.rs")]
 mod driver;
 pub(crate) mod locks;
@@ -33,8 +35,6 @@ pub(crate) mod locks;
 pub(crate) mod orphan;
 #[cfg(unix)]
 mod remote;
-#[cfg(unix)]
-mod rest;
 #[cfg(unix)]
 mod terminal;
 
@@ -641,7 +641,7 @@ mod tests {
     }
 
     /// What is sent, and when, until there is nothing more to send.
-    fn course(terms: Terms, event: Event) -> Vec<(Duration, i32)> {
+    fn state(terms: Terms, event: Event) -> Vec<(Duration, i32)> {
         let mut supervision = Supervision::new(terms);
         let mut now = Duration::ZERO;
         let mut actions = supervision.on(event, now);
@@ -681,9 +681,9 @@ mod tests {
                 .into_iter()
                 .map(|(after, number)| (at(after), number))
                 .collect();
-            assert_eq!(course(terms, cancel()), sent, "--signal {first}");
+            assert_eq!(state(terms, cancel()), sent, "--signal {first}");
             assert_eq!(
-                course(terms, Event::Lost { within: None }),
+                state(terms, Event::Lost { within: None }),
                 sent,
                 "a lost lock, --signal {first}"
             );
@@ -693,7 +693,7 @@ mod tests {
             ..TERMS
         };
         assert_eq!(
-            course(terms, signal(SIGHUP)),
+            state(terms, signal(SIGHUP)),
             [(at(0.0), SIGHUP), (at(7.5), SIGTERM), (at(10.0), SIGKILL)],
             "what we were sent is passed on as it is"
         );

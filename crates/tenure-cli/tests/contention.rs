@@ -9,7 +9,7 @@
 //! from line to line.
 //!
 //! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
-//! go of the highest one first, and the witness has to be gone before the copy of the beacon is.
+//! go of the highest one first, and the witness has to be gone before the copy of the liveness lock is.
 //!
 //! # How much
 //! 8 contenders with 25 rounds each; `TENURE_CONTENTION=long` makes it 20 with 200.

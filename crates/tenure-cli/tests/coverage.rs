@@ -1,5 +1,5 @@
-//! `docs/systems-coverage.md`: every rule of the five systems has a row, and what a row names is
-//! there.
+//! `docs/internals/systems-coverage.md`: every rule of the five systems has a row, and what a row
+//! names is there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -159,7 +159,8 @@ fn problems(
 #[test]
 fn every_rule_of_the_systems_has_a_row_and_every_row_its_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let tables = std::fs::read_to_string(root.join("docs/systems-coverage.md")).expect("tables");
+    let tables =
+        std::fs::read_to_string(root.join("docs/internals/systems-coverage.md")).expect("tables");
     let read = |path: &str| std::fs::read_to_string(root.join("crates").join(path)).ok();
     let problems = problems(&tables, &RULES, &read);
     assert!(problems.is_empty(), "{}", problems.join("\n"));

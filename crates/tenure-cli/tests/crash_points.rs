@@ -27,7 +27,7 @@
 //! token than any before, and nothing stays in the folder but what belongs there.
 //!
 //! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
-//! go of the highest one first, and the witness has to be gone before the copy of the beacon is.
+//! go of the highest one first, and the witness has to be gone before the copy of the liveness lock is.
 //!
 //! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
 #![cfg(unix)]
@@ -772,7 +772,7 @@ impl Transition {
         }
         let allowed: &[i32] = match (gives_up, point.call.as_str()) {
             (true, _) => &[4, 7, 12],
-            // The beacon's copy for the command could not be made.
+            // The liveness lock's copy for the command could not be made.
             (false, "fcntl")
                 if point.shown.contains(", 57)") || point.shown.starts_with("fcntl(57") =>
             {
@@ -974,15 +974,15 @@ impl Known {
             free_soon(site)?
         };
         let then = if at_work {
-            "the command, which keeps the lock; then whoever is next"
+            "the command, which keeps the lock; then the next caller"
         } else if standing.is_held_by(STRUCK) {
             "its owner, by asking again or by a release"
         } else if standing.is_held() {
             "the holder before, undisturbed"
         } else if standing.word == "stale" {
-            "whoever is next, past what is dead"
+            "the next caller, past what is dead"
         } else {
-            "whoever is next"
+            "the next caller"
         };
         Ok(Aftermath {
             disk,
@@ -1027,7 +1027,7 @@ fn held_then_released(site: &Site, id: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a supervisor has begun to watch for news of its lock.
+/// Whether a supervisor has begun to watch for notices of its lock.
 fn watches(supervisor: u32) -> bool {
     std::fs::read_dir(format!("/proc/{supervisor}/fd")).is_ok_and(|entries| {
         entries.filter_map(Result::ok).any(|entry| {

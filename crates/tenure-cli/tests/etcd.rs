@@ -433,8 +433,9 @@ fn a_run_that_slept_beyond_its_lease_goes_on_if_nobody_came() {
     let sleeper = site.hold("alone", &gate, &["--ttl", "2s"], "");
     let token = site.check("alone")["holder"]["token"].as_u64();
     sleeper.signal(Signal::STOP);
-    let lives = || server.etcdctl(&["get", "/site/locks/alone/lives/", "--prefix", "--keys-only"]);
-    eventually("its lease has run out", || lives().trim().is_empty());
+    let lease_keys =
+        || server.etcdctl(&["get", "/site/locks/alone/lives/", "--prefix", "--keys-only"]);
+    eventually("its lease has run out", || lease_keys().trim().is_empty());
     assert_eq!(
         site.standing("alone"),
         "held",
@@ -454,7 +455,7 @@ fn a_run_that_slept_beyond_its_lease_goes_on_if_nobody_came() {
         "{seen}"
     );
     sleeper.signal(Signal::CONT);
-    eventually("it lives again", || !lives().trim().is_empty());
+    eventually("it lives again", || !lease_keys().trim().is_empty());
     assert_eq!(
         site.check("alone")["holder"]["token"].as_u64(),
         token,

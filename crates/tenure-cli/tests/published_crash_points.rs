@@ -320,10 +320,10 @@ impl Transition {
             .collect::<Vec<_>>()
             .join("; "),
             then: match (standing, self.verb) {
-                (Hold::Nobody, _) if after.is_some() => "whoever is next, past what is dead",
-                (Hold::Nobody, _) => "whoever is next",
+                (Hold::Nobody, _) if after.is_some() => "the next caller, past what is dead",
+                (Hold::Nobody, _) => "the next caller",
                 (Hold::First, _) => "the holder before, undisturbed",
-                (Hold::Struck, Verb::Run) => "whoever is next, once it is too old",
+                (Hold::Struck, Verb::Run) => "the next caller, once it is too old",
                 (Hold::Struck, _) => "its owner, by a release",
             }
             .to_owned(),

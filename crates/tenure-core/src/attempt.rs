@@ -6,7 +6,7 @@
 //! in which things may happen, above all that a claim which gives up **leaves the list before the
 //! caller is told**, so that nobody waits behind somebody who has gone home.
 
-use crate::claims::{Advance, Entering, Predecessor, Refusal};
+use crate::claims::{Entering, Predecessor, Refusal, TryGrant};
 use alloc::string::String;
 
 /// What the driver has to do next.
@@ -21,13 +21,13 @@ pub enum Effect {
         /// The claim to sleep behind.
         behind: Predecessor,
     },
-    /// Look whether the claim holds now; report [`Input::Advanced`].
+    /// Look whether the claim holds now; report [`Input::Tried`].
     Look,
     /// Take the claim out of the list; report [`Input::Left`].
     Leave,
     /// Keep the claim's place while its caller is away; report [`Input::Left`], or
     /// [`Input::Woken`] if there is nothing that could be kept.
-    Park,
+    Reserve,
     /// The attempt is over.
     Finish(Outcome),
 }
@@ -44,7 +44,7 @@ pub enum Input {
     /// The caller does not want to wait any longer.
     Interrupted,
     /// The store answered to [`Effect::Look`].
-    Advanced(Advance),
+    Tried(TryGrant),
     /// The claim has left the list, or stands aside in it.
     Left,
 }
@@ -123,22 +123,22 @@ impl Attempt {
             Input::Woken => Effect::Look,
             Input::Expired if self.keeps_place => {
                 self.giving_up = Some(Outcome::TimedOut);
-                Effect::Park
+                Effect::Reserve
             }
             Input::Expired => self.give_up(Outcome::TimedOut),
             Input::Interrupted => self.give_up(Outcome::Interrupted),
-            Input::Advanced(Advance::Granted { token }) => Effect::Finish(Outcome::Granted {
+            Input::Tried(TryGrant::Granted { token }) => Effect::Finish(Outcome::Granted {
                 ticket: self.ticket,
                 token,
             }),
-            Input::Advanced(Advance::Behind(behind)) => Effect::Sleep { behind },
-            Input::Advanced(Advance::Yours { ticket, token }) => {
+            Input::Tried(TryGrant::Behind(behind)) => Effect::Sleep { behind },
+            Input::Tried(TryGrant::Yours { ticket, token }) => {
                 self.give_up(Outcome::Yours { ticket, token })
             }
-            Input::Advanced(Advance::Cancelled { by }) => self.give_up(Outcome::Superseded { by }),
-            Input::Advanced(Advance::Blocked(refusal)) => self.give_up(Outcome::Refused(refusal)),
+            Input::Tried(TryGrant::Cancelled { by }) => self.give_up(Outcome::Superseded { by }),
+            Input::Tried(TryGrant::Blocked(refusal)) => self.give_up(Outcome::Refused(refusal)),
             // The list was begun anew under another file: the place is gone, so queue again.
-            Input::Advanced(Advance::Gone) => Effect::Enter,
+            Input::Tried(TryGrant::Gone) => Effect::Enter,
             Input::Left => match self.giving_up.take() {
                 Some(outcome) => Effect::Finish(outcome),
                 None => Effect::Finish(Outcome::Interrupted),

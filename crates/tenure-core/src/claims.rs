@@ -10,17 +10,17 @@
 //! further in front is looked after by the claim behind it, so a change costs the same with two
 //! waiters and with a thousand.
 
-use crate::decision::{Asker, Decision, Reason, decide};
+use crate::decision::{Caller, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
 use crate::holder::Holder;
 use crate::lease::Lease;
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::{Policy, UnreadableRule};
-use crate::queue::{Away, Kept, Place, Standstill, WaitingFor, Weight};
+use crate::queue::{Kept, Place, Reservation, Standstill, WaitingFor, Weight};
 use crate::standing::{Evidence, Standing, judge, unreadable};
 use crate::time::{Now, Stamp};
-use crate::turn::{Asking, Before, Live};
+use crate::turn::{Asking, Blocker, Live};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ const CLOCK_MAX: u64 = (1 << 52) - 1;
 /// How a claim is kept alive once it is granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// By a process that keeps the claim's beacon, or whose command inherited it.
+    /// By a process that keeps the claim's liveness lock, or whose command inherited it.
     Kernel,
     /// By its record: an owner's process, or a ttl.
     Detached,
@@ -94,7 +94,7 @@ pub struct Claim {
     /// A pending request to stop.
     pub cancel: Option<Cancel>,
     /// Set while its caller is away and its place is kept.
-    pub away: Option<Away>,
+    pub reservation: Option<Reservation>,
     /// What the work under this hold waits for, on some other lock.
     pub waiting_for: Option<WaitingFor>,
     /// Since when it stands aside while its process is stopped: others were let past it.
@@ -246,8 +246,8 @@ pub struct Terms {
 /// The claim that a waiter stands behind, and what to sleep on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Predecessor {
-    /// Its beacon is lit; the kernel says when it goes out.
-    Beacon {
+    /// Its liveness lock is held; the kernel says when it is released.
+    LivenessLock {
         /// Its ticket.
         ticket: u64,
     },
@@ -315,7 +315,7 @@ pub enum Entering {
 
 /// What a waiter found after waking up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Advance {
+pub enum TryGrant {
     /// It holds the lock.
     Granted {
         /// Its fencing token.
@@ -351,7 +351,7 @@ enum AsksHolders {
 impl Entry {
     /// Draws the next number: above every earlier one and, as long as the clock is sane, above
     /// every number that was drawn on a record that got lost.
-    fn draw(&mut self, now: &Now) -> u64 {
+    fn next_number(&mut self, now: &Now) -> u64 {
         let by_clock = if now.wall_us <= CLOCK_MAX {
             now.wall_us
         } else {
@@ -479,24 +479,24 @@ impl Entry {
         };
         let mode = request.terms.mode;
         let (nearest, near) = match self.before(own, mode, request.force, &mut asking) {
-            Before::Nobody => return self.admit_at_once(own, request, &mut asking),
-            Before::Stale(refusal) => return Entering::Refused(refusal),
-            Before::Live(nearest, near) => (nearest, near),
+            Blocker::None => return self.admit_at_once(own, request, &mut asking),
+            Blocker::Stale(refusal) => return Entering::Refused(refusal),
+            Blocker::Live(nearest, near) => (nearest, near),
         };
         let mut holder = self.first_live(&mut asking);
         // Where one holds alone, it is of no interest who of those behind it is stopped.
         let is_held = matches!(holder.standing, Standing::Held(_)) && holder.granted;
         let holds_alone = is_held && mode == Mode::Exclusive;
         let before = if near.granted || holds_alone {
-            Before::Live(nearest, near)
+            Blocker::Live(nearest, near)
         } else {
             let behind = (nearest, near);
             self.past_the_stopped(own, mode, request.force, behind, &mut asking)
         };
         let (nearest, near) = match before {
-            Before::Nobody => return self.admit_at_once(own, request, &mut asking),
-            Before::Stale(refusal) => return Entering::Refused(refusal),
-            Before::Live(nearest, near) => (nearest, near),
+            Blocker::None => return self.admit_at_once(own, request, &mut asking),
+            Blocker::Stale(refusal) => return Entering::Refused(refusal),
+            Blocker::Live(nearest, near) => (nearest, near),
         };
         if matches!(holder.standing, Standing::Held(_)) {
             holder.standstill = near.standstill;
@@ -511,7 +511,7 @@ impl Entry {
                 holder.standing,
                 force,
                 request.patience,
-                Asker::Other,
+                Caller::Other,
             )
         };
         // Force is aimed at a hold. Who only waits holds nothing that could be taken from it.
@@ -540,10 +540,10 @@ impl Entry {
             }
             Decision::Override | Decision::AskToStop => {
                 match self.take_by_force(own, &request, decision, &mut asking) {
-                    Before::Nobody => self.admit(own, request, None, &mut asking),
-                    Before::Stale(refusal) => Entering::Refused(refusal),
-                    Before::Live(..) if !waits => self.refuse(Reason::Held, &holder),
-                    Before::Live(behind, _) => {
+                    Blocker::None => self.admit(own, request, None, &mut asking),
+                    Blocker::Stale(refusal) => Entering::Refused(refusal),
+                    Blocker::Live(..) if !waits => self.refuse(Reason::Held, &holder),
+                    Blocker::Live(behind, _) => {
                         self.line_up(own, request, behind, AsksHolders::Yes, &mut asking)
                     }
                 }
@@ -569,19 +569,19 @@ impl Entry {
         request: &Request,
         decision: Decision,
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         let (mode, force) = (request.terms.mode, request.force);
         self.override_holds(force, request.patience, asking);
         if let Some(refusal) = self.sweep_holds(own, force, asking) {
-            return Before::Stale(refusal);
+            return Blocker::Stale(refusal);
         }
         if decision != Decision::Override || self.is_held_against(own, mode) {
-            return self.in_the_way(own, mode, force, asking);
+            return self.blocker(own, mode, force, asking);
         }
         if request.terms.queueing == Queueing::Single {
             self.displace(own, (&request.holder).into(), asking);
         }
-        Before::Nobody
+        Blocker::None
     }
 
     /// Grants a request in whose way nobody is. Those who wait in a queue of one and are not there
@@ -617,10 +617,10 @@ impl Entry {
         };
         if takes_place {
             self.displace(own, by, asking);
-            match self.in_the_way(own, mode, force, asking) {
-                Before::Nobody => return self.admit(own, request, None, asking),
-                Before::Stale(refusal) => return Entering::Refused(refusal),
-                Before::Live(now_behind, _) => behind = now_behind,
+            match self.blocker(own, mode, force, asking) {
+                Blocker::None => return self.admit(own, request, None, asking),
+                Blocker::Stale(refusal) => return Entering::Refused(refusal),
+                Blocker::Live(now_behind, _) => behind = now_behind,
             }
         }
         match asks {
@@ -628,10 +628,10 @@ impl Entry {
             AsksHolders::Yes => {
                 self.ask_holders(by, asking);
                 // Those to sleep behind are recognised by what their records say now.
-                match self.in_the_way(own, mode, force, asking) {
-                    Before::Nobody => return self.admit(own, request, None, asking),
-                    Before::Stale(refusal) => return Entering::Refused(refusal),
-                    Before::Live(now_behind, _) => behind = now_behind,
+                match self.blocker(own, mode, force, asking) {
+                    Blocker::None => return self.admit(own, request, None, asking),
+                    Blocker::Stale(refusal) => return Entering::Refused(refusal),
+                    Blocker::Live(now_behind, _) => behind = now_behind,
                 }
             }
         }
@@ -650,7 +650,7 @@ impl Entry {
         others.all(|claim| match asking.weigh(claim) {
             Weight::Live(standing) => {
                 let (force, patience) = (request.force, request.patience);
-                let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+                let decision = decide(asking.policy, standing, force, patience, Caller::Other);
                 decision == Decision::Override
             }
             Weight::Aside | Weight::Gone(_) | Weight::Left(_) => true,
@@ -670,9 +670,9 @@ impl Entry {
             let Some(Weight::Live(standing)) = weight else {
                 continue;
             };
-            let decision = decide(asking.policy, standing, force, patience, Asker::Other);
+            let decision = decide(asking.policy, standing, force, patience, Caller::Other);
             if decision == Decision::Override {
-                self.oust(ticket, standing, asking.now, asking.events);
+                self.evict(ticket, standing, asking.now, asking.events);
             }
         }
     }
@@ -687,20 +687,20 @@ impl Entry {
     }
 
     /// A waiter has woken up and looks whether it holds.
-    pub fn advance(
+    pub fn try_grant(
         &mut self,
         policy: &Policy,
         ticket: u64,
         now: &Now,
         evidence: impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
-    ) -> Advance {
-        self.advance_seeing(policy, ticket, now, evidence, |_| false, events)
+    ) -> TryGrant {
+        self.try_grant_seeing(policy, ticket, now, evidence, |_| false, events)
     }
 
     /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`]. Whoever
     /// looks is not stopped: if it stood aside, it does no longer.
-    pub fn advance_seeing(
+    pub fn try_grant_seeing(
         &mut self,
         policy: &Policy,
         ticket: u64,
@@ -708,25 +708,25 @@ impl Entry {
         mut evidence: impl FnMut(&Claim) -> Evidence,
         mut is_stopped: impl FnMut(&Claim) -> bool,
         events: &mut Vec<Event>,
-    ) -> Advance {
+    ) -> TryGrant {
         let Some(own) = self.claim_mut(ticket) else {
-            return Advance::Gone;
+            return TryGrant::Gone;
         };
         if let Some(token) = own.token {
-            return Advance::Granted { token };
+            return TryGrant::Granted { token };
         }
         own.aside = None;
         let (kind, force, id) = (own.kind, own.force, own.holder.request_id.clone());
         let mode = own.mode;
         if let Some(cancel) = &own.cancel {
-            return Advance::Cancelled {
+            return TryGrant::Cancelled {
                 by: cancel.by.clone(),
             };
         }
         if kind == Kind::Detached
             && let Some((ticket, token)) = self.own_hold(policy, &id, now, &mut evidence)
         {
-            return Advance::Yours { ticket, token };
+            return TryGrant::Yours { ticket, token };
         }
         let mut asking = Asking {
             policy,
@@ -735,17 +735,17 @@ impl Entry {
             is_stopped: &mut is_stopped,
             events,
         };
-        match self.in_the_way(Some(ticket), mode, force, &mut asking) {
-            Before::Live(behind, _) => Advance::Behind(behind),
-            Before::Stale(refusal) => Advance::Blocked(refusal),
-            Before::Nobody => {
-                let token = self.draw(now);
+        match self.blocker(Some(ticket), mode, force, &mut asking) {
+            Blocker::Live(behind, _) => TryGrant::Behind(behind),
+            Blocker::Stale(refusal) => TryGrant::Blocked(refusal),
+            Blocker::None => {
+                let token = self.next_number(now);
                 let Some(claim) = self.claim_mut(ticket) else {
-                    return Advance::Gone;
+                    return TryGrant::Gone;
                 };
                 claim.grant(token, now);
                 asking.events.push(Event::Acquired { token });
-                Advance::Granted { token }
+                TryGrant::Granted { token }
             }
         }
     }
@@ -776,7 +776,7 @@ impl Entry {
                 Weight::Gone(_) => true,
                 Weight::Left(standing) => {
                     let asked = Patience::AtOnce;
-                    let decision = decide(policy, standing, Force::No, asked, Asker::Other);
+                    let decision = decide(policy, standing, Force::No, asked, Caller::Other);
                     matches!(standing, Standing::Stale(_)) && decision == Decision::TakeOver
                 }
             };
@@ -879,7 +879,7 @@ impl Entry {
         silent_ms: u64,
     ) -> Result<(), Refusal> {
         let standing = unreadable(policy);
-        let decision = decide(policy, standing, force, Patience::AtOnce, Asker::Other);
+        let decision = decide(policy, standing, force, Patience::AtOnce, Caller::Other);
         let young = policy.unreadable == UnreadableRule::RefuseUntilTtl
             && silent_ms <= policy.detached_ttl_ms;
         let reason = match decision {
@@ -907,7 +907,7 @@ impl Entry {
             claim.kind == Kind::Detached && claim.token.is_some() && claim.holder.request_id == *id
         })?;
         let standing = judge(policy, own, &evidence(own), now);
-        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Owner);
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Caller::Owner);
         own.token
             .filter(|_| decision == Decision::Yours)
             .map(|token| (own.ticket, token))
@@ -915,7 +915,7 @@ impl Entry {
 
     /// Removes a claim in favour of somebody else. A dead waiter leaves without a word; a hold
     /// that ends this way is an event.
-    pub(crate) fn oust(
+    pub(crate) fn evict(
         &mut self,
         ticket: u64,
         standing: Standing,
@@ -951,7 +951,7 @@ impl Entry {
     ) -> Entering {
         let now = asking.now;
         let kept = own.and_then(|ticket| self.claim(ticket).map(|claim| (ticket, claim.entered)));
-        let (ticket, entered) = kept.unwrap_or_else(|| (self.draw(now), now.stamp()));
+        let (ticket, entered) = kept.unwrap_or_else(|| (self.next_number(now), now.stamp()));
         let mut claim = Claim {
             ticket,
             token: None,
@@ -969,14 +969,14 @@ impl Entry {
             queueing: request.terms.queueing,
             grace_ms: request.terms.grace_ms,
             cancel: None,
-            away: None,
+            reservation: None,
             waiting_for: None,
             aside: None,
         };
         let entering = if let Some(behind) = behind {
             Entering::Queued { ticket, behind }
         } else {
-            let token = self.draw(now);
+            let token = self.next_number(now);
             claim.grant(token, now);
             asking.events.push(Event::Acquired { token });
             Entering::Granted { ticket, token }
@@ -1005,7 +1005,7 @@ impl Claim {
             queueing: Queueing::Fifo,
             grace_ms: 0,
             cancel: None,
-            away: None,
+            reservation: None,
             waiting_for: None,
             aside: None,
         }

@@ -9,7 +9,7 @@ use crate::standing::{Life, Standing};
 
 /// Who asks, as seen from the claim that stands in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
+pub enum Caller {
     /// Its owner, known by the request id.
     Owner,
     /// Anybody else.
@@ -46,7 +46,7 @@ pub enum Decision {
     Wait,
     /// Ask the live holder to stop, and queue.
     AskToStop,
-    /// Nothing to do: the asker has it already.
+    /// Nothing to do: the caller has it already.
     Yours,
     /// No.
     Refuse(Reason),
@@ -58,12 +58,12 @@ pub fn decide(
     standing: Standing,
     force: Force,
     patience: Patience,
-    asker: Asker,
+    caller: Caller,
 ) -> Decision {
     match standing {
         Standing::Free => Decision::Grant,
         Standing::Unknown => Decision::Refuse(Reason::Unknown),
-        Standing::Held(_) if asker == Asker::Owner && policy.own_again == OwnAgain::Yours => {
+        Standing::Held(_) if caller == Caller::Owner && policy.own_again == OwnAgain::Yours => {
             Decision::Yours
         }
         Standing::Held(life) => match (force, policy.force_on_held) {

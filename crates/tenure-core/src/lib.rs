@@ -41,10 +41,10 @@ pub use attempt::{Attempt, Effect, Input, Outcome};
 pub use backoff::pause_ms;
 pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};
 pub use claims::{
-    Advance, Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal,
-    Request, StopRequest, Terms,
+    Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal, Request,
+    StopRequest, Terms, TryGrant,
 };
-pub use decision::{Asker, Decision, Reason, decide};
+pub use decision::{Caller, Decision, Reason, decide};
 pub use event::{Event, Takeover};
 pub use holder::{Holder, Host, Process};
 pub use lease::Lease;
@@ -54,13 +54,13 @@ pub use policy::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
-pub use queue::{Away, Kept, STOPPED_GRACE_MS, Standstill, WaitingFor};
+pub use queue::{Kept, Reservation, STOPPED_GRACE_MS, Standstill, WaitingFor};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use rests_on::RestsOn;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
 pub use schedule::{Due, Failed, LeaseTerms, Moment, Schedule, interval_ms};
 pub use standing::{
-    Beacon, Death, Evidence, Life, Liveness, StaleReason, Standing, judge, unreadable,
+    Death, Evidence, Life, Liveness, LivenessLock, StaleReason, Standing, judge, unreadable,
 };
 pub use time::{Now, Stamp};

@@ -116,8 +116,8 @@ pub enum AbsentRelease {
 pub struct Policy {
     /// The profile's name.
     pub name: &'static str,
-    /// Whether a kernel lock kept by the holder (its beacon) is evidence.
-    pub asks_beacon: bool,
+    /// Whether a kernel lock kept by the holder (its liveness lock) is evidence.
+    pub asks_liveness_lock: bool,
     /// Whether and how the recorded process is asked.
     pub unknown_life: UnknownLife,
     /// Whether age makes a claim stale, whatever else is known.
@@ -151,7 +151,7 @@ impl Policy {
     /// behind its back.
     pub const NATIVE: Self = Self {
         name: "native",
-        asks_beacon: true,
+        asks_liveness_lock: true,
         unknown_life: UnknownLife::AliveUntilTtl,
         age: None,
         unreadable: UnreadableRule::RefuseUnlessForced,
@@ -168,7 +168,7 @@ impl Policy {
     /// The sprint mutex.
     pub const SPRINT: Self = Self {
         name: "sprint",
-        asks_beacon: false,
+        asks_liveness_lock: false,
         unknown_life: UnknownLife::Dead,
         age: Some(AgeRule {
             limit: AgeLimit::SinceGrantMs(24 * HOUR_MS),
@@ -189,7 +189,7 @@ impl Policy {
     /// The resume lock.
     pub const RESUME: Self = Self {
         name: "resume",
-        asks_beacon: false,
+        asks_liveness_lock: false,
         unknown_life: UnknownLife::Alive,
         age: None,
         unreadable: UnreadableRule::RefuseUnlessForced,
@@ -206,7 +206,7 @@ impl Policy {
     /// The session lock.
     pub const SESSION: Self = Self {
         name: "session",
-        asks_beacon: false,
+        asks_liveness_lock: false,
         unknown_life: UnknownLife::NotAsked,
         age: Some(AgeRule {
             limit: AgeLimit::SilenceMs(10 * MINUTE_MS),
@@ -227,7 +227,7 @@ impl Policy {
     /// Fleet locks, lock/v1.
     pub const FLEET: Self = Self {
         name: "fleet",
-        asks_beacon: false,
+        asks_liveness_lock: false,
         unknown_life: UnknownLife::NotAsked,
         age: Some(AgeRule {
             limit: AgeLimit::SilenceTtl,

@@ -21,14 +21,14 @@ use alloc::vec::Vec;
 
 /// A place in line whose caller has gone, and may come back to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Away {
+pub struct Reservation {
     /// Since when.
     pub since: Stamp,
     /// How long the place is kept, in milliseconds.
     pub grace_ms: u64,
 }
 
-impl Away {
+impl Reservation {
     /// Whether the place is kept no longer.
     pub fn is_over(&self, recorded_boot: Option<&str>, now: &Now) -> bool {
         self.since.age_ms(recorded_boot, now) > self.grace_ms
@@ -83,7 +83,7 @@ pub(crate) enum Weight {
 impl Claim {
     /// Whether it holds, or waits for its turn.
     pub fn is_in_line(&self) -> bool {
-        self.token.is_some() || (self.away.is_none() && self.cancel.is_none())
+        self.token.is_some() || (self.reservation.is_none() && self.cancel.is_none())
     }
 
     /// Whether others were let past it, because its process was stopped when it was its turn. It
@@ -100,13 +100,15 @@ impl Claim {
 
     /// What it is to whoever stands behind it.
     pub(crate) fn weigh(&self, policy: &Policy, evidence: Evidence, now: &Now) -> Weight {
-        if let (None, Some(away)) = (self.token, &self.away) {
+        if let (None, Some(reservation)) = (self.token, &self.reservation) {
             let boot = self.holder.host.boot_id.as_deref();
             return match evidence.process {
                 Liveness::Dead(death) => {
                     Weight::Gone(Standing::Stale(StaleReason::ProcessDead(death)))
                 }
-                _ if away.is_over(boot, now) => Weight::Gone(Standing::Stale(StaleReason::Silent)),
+                _ if reservation.is_over(boot, now) => {
+                    Weight::Gone(Standing::Stale(StaleReason::Silent))
+                }
                 _ => Weight::Aside,
             };
         }
@@ -133,14 +135,20 @@ pub(crate) enum Place {
 impl Entry {
     /// Keeps a waiting claim's place for `grace_ms` while its caller is away. From now on its life
     /// follows `owner`. False if there is no such waiting claim.
-    pub fn park(&mut self, ticket: u64, owner: Option<Process>, grace_ms: u64, now: &Now) -> bool {
+    pub fn reserve(
+        &mut self,
+        ticket: u64,
+        owner: Option<Process>,
+        grace_ms: u64,
+        now: &Now,
+    ) -> bool {
         let Some(claim) = self.claim_mut(ticket) else {
             return false;
         };
         if claim.token.is_some() || claim.cancel.is_some() {
             return false;
         }
-        claim.away = Some(Away {
+        claim.reservation = Some(Reservation {
             since: now.stamp_for(claim.holder.host.boot_id.as_deref()),
             grace_ms,
         });
@@ -184,13 +192,13 @@ impl Entry {
         let Some(kept) = request.terms.kept else {
             return Place::New;
         };
-        let mut away = self.claims.iter().filter(|claim| {
-            claim.away.is_some()
+        let mut reserved = self.claims.iter().filter(|claim| {
+            claim.reservation.is_some()
                 && claim.token.is_none()
                 && claim.mode == request.terms.mode
                 && claim.weigh(policy, evidence(claim), now) == Weight::Aside
         });
-        let found = away.find(|claim| match kept {
+        let found = reserved.find(|claim| match kept {
             Kept::Ticket(ticket) => claim.ticket == ticket,
             Kept::Owner(owner) => {
                 claim.holder.process == Some(owner) && claim.holder.host == request.holder.host
@@ -269,7 +277,7 @@ impl Entry {
                 continue;
             };
             match asking.weigh(claim) {
-                Weight::Aside if claim.away.is_some() => {
+                Weight::Aside if claim.reservation.is_some() => {
                     if let Some(claim) = self.remove(ticket) {
                         let claim = Box::new(claim);
                         asking.events.push(Event::Displaced { claim });

@@ -1,7 +1,7 @@
 //! Releasing: who may, what happens to the list, and what is remembered of the hold.
 
 use crate::claims::{Claim, Entry, Force, Patience, Refusal};
-use crate::decision::{Asker, Decision, Reason, decide};
+use crate::decision::{Caller, Decision, Reason, decide};
 use crate::policy::{Policy, ReleaseByOther};
 use crate::standing::{Evidence, Standing, judge};
 use crate::time::Now;
@@ -133,7 +133,7 @@ impl Entry {
             return Forced::SetAside { claim };
         };
         let (claim, standing) = (claim.clone(), judge(policy, claim, &evidence(claim), now));
-        let decision = decide(policy, standing, force, Patience::AtOnce, Asker::Other);
+        let decision = decide(policy, standing, force, Patience::AtOnce, Caller::Other);
         let reason = match decision {
             Decision::TakeOver | Decision::Override => {
                 let held_ms = match self.leave(claim.ticket, now) {

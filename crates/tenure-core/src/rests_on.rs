@@ -9,7 +9,7 @@
 //!
 //! What it leaves to others: how a store compares.
 
-use crate::claims::{Advance, Claim, Entering, Force, Kind, Predecessor, Request};
+use crate::claims::{Claim, Entering, Force, Kind, Predecessor, Request, TryGrant};
 use crate::event::Event;
 use crate::mode::{Mode, Queueing};
 
@@ -87,17 +87,17 @@ impl RestsOn {
     pub fn looking(
         mode: Mode,
         was_passed: bool,
-        advance: &Advance,
+        grant: &TryGrant,
         events: &[Event],
     ) -> Option<Self> {
-        match advance {
-            Advance::Granted { .. } if was_passed || mode != Mode::Exclusive => Some(Self::All),
-            Advance::Granted { .. } => Some(Self::Before),
-            Advance::Behind(_)
-            | Advance::Yours { .. }
-            | Advance::Cancelled { .. }
-            | Advance::Blocked(_)
-            | Advance::Gone => (was_passed || !events.is_empty()).then_some(Self::Before),
+        match grant {
+            TryGrant::Granted { .. } if was_passed || mode != Mode::Exclusive => Some(Self::All),
+            TryGrant::Granted { .. } => Some(Self::Before),
+            TryGrant::Behind(_)
+            | TryGrant::Yours { .. }
+            | TryGrant::Cancelled { .. }
+            | TryGrant::Blocked(_)
+            | TryGrant::Gone => (was_passed || !events.is_empty()).then_some(Self::Before),
         }
     }
 
@@ -120,7 +120,7 @@ impl Entering {
     pub fn queues_behind(&self, last: Option<u64>) -> bool {
         match self {
             Self::Queued {
-                behind: Predecessor::Beacon { ticket },
+                behind: Predecessor::LivenessLock { ticket },
                 ..
             } => Some(*ticket) == last,
             Self::Queued { .. }

@@ -13,15 +13,15 @@ use crate::time::Now;
 
 /// The kernel lock that a claimant keeps for as long as it, or its command, lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beacon {
+pub enum LivenessLock {
     /// Somebody keeps it.
-    Lit,
+    Held,
     /// Nobody on this kernel keeps it.
-    Out,
+    Released,
     /// It is a lease on servers, and that ran out. Its claimant has been silent for longer than its
     /// ttl; it may be dead, stopped or cut off.
     Lapsed,
-    /// The store has no beacons, or the claim never had one.
+    /// The store has no liveness locks, or the claim never had one.
     None,
 }
 
@@ -54,8 +54,8 @@ pub enum Liveness {
 /// All that was gathered about one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evidence {
-    /// Its beacon.
-    pub beacon: Beacon,
+    /// Its liveness lock.
+    pub liveness_lock: LivenessLock,
     /// The supervisor of a run, the owner of a detached hold.
     pub process: Liveness,
     /// The command of a run.
@@ -65,8 +65,8 @@ pub struct Evidence {
 /// Why a claim no longer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaleReason {
-    /// Its beacon is out and its command, if it had one, is gone.
-    BeaconOut,
+    /// Its liveness lock is released and its command, if it had one, is gone.
+    LivenessLockReleased,
     /// Its process is dead.
     ProcessDead(Death),
     /// Its process cannot be judged, and this profile takes that as dead.
@@ -82,7 +82,7 @@ pub enum StaleReason {
 /// How a held lock is kept alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// By a supervised run or a guard, with a beacon.
+    /// By a supervised run or a guard, with a liveness lock.
     Supervised,
     /// By a run whose supervisor died while its command goes on.
     Orphaned,
@@ -111,7 +111,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
     let life = match claim.kind {
         Kind::Kernel
             if matches!(evidence.process, Liveness::Dead(_))
-                && (evidence.beacon == Beacon::Lit || evidence.command == Liveness::Alive) =>
+                && (evidence.liveness_lock == LivenessLock::Held
+                    || evidence.command == Liveness::Alive) =>
         {
             Life::Orphaned
         }
@@ -122,23 +123,23 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         return Standing::Held(life);
     }
 
-    // A claim that still waits has its waiter's beacon, in every profile and whatever it will hold
+    // A claim that still waits has its waiter's liveness lock, in every profile and whatever it will hold
     // by later: once that is out, the waiter is gone and can never take its turn.
     let waits = claim.token.is_none();
-    let by_beacon = evidence.beacon != Beacon::None
-        && (waits || (policy.asks_beacon && claim.kind == Kind::Kernel));
-    if by_beacon {
-        if evidence.beacon == Beacon::Lit {
+    let by_liveness_lock = evidence.liveness_lock != LivenessLock::None
+        && (waits || (policy.asks_liveness_lock && claim.kind == Kind::Kernel));
+    if by_liveness_lock {
+        if evidence.liveness_lock == LivenessLock::Held {
             return Standing::Held(life);
         }
         // A lease that ran out proves silence and no more; only a process that is seen to be dead
         // makes a death of it.
-        let lapsed =
-            evidence.beacon == Beacon::Lapsed && !matches!(evidence.process, Liveness::Dead(_));
+        let lapsed = evidence.liveness_lock == LivenessLock::Lapsed
+            && !matches!(evidence.process, Liveness::Dead(_));
         let over = if lapsed {
             StaleReason::Silent
         } else {
-            StaleReason::BeaconOut
+            StaleReason::LivenessLockReleased
         };
         if waits {
             return Standing::Stale(over);
@@ -173,9 +174,10 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         }
     }
 
-    // A profile that asks for the process of a run takes its beacon for a sign of life as well: it
-    // is lit while a command runs whose supervisor died before it could name it.
-    if evidence.beacon == Beacon::Lit && policy.unknown_life != UnknownLife::NotAsked {
+    // A profile that asks for the process of a run takes its liveness lock for a sign of life as well: it
+    // is held while a command runs whose supervisor died before it could name it.
+    if evidence.liveness_lock == LivenessLock::Held && policy.unknown_life != UnknownLife::NotAsked
+    {
         return Standing::Held(life);
     }
 

@@ -9,12 +9,12 @@
 //! What is done with the answer is `claims`' business.
 
 use crate::claims::{Claim, Entry, Force, Patience, Predecessor, Refusal};
-use crate::decision::{Asker, Decision, decide};
+use crate::decision::{Caller, Decision, decide};
 use crate::event::Event;
 use crate::mode::Mode;
 use crate::policy::Policy;
 use crate::queue::{STOPPED_GRACE_MS, Standstill, Weight};
-use crate::standing::{Beacon, Evidence, Standing};
+use crate::standing::{Evidence, LivenessLock, Standing};
 use crate::time::Now;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -50,7 +50,7 @@ pub(crate) struct Live {
     pub(crate) ticket: u64,
     pub(crate) granted: bool,
     pub(crate) standing: Standing,
-    pub(crate) beacon: Beacon,
+    pub(crate) liveness_lock: LivenessLock,
     /// Set where nothing but the grace of stopped waiters is in the way.
     pub(crate) standstill: Option<Standstill>,
 }
@@ -65,8 +65,8 @@ enum Look {
 }
 
 /// What stands in somebody's way.
-pub(crate) enum Before {
-    Nobody,
+pub(crate) enum Blocker {
+    None,
     Live(Predecessor, Live),
     Stale(Refusal),
 }
@@ -74,15 +74,15 @@ pub(crate) enum Before {
 impl Entry {
     /// Finds what a claim of this mode has to wait for, and sweeps what is stale on the way there.
     /// Stopped waiters whose grace is over are let stand aside; that is for whoever is granted then.
-    pub(crate) fn in_the_way<E: FnMut(&Claim) -> Evidence>(
+    pub(crate) fn blocker<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
         mode: Mode,
         force: Force,
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         match self.before(own, mode, force, asking) {
-            Before::Live(behind, near) if !near.granted => {
+            Blocker::Live(behind, near) if !near.granted => {
                 self.past_the_stopped(own, mode, force, (behind, near), asking)
             }
             before => before,
@@ -96,10 +96,10 @@ impl Entry {
         mode: Mode,
         force: Force,
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         match mode {
             Mode::Exclusive => match self.nearest_before(own, force, asking) {
-                Before::Nobody => self.granted_behind(own, force, asking),
+                Blocker::None => self.granted_behind(own, force, asking),
                 before => before,
             },
             Mode::Shared | Mode::Slots(_) => self.among(own, mode, force, asking),
@@ -115,21 +115,21 @@ impl Entry {
         own: Option<u64>,
         force: Force,
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         let own = own.and_then(|ticket| self.position(ticket));
         let mut index = own.unwrap_or(self.claims.len());
         while let Some(before) = index.checked_sub(1) {
             match self.look_at(before, force, asking) {
-                Look::Nothing => return Before::Nobody,
+                Look::Nothing => return Blocker::None,
                 Look::Aside | Look::Swept => index = before,
-                Look::Stale(refusal) => return Before::Stale(refusal),
+                Look::Stale(refusal) => return Blocker::Stale(refusal),
                 Look::Live(near) => {
                     let behind = self.sleep_behind(&near, asking.policy);
-                    return Before::Live(behind, near);
+                    return Blocker::Live(behind, near);
                 }
             }
         }
-        Before::Nobody
+        Blocker::None
     }
 
     /// The same among the claims behind: one may hold there that came later, while this one's
@@ -139,9 +139,9 @@ impl Entry {
         own: Option<u64>,
         force: Force,
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         let Some(own) = own.and_then(|ticket| self.position(ticket)) else {
-            return Before::Nobody;
+            return Blocker::None;
         };
         let mut index = own + 1;
         while let Some(claim) = self.claims.get(index) {
@@ -150,17 +150,17 @@ impl Entry {
                 continue;
             }
             match self.look_at(index, force, asking) {
-                Look::Nothing => return Before::Nobody,
+                Look::Nothing => return Blocker::None,
                 Look::Aside => index += 1,
                 Look::Swept => {}
-                Look::Stale(refusal) => return Before::Stale(refusal),
+                Look::Stale(refusal) => return Blocker::Stale(refusal),
                 Look::Live(near) => {
                     let behind = self.sleep_behind(&near, asking.policy);
-                    return Before::Live(behind, near);
+                    return Blocker::Live(behind, near);
                 }
             }
         }
-        Before::Nobody
+        Blocker::None
     }
 
     /// Counts the live claims before one that holds beside others, and the granted ones behind it.
@@ -174,7 +174,7 @@ impl Entry {
         mode: Mode,
         force: Force,
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         let mut present: Vec<(Live, Mode)> = Vec::new();
         let mut index = 0;
         let mut is_before = true;
@@ -189,7 +189,7 @@ impl Entry {
                 Look::Nothing => break,
                 Look::Aside => index += 1,
                 Look::Swept => {}
-                Look::Stale(refusal) => return Before::Stale(refusal),
+                Look::Stale(refusal) => return Blocker::Stale(refusal),
                 Look::Live(live) => {
                     present.push((live, claim_mode));
                     index += 1;
@@ -200,7 +200,7 @@ impl Entry {
         let capacity = capacities.fold(mode.capacity(), usize::min);
         let count = present.len();
         if count < capacity {
-            return Before::Nobody;
+            return Blocker::None;
         }
         // An exclusive claim has to end before anything else can change for this one.
         let alone = present
@@ -209,26 +209,26 @@ impl Entry {
         let waiting = || present.iter().rposition(|(live, _)| !live.granted);
         if let Some(index) = alone {
             let (near, _) = present.swap_remove(index);
-            return Before::Live(self.sleep_behind(&near, asking.policy), near);
+            return Blocker::Live(self.sleep_behind(&near, asking.policy), near);
         }
         if let Some(index) = waiting() {
             let (near, _) = present.swap_remove(index);
             let ticket = near.ticket;
-            return Before::Live(Predecessor::Turn { ticket }, near);
+            return Blocker::Live(Predecessor::Turn { ticket }, near);
         }
         // The end of the only one is seen better than that of any one of several.
         if let [_] = present.as_slice()
             && let Some((near, _)) = present.pop()
         {
-            return Before::Live(self.sleep_behind(&near, asking.policy), near);
+            return Blocker::Live(self.sleep_behind(&near, asking.policy), near);
         }
         let holders = present
             .iter()
             .filter_map(|(live, _)| self.claim(live.ticket).cloned())
             .collect();
         match present.pop() {
-            Some((near, _)) => Before::Live(Predecessor::AnyOf(holders), near),
-            None => Before::Nobody,
+            Some((near, _)) => Blocker::Live(Predecessor::AnyOf(holders), near),
+            None => Blocker::None,
         }
     }
 
@@ -238,9 +238,9 @@ impl Entry {
     ///
     /// # Crash safety
     /// What lets a waiter be passed is that it is stopped *now*, and that it is not granted. It holds
-    /// only by a grant that it writes itself, under the guard that the asker has; once it goes on, it
+    /// only by a grant that it writes itself, under the guard that the caller has; once it goes on, it
     /// reads the list first and finds whoever was granted meanwhile. So a waiter that goes on between
-    /// this look and the asker's write has lost nothing but its turn. The mark that it was passed
+    /// this look and the caller's write has lost nothing but its turn. The mark that it was passed
     /// goes into the same write as the grant: without that write nothing has changed.
     pub(crate) fn past_the_stopped<E: FnMut(&Claim) -> Evidence>(
         &mut self,
@@ -249,17 +249,17 @@ impl Entry {
         force: Force,
         (behind, mut near): (Predecessor, Live),
         asking: &mut Asking<'_, E>,
-    ) -> Before {
+    ) -> Blocker {
         let Some(stopped) = self.stopped_before(own, mode, asking) else {
-            return Before::Live(behind, near);
+            return Blocker::Live(behind, near);
         };
         // A holder that died is nobody's to wait for; the turn of those behind it begins here.
         if let Some(refusal) = self.sweep_holds(own, force, asking) {
-            return Before::Stale(refusal);
+            return Blocker::Stale(refusal);
         }
         let front = stopped.last().and_then(|ticket| self.claim(*ticket));
         let Some(still) = front.map(|front| self.standstill_of(front, asking.now)) else {
-            return Before::Live(behind, near);
+            return Blocker::Live(behind, near);
         };
         if force == Force::No && still.rest_ms > 0 {
             near.standstill = Some(still);
@@ -267,12 +267,12 @@ impl Entry {
                 behind: Box::new(behind),
                 rest_ms: still.rest_ms,
             };
-            return Before::Live(behind, near);
+            return Blocker::Live(behind, near);
         }
         for ticket in stopped {
             self.let_pass(ticket, asking.now);
         }
-        Before::Nobody
+        Blocker::None
     }
 
     /// Sweeps every hold that no longer counts. Answers with the one that may not be passed, if one is
@@ -411,16 +411,16 @@ impl Entry {
                 ticket,
                 granted,
                 standing,
-                beacon: seen.beacon,
+                liveness_lock: seen.liveness_lock,
                 standstill: None,
             }),
             Weight::Gone(standing) => {
-                self.oust(ticket, standing, asking.now, asking.events);
+                self.evict(ticket, standing, asking.now, asking.events);
                 Look::Swept
             }
             Weight::Left(standing) => {
                 let queued = Patience::Queue;
-                let decision = decide(asking.policy, standing, force, queued, Asker::Other);
+                let decision = decide(asking.policy, standing, force, queued, Caller::Other);
                 if let Decision::Refuse(reason) = decision {
                     return Look::Stale(Refusal {
                         reason,
@@ -429,7 +429,7 @@ impl Entry {
                         standstill: None,
                     });
                 }
-                self.oust(ticket, standing, asking.now, asking.events);
+                self.evict(ticket, standing, asking.now, asking.events);
                 Look::Swept
             }
         }
@@ -437,15 +437,17 @@ impl Entry {
 
     /// What to sleep on behind a live claim.
     ///
-    /// A lit beacon is worth it only where it is what keeps a hold alive; elsewhere a hold may end
-    /// while its beacon is lit, and nobody would wake up.
+    /// A held liveness lock is worth it only where it is what keeps a hold alive; elsewhere a hold may end
+    /// while its liveness lock is held, and nobody would wake up.
     fn sleep_behind(&self, near: &Live, policy: &Policy) -> Predecessor {
         let ticket = near.ticket;
         match self.claim(ticket) {
-            Some(claim) if !(policy.asks_beacon && near.beacon == Beacon::Lit) => {
+            Some(claim)
+                if !(policy.asks_liveness_lock && near.liveness_lock == LivenessLock::Held) =>
+            {
                 Predecessor::Record(Box::new(claim.clone()))
             }
-            _ => Predecessor::Beacon { ticket },
+            _ => Predecessor::LivenessLock { ticket },
         }
     }
 
@@ -460,7 +462,7 @@ impl Entry {
             ticket: claim.map_or(0, |claim| claim.ticket),
             granted: claim.is_some_and(|claim| claim.token.is_some()),
             standing,
-            beacon: Beacon::None,
+            liveness_lock: LivenessLock::None,
             standstill: None,
         }
     }

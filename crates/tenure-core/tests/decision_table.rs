@@ -8,7 +8,7 @@
 use snapbox::assert_data_eq;
 use std::fmt::Write as _;
 use tenure_core::{
-    Asker, Death, Decision, Force, Life, Patience, Policy, Reason, StaleReason, Standing,
+    Caller, Death, Decision, Force, Life, Patience, Policy, Reason, StaleReason, Standing,
     UnreadableRule, decide,
 };
 
@@ -17,7 +17,7 @@ const STANDINGS: [(&str, Standing); 8] = [
     ("held, supervised", Standing::Held(Life::Supervised)),
     ("held, orphaned", Standing::Held(Life::Orphaned)),
     ("held, detached", Standing::Held(Life::Detached)),
-    ("stale", Standing::Stale(StaleReason::BeaconOut)),
+    ("stale", Standing::Stale(StaleReason::LivenessLockReleased)),
     (
         "stale as unreadable",
         Standing::Stale(StaleReason::Unreadable),
@@ -26,7 +26,7 @@ const STANDINGS: [(&str, Standing); 8] = [
     ("unknown", Standing::Unknown),
 ];
 
-const ASKERS: [(&str, Asker); 2] = [("another", Asker::Other), ("the owner", Asker::Owner)];
+const CALLERS: [(&str, Caller); 2] = [("another", Caller::Other), ("the owner", Caller::Owner)];
 
 const FORCES: [(&str, Force); 3] = [
     ("no force", Force::No),
@@ -43,7 +43,7 @@ const PATIENCES: [(&str, Patience); 3] = [
 /// One way of asking.
 #[derive(Clone, Copy, PartialEq)]
 struct Way {
-    asker: usize,
+    caller: usize,
     force: usize,
     patience: usize,
 }
@@ -73,11 +73,11 @@ fn cell(decision: Decision) -> &'static str {
 
 fn columns(policy: &Policy) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
-    for (asker, (_, asks)) in ASKERS.into_iter().enumerate() {
+    for (caller, (_, asks)) in CALLERS.into_iter().enumerate() {
         for (force, (_, insists)) in FORCES.into_iter().enumerate() {
             for (patience, (_, waits)) in PATIENCES.into_iter().enumerate() {
                 let way = Way {
-                    asker,
+                    caller,
                     force,
                     patience,
                 };
@@ -98,13 +98,13 @@ fn columns(policy: &Policy) -> Vec<Column> {
     columns
 }
 
-/// The ways of one column in words, one line for each asker and set of patiences.
+/// The ways of one column in words, one line for each caller and set of patiences.
 fn legend(column: &Column) -> Vec<String> {
     let mut lines: Vec<(usize, String, Vec<&str>)> = Vec::new();
-    for asker in 0..ASKERS.len() {
+    for caller in 0..CALLERS.len() {
         for (force, (name, _)) in FORCES.iter().enumerate() {
             let asks = |patience| Way {
-                asker,
+                caller,
                 force,
                 patience,
             };
@@ -121,22 +121,22 @@ fn legend(column: &Column) -> Vec<String> {
                 names.join(" or ")
             };
             match lines.last_mut() {
-                Some((last, same, forces)) if *last == asker && *same == patience => {
+                Some((last, same, forces)) if *last == caller && *same == patience => {
                     forces.push(name);
                 }
-                _ => lines.push((asker, patience, vec![name])),
+                _ => lines.push((caller, patience, vec![name])),
             }
         }
     }
     lines
         .into_iter()
-        .map(|(asker, patience, forces)| {
+        .map(|(caller, patience, forces)| {
             let forces = if forces.len() == FORCES.len() {
                 "with or without force".to_owned()
             } else {
                 forces.join(" or ")
             };
-            format!("{}, {forces}, {patience}", ASKERS[asker].0)
+            format!("{}, {forces}, {patience}", CALLERS[caller].0)
         })
         .collect()
 }
@@ -205,7 +205,7 @@ fn the_table_is_the_one_that_was_reviewed() {
 /// The table shows one reason for staleness; the others are answered alike.
 #[test]
 fn every_reason_for_staleness_is_answered_like_the_one_that_is_shown() {
-    let shown = Standing::Stale(StaleReason::BeaconOut);
+    let shown = Standing::Stale(StaleReason::LivenessLockReleased);
     let reasons = [
         StaleReason::ProcessDead(Death::Gone),
         StaleReason::ProcessDead(Death::Zombie),
@@ -217,16 +217,16 @@ fn every_reason_for_staleness_is_answered_like_the_one_that_is_shown() {
         StaleReason::Unreadable,
     ];
     for policy in Policy::ALL {
-        for (_, asker) in ASKERS {
+        for (_, caller) in CALLERS {
             for (_, force) in FORCES {
                 for (_, patience) in PATIENCES {
-                    let expected = decide(&policy, shown, force, patience, asker);
+                    let expected = decide(&policy, shown, force, patience, caller);
                     for reason in reasons {
                         let stale = Standing::Stale(reason);
                         assert_eq!(
-                            decide(&policy, stale, force, patience, asker),
+                            decide(&policy, stale, force, patience, caller),
                             expected,
-                            "{}: {reason:?}, {force:?}, {patience:?}, {asker:?}",
+                            "{}: {reason:?}, {force:?}, {patience:?}, {caller:?}",
                             policy.name
                         );
                     }
@@ -240,11 +240,11 @@ fn every_reason_for_staleness_is_answered_like_the_one_that_is_shown() {
 #[test]
 fn what_no_profile_does() {
     for policy in Policy::ALL {
-        for (_, asker) in ASKERS {
+        for (_, caller) in CALLERS {
             for (_, force) in FORCES {
                 for (_, patience) in PATIENCES {
-                    let answer = |standing| decide(&policy, standing, force, patience, asker);
-                    let way = format!("{}: {force:?}, {patience:?}, {asker:?}", policy.name);
+                    let answer = |standing| decide(&policy, standing, force, patience, caller);
+                    let way = format!("{}: {force:?}, {patience:?}, {caller:?}", policy.name);
                     assert_eq!(
                         answer(Standing::Unknown),
                         Decision::Refuse(Reason::Unknown),

@@ -1,12 +1,12 @@
 //! Single rules of the core, each at its edge: what a change of one operator would break. Most were
-//! found missing by mutation testing (`scripts/mutants`, `docs/mutants.md`).
+//! found missing by mutation testing (`scripts/mutants`, `docs/internals/mutants.md`).
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
 use tenure_core::{
-    Advance, Attempt, Beacon, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force,
-    History, Holder, Host, Input, Kind, Left, Life, Liveness, Mode, Now, Outcome, Ownership,
-    Patience, Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Released,
-    Request, RequestId, StaleReason, Standing, Terms, judge, retry_after_ms,
+    Attempt, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force, History, Holder, Host,
+    Input, Kind, Left, Life, Liveness, LivenessLock, Mode, Now, Outcome, Ownership, Patience,
+    Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Released, Request,
+    RequestId, StaleReason, Standing, Terms, TryGrant, judge, retry_after_ms,
 };
 
 const BOOT: &str = "boot-a";
@@ -49,24 +49,24 @@ fn queued(id: &str, kind: Kind) -> Request {
     }
 }
 
-fn evidence(beacon: Beacon, process: Liveness, command: Liveness) -> Evidence {
+fn evidence(liveness_lock: LivenessLock, process: Liveness, command: Liveness) -> Evidence {
     Evidence {
-        beacon,
+        liveness_lock,
         process,
         command,
     }
 }
 
-fn lit(_: &Claim) -> Evidence {
-    evidence(Beacon::Lit, Liveness::Alive, Liveness::NotRecorded)
+fn lives(_: &Claim) -> Evidence {
+    evidence(LivenessLock::Held, Liveness::Alive, Liveness::NotRecorded)
 }
 
 fn dead(_: &Claim) -> Evidence {
-    evidence(Beacon::Out, DEAD, Liveness::NotRecorded)
+    evidence(LivenessLock::Released, DEAD, Liveness::NotRecorded)
 }
 
 fn enter(entry: &mut Entry, policy: &Policy, request: Request, now: &Now) -> Entering {
-    entry.enter(policy, request, now, lit, &mut Vec::new())
+    entry.enter(policy, request, now, lives, &mut Vec::new())
 }
 
 /// A hold of this kind, granted at 0.
@@ -80,19 +80,19 @@ fn hold(kind: Kind) -> Claim {
 fn a_run_whose_supervisor_is_dead_is_an_orphan_while_anything_of_it_lives() {
     let run = hold(Kind::Kernel);
     let judged = |found| judge(&Policy::NATIVE, &run, &found, &at(0));
-    let (lit, out) = (Beacon::Lit, Beacon::Out);
+    let (held, released) = (LivenessLock::Held, LivenessLock::Released);
     let (alive, none) = (Liveness::Alive, Liveness::NotRecorded);
     let orphaned = Standing::Held(Life::Orphaned);
     let supervised = Standing::Held(Life::Supervised);
-    assert_eq!(judged(evidence(lit, DEAD, none)), orphaned);
-    assert_eq!(judged(evidence(lit, DEAD, alive)), orphaned);
-    assert_eq!(judged(evidence(out, DEAD, alive)), orphaned);
-    assert_eq!(judged(evidence(lit, alive, none)), supervised);
-    assert_eq!(judged(evidence(lit, Liveness::Unknown, none)), supervised);
+    assert_eq!(judged(evidence(held, DEAD, none)), orphaned);
+    assert_eq!(judged(evidence(held, DEAD, alive)), orphaned);
+    assert_eq!(judged(evidence(released, DEAD, alive)), orphaned);
+    assert_eq!(judged(evidence(held, alive, none)), supervised);
+    assert_eq!(judged(evidence(held, Liveness::Unknown, none)), supervised);
     // Out proves it, whatever the number of the process says.
-    let gone = Standing::Stale(StaleReason::BeaconOut);
-    assert_eq!(judged(evidence(out, alive, none)), gone);
-    assert_eq!(judged(evidence(out, alive, DEAD)), gone);
+    let gone = Standing::Stale(StaleReason::LivenessLockReleased);
+    assert_eq!(judged(evidence(released, alive, none)), gone);
+    assert_eq!(judged(evidence(released, alive, DEAD)), gone);
 }
 
 /// A lease on servers that ran out is silence. The supervisor may be stopped or cut off, and work on.
@@ -101,7 +101,7 @@ fn a_lease_that_ran_out_is_no_death_and_makes_no_orphan() {
     let run = hold(Kind::Kernel);
     let judged = |found| judge(&Policy::NATIVE, &run, &found, &at(0));
     let (alive, none) = (Liveness::Alive, Liveness::NotRecorded);
-    let lapsed = Beacon::Lapsed;
+    let lapsed = LivenessLock::Lapsed;
     for process in [alive, Liveness::Unknown] {
         assert_eq!(
             judged(evidence(lapsed, process, none)),
@@ -114,7 +114,7 @@ fn a_lease_that_ran_out_is_no_death_and_makes_no_orphan() {
     }
     assert_eq!(
         judged(evidence(lapsed, DEAD, none)),
-        Standing::Stale(StaleReason::BeaconOut)
+        Standing::Stale(StaleReason::LivenessLockReleased)
     );
     assert_eq!(
         judged(evidence(lapsed, DEAD, alive)),
@@ -122,11 +122,11 @@ fn a_lease_that_ran_out_is_no_death_and_makes_no_orphan() {
     );
 }
 
-/// Where no beacon is asked for, a living command makes an orphan all the same.
+/// Where no liveness lock is asked for, a living command makes an orphan all the same.
 #[test]
 fn an_orphan_is_one_in_every_format() {
     let run = hold(Kind::Kernel);
-    let found = evidence(Beacon::Out, DEAD, Liveness::Alive);
+    let found = evidence(LivenessLock::Released, DEAD, Liveness::Alive);
     assert_eq!(
         judge(&Policy::SPRINT, &run, &found, &at(0)),
         Standing::Held(Life::Orphaned)
@@ -151,23 +151,27 @@ fn who_waits_and_is_asked_to_leave_stands_in_nobody_s_way() {
         by: "x".to_owned(),
         ..Cancel::default()
     });
-    let (standing, claim) = entry.standing(&Policy::NATIVE, &at(0), lit);
+    let (standing, claim) = entry.standing(&Policy::NATIVE, &at(0), lives);
     assert_eq!((standing, claim), (Standing::Free, None));
 }
 
 #[test]
 fn a_command_that_cannot_be_seen_counts_for_as_long_as_the_lease() {
     let run = hold(Kind::Kernel);
-    let found = evidence(Beacon::Out, DEAD, Liveness::Unknown);
+    let found = evidence(LivenessLock::Released, DEAD, Liveness::Unknown);
     let judged = |ms| judge(&Policy::NATIVE, &run, &found, &at(ms));
     assert!(matches!(judged(10_000), Standing::Held(_)), "not over yet");
     assert_eq!(judged(10_001), Standing::Stale(StaleReason::Silent));
 }
 
 #[test]
-fn a_detached_hold_is_not_judged_by_a_beacon() {
+fn a_detached_hold_is_not_judged_by_a_liveness_lock() {
     let detached = hold(Kind::Detached);
-    let found = evidence(Beacon::Out, Liveness::Alive, Liveness::NotRecorded);
+    let found = evidence(
+        LivenessLock::Released,
+        Liveness::Alive,
+        Liveness::NotRecorded,
+    );
     assert_eq!(
         judge(&Policy::NATIVE, &detached, &found, &at(0)),
         Standing::Held(Life::Detached)
@@ -177,7 +181,11 @@ fn a_detached_hold_is_not_judged_by_a_beacon() {
 #[test]
 fn an_age_is_counted_in_the_units_of_its_format_up_to_its_edge() {
     let claim = hold(Kind::Detached);
-    let none = evidence(Beacon::None, Liveness::NotRecorded, Liveness::NotRecorded);
+    let none = evidence(
+        LivenessLock::None,
+        Liveness::NotRecorded,
+        Liveness::NotRecorded,
+    );
     let is_held =
         |policy: &Policy, ms| matches!(judge(policy, &claim, &none, &at(ms)), Standing::Held(_));
     // Whole seconds, more than the ttl.
@@ -189,17 +197,21 @@ fn an_age_is_counted_in_the_units_of_its_format_up_to_its_edge() {
 }
 
 #[test]
-fn a_beacon_is_a_sign_of_life_where_processes_are_asked_and_its_absence_is_none_of_death() {
+fn a_held_liveness_lock_is_life_where_processes_are_asked_and_a_released_one_is_not_death() {
     let run = hold(Kind::Kernel);
     let judged = |found| judge(&Policy::SPRINT, &run, &found, &at(0));
-    let lit = evidence(Beacon::Lit, DEAD, Liveness::NotRecorded);
-    assert!(matches!(judged(lit), Standing::Held(_)), "it is lit");
-    let out = evidence(Beacon::Out, DEAD, Liveness::NotRecorded);
+    let held = evidence(LivenessLock::Held, DEAD, Liveness::NotRecorded);
+    assert!(matches!(judged(held), Standing::Held(_)), "it is held");
+    let out = evidence(LivenessLock::Released, DEAD, Liveness::NotRecorded);
     assert!(
         matches!(judged(out), Standing::Stale(_)),
         "its process is dead"
     );
-    let alive = evidence(Beacon::Out, Liveness::Alive, Liveness::NotRecorded);
+    let alive = evidence(
+        LivenessLock::Released,
+        Liveness::Alive,
+        Liveness::NotRecorded,
+    );
     assert!(
         matches!(judged(alive), Standing::Held(_)),
         "its process lives"
@@ -409,7 +421,7 @@ fn a_sweep_takes_what_anybody_may_take_and_leaves_the_rest() {
         &at(0),
     );
     assert!(
-        alive.sweep(&Policy::NATIVE, &at(0), lit).is_empty(),
+        alive.sweep(&Policy::NATIVE, &at(0), lives).is_empty(),
         "it lives"
     );
 }
@@ -433,7 +445,7 @@ fn the_standing_names_the_first_that_is_left_behind_unless_somebody_lives() {
     );
     let second = |claim: &Claim| match claim.token {
         Some(_) => dead(claim),
-        None => lit(claim),
+        None => lives(claim),
     };
     let (standing, claim) = entry.standing(&Policy::NATIVE, &at(0), second);
     assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
@@ -495,7 +507,7 @@ fn a_reader_passes_no_writer_that_came_first_and_waits_for_none_that_came_later(
     // The writer has to end before anything changes for it: the reader's end would tell it nothing.
     assert_eq!(
         *sleeps_on(&late),
-        Predecessor::Beacon { ticket: tickets[1] },
+        Predecessor::LivenessLock { ticket: tickets[1] },
         "behind the writer"
     );
 
@@ -509,8 +521,8 @@ fn a_reader_passes_no_writer_that_came_first_and_waits_for_none_that_came_later(
         ],
     );
     entry.leave(tickets[0], &at(0));
-    let reader = entry.advance(&Policy::NATIVE, tickets[1], &at(0), lit, &mut Vec::new());
-    assert!(matches!(reader, Advance::Granted { .. }), "{reader:?}");
+    let reader = entry.try_grant(&Policy::NATIVE, tickets[1], &at(0), lives, &mut Vec::new());
+    assert!(matches!(reader, TryGrant::Granted { .. }), "{reader:?}");
 }
 
 #[test]
@@ -531,10 +543,10 @@ fn behind_full_slots_one_sleeps_on_who_waits_and_the_first_of_them_on_all_who_ho
     assert_eq!(*sleeps_on(&next), Predecessor::Turn { ticket: first });
 }
 
-/// A beacon wakes nobody whose predecessor may end while it is lit, or never had one.
+/// A liveness lock wakes nobody whose predecessor may end while it is held, or never had one.
 #[test]
-fn a_beacon_is_slept_on_where_it_is_lit_and_is_what_keeps_the_hold() {
-    let unseen = |_: &Claim| evidence(Beacon::None, Liveness::Alive, Liveness::NotRecorded);
+fn a_held_liveness_lock_is_slept_on_and_keeps_the_hold() {
+    let unseen = |_: &Claim| evidence(LivenessLock::None, Liveness::Alive, Liveness::NotRecorded);
     let mut entry = Entry::default();
     let run = line(&mut entry, vec![queued("a", Kind::Kernel)])[0];
     let behind = |policy: &Policy, seen: fn(&Claim) -> Evidence| {
@@ -543,10 +555,14 @@ fn a_beacon_is_slept_on_where_it_is_lit_and_is_what_keeps_the_hold() {
         sleeps_on(&entering).clone()
     };
     let record = Predecessor::Record(Box::new(entry.claims[0].clone()));
-    let beacon = Predecessor::Beacon { ticket: run };
-    assert_eq!(behind(&Policy::NATIVE, lit), beacon);
+    let liveness_lock = Predecessor::LivenessLock { ticket: run };
+    assert_eq!(behind(&Policy::NATIVE, lives), liveness_lock);
     assert_eq!(behind(&Policy::NATIVE, unseen), record, "it has none");
-    assert_eq!(behind(&Policy::SPRINT, lit), record, "its age ends it too");
+    assert_eq!(
+        behind(&Policy::SPRINT, lives),
+        record,
+        "its age ends it too"
+    );
 }
 
 // Force, patience and looks that differ.
@@ -608,14 +624,14 @@ fn force_that_would_not_wait_gets_the_hold_that_it_ends_also_where_others_wait()
         let left: Vec<u64> = entry.claims.iter().map(|claim| claim.ticket).collect();
         assert_eq!(left, [tickets[1], ticket], "{waits:?}");
         let own = tickets[1];
-        let looks = entry.advance(&Policy::NATIVE, own, &at(1), lit, &mut Vec::new());
+        let looks = entry.try_grant(&Policy::NATIVE, own, &at(1), lives, &mut Vec::new());
         assert!(
-            matches!(looks, Advance::Behind(_)),
+            matches!(looks, TryGrant::Behind(_)),
             "who waits finds the new holder before it: {looks:?}"
         );
         entry.leave(ticket, &at(2));
-        let looks = entry.advance(&Policy::NATIVE, own, &at(2), lit, &mut Vec::new());
-        assert!(matches!(looks, Advance::Granted { .. }), "{looks:?}");
+        let looks = entry.try_grant(&Policy::NATIVE, own, &at(2), lives, &mut Vec::new());
+        assert!(matches!(looks, TryGrant::Granted { .. }), "{looks:?}");
     }
 }
 
@@ -670,7 +686,11 @@ fn who_never_waits_is_never_queued_whatever_one_look_and_the_next_have_seen() {
     let mut looks = 0;
     let ends_after_the_first = |claim: &Claim| {
         looks += 1;
-        if looks == 1 { lit(claim) } else { dead(claim) }
+        if looks == 1 {
+            lives(claim)
+        } else {
+            dead(claim)
+        }
     };
     let request_at_once = request("b", Kind::Kernel);
     let entering = entry.enter(
@@ -697,22 +717,22 @@ fn a_waiter_whose_owner_got_the_lock_by_another_claim_is_told_so() {
         ],
     );
     entry.leave(tickets[0], &at(0));
-    let mut advance = |place: usize| {
-        entry.advance(
+    let mut grant = |place: usize| {
+        entry.try_grant(
             &Policy::NATIVE,
             tickets[place],
             &at(0),
-            lit,
+            lives,
             &mut Vec::new(),
         )
     };
-    assert!(matches!(advance(1), Advance::Granted { .. }), "its turn");
+    assert!(matches!(grant(1), TryGrant::Granted { .. }), "its turn");
     assert!(
-        matches!(advance(2), Advance::Yours { ticket, .. } if ticket == tickets[1]),
+        matches!(grant(2), TryGrant::Yours { ticket, .. } if ticket == tickets[1]),
         "one owner, one hold"
     );
     assert!(
-        matches!(advance(3), Advance::Behind(_)),
+        matches!(grant(3), TryGrant::Behind(_)),
         "a run of that name has its own work to do"
     );
 }
@@ -775,14 +795,14 @@ fn a_claim_without_a_token_held_nothing_whatever_else_its_record_says() {
 fn who_keeps_its_place_parks_when_its_time_is_up_and_leaves_when_interrupted() {
     let queued = || {
         let mut attempt = Attempt::start().0.keeping_place();
-        let behind = Predecessor::Beacon { ticket: 1 };
+        let behind = Predecessor::LivenessLock { ticket: 1 };
         let entering = Entering::Queued { ticket: 2, behind };
         let effect = attempt.on(Input::Entered(entering));
         assert!(matches!(effect, Effect::Sleep { .. }), "{effect:?}");
         attempt
     };
     let mut attempt = queued();
-    assert_eq!(attempt.on(Input::Expired), Effect::Park);
+    assert_eq!(attempt.on(Input::Expired), Effect::Reserve);
     let told = attempt.on(Input::Left);
     assert_eq!(told, Effect::Finish(Outcome::TimedOut));
     assert_eq!(queued().on(Input::Interrupted), Effect::Leave);

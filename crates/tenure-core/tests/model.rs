@@ -226,24 +226,30 @@ fn a_clock_may_be_set_back() {
 // Commands that outlive their supervisors.
 
 #[test]
-fn a_command_may_close_its_beacon_once_it_is_named() {
-    holds(&Scenario::native("beacons closed once named, two crashes", &[CLOSES; 3]).crashes(2));
+fn a_command_may_close_its_liveness_lock_once_it_is_named() {
+    holds(
+        &Scenario::native(
+            "liveness locks closed once named, two crashes",
+            &[CLOSES; 3],
+        )
+        .crashes(2),
+    );
 }
 
 #[test]
-fn a_command_that_is_named_before_it_begins_may_close_its_beacon_at_once() {
+fn a_command_that_is_named_before_it_begins_may_close_its_liveness_lock_at_once() {
     let scenario = Scenario::native(
-        "named first, beacons closed, two crashes",
+        "named first, liveness locks closed, two crashes",
         &[CLOSES_ANYTIME; 3],
     );
     holds(&scenario.crashes(2).gated());
 }
 
 /// A limit, and the reason for the order of those two steps: between its start and its name in the
-/// record, only the inherited beacon speaks for a command.
+/// record, only the inherited liveness lock speaks for a command.
 #[test]
-fn a_command_that_closes_its_beacon_before_it_is_named_is_not_covered() {
-    let scenario = Scenario::native("beacons closed before named", &[CLOSES_ANYTIME, RUN]);
+fn a_command_that_closes_its_liveness_lock_before_it_is_named_is_not_covered() {
+    let scenario = Scenario::native("liveness locks closed before named", &[CLOSES_ANYTIME, RUN]);
     breaks(&scenario.crashes(1), "one holder at a time");
 }
 
@@ -610,14 +616,14 @@ struct Seeded {
 }
 
 const SEEDED: &[Seeded] = &[
-    // Between the guard and the beacon a newcomer sees a claim whose beacon is out.
+    // Between the guard and the liveness lock a newcomer sees a claim whose liveness lock is released.
     Seeded {
-        defect: Defect::LightsAfterUnlock,
+        defect: Defect::TakesLivenessAfterUnlock,
         scripts: &[RUN, RUN],
         crashes: 0,
         invariant: "one holder at a time",
     },
-    // Putting the beacon out first is harmless by itself (see below), but not together with this.
+    // Putting the liveness lock released first is harmless by itself (see below), but not together with this.
     Seeded {
         defect: Defect::PutsOutBeforeLeavingAndWakesWithAStaleList,
         scripts: &[RUN; 3],
@@ -680,13 +686,13 @@ const SEEDED: &[Seeded] = &[
         invariant: "nobody waits behind nobody",
     },
     Seeded {
-        defect: Defect::GivesUpWithItsBeaconLit,
+        defect: Defect::GivesUpWithItsLivenessLockHeld,
         scripts: &[RUN, GIVES_UP, RUN],
         crashes: 0,
         invariant: "nobody waits behind nobody",
     },
     Seeded {
-        defect: Defect::BeaconIsNotInherited,
+        defect: Defect::LivenessLockIsNotInherited,
         scripts: &[RUN, RUN],
         crashes: 1,
         invariant: "one holder at a time",
@@ -781,7 +787,7 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
     },
     // Whoever sleeps behind the place is not told that nobody is there any more.
     Seeded {
-        defect: Defect::KeepsItsPlaceWithItsBeaconLit,
+        defect: Defect::ReservesWithItsLivenessLockHeld,
         scripts: &[RUN, NEVER_COMES_BACK, RUN],
         crashes: 0,
         invariant: "nobody waits behind nobody",
@@ -872,12 +878,15 @@ fn a_turn_may_be_let_go_before_the_write_as_long_as_the_guard_is_kept() {
 }
 
 /// Two orders that look dangerous and are not, as long as the guard is kept throughout: nobody
-/// judges a claim without the guard, and when a release puts its beacon out the work is over.
+/// judges a claim without the guard, and when a release releases its liveness lock the work is over.
 /// (The second would still be wrong in the audit: the next in line would report a takeover.)
 #[test]
 fn some_orders_are_only_a_matter_of_taste() {
     let scripts = [RUN, GIVES_UP, RUN];
-    for defect in [Defect::LightsAfterCommit, Defect::PutsOutBeforeLeaving] {
+    for defect in [
+        Defect::TakesLivenessAfterCommit,
+        Defect::PutsOutBeforeLeaving,
+    ] {
         let scenario = Scenario::native("another order, a crash", &scripts);
         holds(&scenario.crashes(1).defect(defect));
     }

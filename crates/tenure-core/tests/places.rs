@@ -3,9 +3,9 @@
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
 use tenure_core::{
-    Advance, Beacon, Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept,
-    Kind, Liveness, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
-    RequestId, Terms, WaitingFor,
+    Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept, Kind, Liveness,
+    LivenessLock, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
+    RequestId, Terms, TryGrant, WaitingFor,
 };
 
 const BOOT: &str = "boot-a";
@@ -48,13 +48,13 @@ fn request(id: &str, terms: Terms) -> Request {
     }
 }
 
-/// What a living caller shows: its beacon, or, once it is away, its owner's process.
+/// What a living caller shows: its liveness lock, or, once it is away, its owner's process.
 fn alive(claim: &Claim) -> Evidence {
     Evidence {
-        beacon: if claim.away.is_some() {
-            Beacon::Out
+        liveness_lock: if claim.reservation.is_some() {
+            LivenessLock::Released
         } else {
-            Beacon::Lit
+            LivenessLock::Held
         },
         process: Liveness::Alive,
         command: Liveness::NotRecorded,
@@ -78,7 +78,7 @@ fn kept() -> (Entry, u64) {
     let held = enter(&mut entry, request("holder", Terms::default()), &at(0));
     assert!(matches!(held, Entering::Granted { .. }), "{held:?}");
     let ticket = queued(&mut entry, "away", &at(0));
-    assert!(entry.park(ticket, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.reserve(ticket, Some(OWNER), GRACE_MS, &at(0)));
     (entry, ticket)
 }
 
@@ -134,7 +134,7 @@ fn a_new_absence_begins_a_new_grace() {
         let now = at(round * GRACE_MS);
         let entering = back(&mut entry, Kept::Ticket(ticket), &now);
         assert!(is_at(&entering, ticket), "round {round}: {entering:?}");
-        assert!(entry.park(ticket, Some(OWNER), GRACE_MS, &now));
+        assert!(entry.reserve(ticket, Some(OWNER), GRACE_MS, &now));
     }
 }
 
@@ -158,16 +158,16 @@ fn who_is_away_holds_nobody_up_and_has_its_turn_when_it_is_back() {
     let later = queued(&mut entry, "later", &at(1));
     let holder = entry.claims.first().expect("the holder").ticket;
     entry.leave(holder, &at(2));
-    let advance = entry.advance(&Policy::NATIVE, later, &at(3), alive, &mut Vec::new());
-    assert!(matches!(advance, Advance::Granted { .. }), "{advance:?}");
+    let grant = entry.try_grant(&Policy::NATIVE, later, &at(3), alive, &mut Vec::new());
+    assert!(matches!(grant, TryGrant::Granted { .. }), "{grant:?}");
     let entering = back(&mut entry, Kept::Ticket(ticket), &at(4));
     assert!(
         is_at(&entering, ticket),
         "one holds behind it meanwhile: {entering:?}"
     );
     entry.leave(later, &at(5));
-    let advance = entry.advance(&Policy::NATIVE, ticket, &at(6), alive, &mut Vec::new());
-    assert!(matches!(advance, Advance::Granted { .. }), "{advance:?}");
+    let grant = entry.try_grant(&Policy::NATIVE, ticket, &at(6), alive, &mut Vec::new());
+    assert!(matches!(grant, TryGrant::Granted { .. }), "{grant:?}");
 }
 
 /// Two callers with one ticket: the place is one caller's.
@@ -197,7 +197,7 @@ fn a_kept_place_in_a_queue_of_one_is_lost_to_a_newer_arrival() {
     let Entering::Queued { ticket, .. } = enter(&mut entry, request("away", single), &at(0)) else {
         panic!("it waits");
     };
-    assert!(entry.park(ticket, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.reserve(ticket, Some(OWNER), GRACE_MS, &at(0)));
     let mut events = Vec::new();
     let newer = request("newer", single);
     let _ = entry.enter(&Policy::NATIVE, newer, &at(1), alive, &mut events);
@@ -235,7 +235,7 @@ fn a_queue_of_max_counts_the_living_who_are_there() {
     assert_eq!(entry.claims.len(), 1 + PENDING_MAX, "and left no trace");
     assert!(tickets.is_sorted(), "in order of arrival");
     // One of them is away for a while: there is room, and none when it is back.
-    assert!(entry.park(tickets[3], Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.reserve(tickets[3], Some(OWNER), GRACE_MS, &at(0)));
     let entering = enter(&mut entry, request("instead", max), &at(1));
     assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
     let terms = Terms {
@@ -249,7 +249,7 @@ fn a_queue_of_max_counts_the_living_who_are_there() {
     let seen = |claim: &Claim| {
         let mut seen = alive(claim);
         if claim.ticket == dead || claim.ticket == tickets[6] {
-            seen.beacon = Beacon::Out;
+            seen.liveness_lock = LivenessLock::Released;
         }
         seen
     };
@@ -316,7 +316,7 @@ fn force_from_a_kept_place_gets_what_it_overrides() {
         if waits_behind {
             queued(&mut entry, "behind", &at(0));
         }
-        assert!(entry.park(place, Some(OWNER), GRACE_MS, &at(0)));
+        assert!(entry.reserve(place, Some(OWNER), GRACE_MS, &at(0)));
         let terms = Terms {
             kept: Some(Kept::Ticket(place)),
             ..Terms::default()
@@ -367,15 +367,15 @@ fn a_hold_is_no_place_and_neither_is_a_claim_that_was_asked_to_stop() {
     let (mut entry, place) = kept();
     let holder = entry.claims.first().expect("the holder").ticket;
     let waits = queued(&mut entry, "waits", &at(0));
-    assert!(!entry.park(holder, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(!entry.reserve(holder, Some(OWNER), GRACE_MS, &at(0)));
     assert!(entry.ask_to_stop(waits, "x", &at(0)));
-    assert!(!entry.park(waits, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(!entry.reserve(waits, Some(OWNER), GRACE_MS, &at(0)));
     assert!(
-        !entry.park(waits + 1, Some(OWNER), GRACE_MS, &at(0)),
+        !entry.reserve(waits + 1, Some(OWNER), GRACE_MS, &at(0)),
         "nobody"
     );
     let away: Vec<u64> = (entry.claims.iter())
-        .filter(|claim| claim.away.is_some())
+        .filter(|claim| claim.reservation.is_some())
         .map(|claim| claim.ticket)
         .collect();
     assert_eq!(away, [place]);
@@ -411,7 +411,7 @@ fn who_is_away_or_was_asked_to_leave_keeps_no_reader_from_holding() {
     let _ = enter(&mut entry, request("first", reads), &at(0));
     let away = queued(&mut entry, "away", &at(0));
     let asked = queued(&mut entry, "asked", &at(0));
-    assert!(entry.park(away, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.reserve(away, Some(OWNER), GRACE_MS, &at(0)));
     assert!(entry.ask_to_stop(asked, "x", &at(0)));
     let second = enter(&mut entry, request("second", reads), &at(1));
     assert!(matches!(second, Entering::Granted { .. }), "{second:?}");
@@ -440,7 +440,7 @@ fn who_comes_back_to_a_queue_of_one_has_its_own_place_and_takes_those_before_it(
     });
     let [before, own, behind] = places;
     assert!(entry.is_cancelled(before), "a newer one came");
-    assert!(entry.park(own, Some(OWNER), GRACE_MS, &at(0)));
+    assert!(entry.reserve(own, Some(OWNER), GRACE_MS, &at(0)));
     let comes = Terms {
         kept: Some(Kept::Ticket(own)),
         ..single
@@ -465,7 +465,7 @@ fn the_newest_of_a_queue_of_one_takes_a_kept_place_though_it_need_not_wait_itsel
         };
         let entering = enter(&mut entry, request("newest", terms), &at(1));
         assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
-        entry.claims.iter().all(|claim| claim.away.is_none())
+        entry.claims.iter().all(|claim| claim.reservation.is_none())
     };
     assert!(lost_to(Queueing::Single));
     assert!(!lost_to(Queueing::Fifo), "it takes nobody's place");
@@ -483,16 +483,16 @@ fn line_of(waiters: usize) -> (Entry, u64, Vec<u64>) {
     (entry, ticket, waiting)
 }
 
-fn look(entry: &mut Entry, own: u64, now: &Now, stopped: &[u64]) -> Advance {
+fn look(entry: &mut Entry, own: u64, now: &Now, stopped: &[u64]) -> TryGrant {
     let is_stopped = |claim: &Claim| stopped.contains(&claim.ticket);
     let (policy, events) = (&Policy::NATIVE, &mut Vec::new());
-    entry.advance_seeing(policy, own, now, alive, is_stopped, events)
+    entry.try_grant_seeing(policy, own, now, alive, is_stopped, events)
 }
 
 /// How long a waiter is told to leave the turn to those who are stopped.
-fn rest_of(advance: &Advance) -> Option<u64> {
-    match advance {
-        Advance::Behind(tenure_core::Predecessor::Stopped { rest_ms, .. }) => Some(*rest_ms),
+fn rest_of(grant: &TryGrant) -> Option<u64> {
+    match grant {
+        TryGrant::Behind(tenure_core::Predecessor::Stopped { rest_ms, .. }) => Some(*rest_ms),
         _ => None,
     }
 }
@@ -502,7 +502,7 @@ fn a_stopped_waiter_keeps_its_turn_for_a_grace_that_begins_with_the_end_of_the_h
     let (mut entry, holder, waiting) = line_of(2);
     let stopped = [waiting[0]];
     let while_held = look(&mut entry, waiting[1], &at(50_000), &stopped);
-    assert!(matches!(while_held, Advance::Behind(_)), "{while_held:?}");
+    assert!(matches!(while_held, TryGrant::Behind(_)), "{while_held:?}");
     assert_eq!(rest_of(&while_held), None, "somebody holds");
     entry.leave(holder, &at(60_000));
     for (now_ms, rest_ms) in [(60_000, 10_000), (61_000, 9_000), (69_999, 1)] {
@@ -511,24 +511,27 @@ fn a_stopped_waiter_keeps_its_turn_for_a_grace_that_begins_with_the_end_of_the_h
     }
     let mut well = entry.clone();
     let not_stopped = look(&mut well, waiting[1], &at(70_000), &[]);
-    assert!(matches!(not_stopped, Advance::Behind(_)), "{not_stopped:?}");
+    assert!(
+        matches!(not_stopped, TryGrant::Behind(_)),
+        "{not_stopped:?}"
+    );
     let passes = look(&mut entry, waiting[1], &at(70_000), &stopped);
-    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
     assert!(entry.claim(waiting[0]).expect("its place").was_passed());
 
     let goes_on = look(&mut entry, waiting[0], &at(70_001), &[]);
-    assert!(matches!(goes_on, Advance::Behind(_)), "held: {goes_on:?}");
+    assert!(matches!(goes_on, TryGrant::Behind(_)), "held: {goes_on:?}");
     let own = entry.claim(waiting[0]).expect("its place");
     assert!(!own.was_passed(), "it counts again");
     entry.leave(waiting[1], &at(71_000));
     let newer = queued(&mut entry, "newer", &at(71_000));
     let behind = look(&mut entry, newer, &at(71_000), &[]);
     assert!(
-        matches!(behind, Advance::Behind(_)),
+        matches!(behind, TryGrant::Behind(_)),
         "its place: {behind:?}"
     );
     let holds = look(&mut entry, waiting[0], &at(71_000), &[]);
-    assert!(matches!(holds, Advance::Granted { .. }), "{holds:?}");
+    assert!(matches!(holds, TryGrant::Granted { .. }), "{holds:?}");
 }
 
 #[test]
@@ -537,13 +540,16 @@ fn who_was_passed_once_is_passed_without_a_grace_until_it_goes_on() {
     let stopped = [waiting[0]];
     entry.leave(holder, &at(0));
     let passes = look(&mut entry, waiting[1], &at(10_000), &stopped);
-    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
     entry.leave(waiting[1], &at(20_000));
     let mut on = entry.clone();
     let passes = look(&mut entry, waiting[2], &at(20_000), &stopped);
-    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
     let waits = look(&mut on, waiting[2], &at(20_000), &[]);
-    assert!(matches!(waits, Advance::Behind(_)), "it goes on: {waits:?}");
+    assert!(
+        matches!(waits, TryGrant::Behind(_)),
+        "it goes on: {waits:?}"
+    );
 }
 
 #[test]
@@ -584,23 +590,23 @@ fn the_grace_behind_a_holder_that_died_begins_when_that_is_found() {
     let (mut entry, holder, waiting) = line_of(2);
     let looks = |entry: &mut Entry, now: &Now| {
         let evidence = |claim: &Claim| Evidence {
-            beacon: if claim.ticket == holder {
-                Beacon::Out
+            liveness_lock: if claim.ticket == holder {
+                LivenessLock::Released
             } else {
-                Beacon::Lit
+                LivenessLock::Held
             },
             ..alive(claim)
         };
         let is_stopped = |claim: &Claim| claim.ticket == waiting[0];
         let mut events = Vec::new();
         let (policy, own) = (&Policy::NATIVE, waiting[1]);
-        let advance = entry.advance_seeing(policy, own, now, evidence, is_stopped, &mut events);
-        (advance, events.len())
+        let grant = entry.try_grant_seeing(policy, own, now, evidence, is_stopped, &mut events);
+        (grant, events.len())
     };
     let (found, events) = looks(&mut entry, &at(500_000));
     assert_eq!((rest_of(&found), events), (Some(10_000), 1), "{found:?}");
     let (passes, _) = looks(&mut entry, &at(510_000));
-    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
 }
 
 #[test]
@@ -613,7 +619,7 @@ fn the_end_of_a_hold_on_another_boot_puts_no_turn_off() {
     };
     entry.leave(holder, &days);
     let passes = look(&mut entry, waiting[1], &at(10_000), &[waiting[0]]);
-    assert!(matches!(passes, Advance::Granted { .. }), "{passes:?}");
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
 }
 
 #[test]
@@ -646,5 +652,5 @@ fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
         "it stands aside at once"
     );
     let goes_on = look(&mut entry, waiting[0], &now, &[]);
-    assert!(matches!(goes_on, Advance::Cancelled { .. }), "{goes_on:?}");
+    assert!(matches!(goes_on, TryGrant::Cancelled { .. }), "{goes_on:?}");
 }

@@ -7,11 +7,12 @@
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 use tenure_core::{
-    Advance, Attempt, Away, Beacon, Cancel, Claim, Death, Effect, Entering, Entry, Event, Evidence,
-    Force, History, Holder, Host, Input, Kept, Kind, Lease, Left, Liveness, Mode, Now, Outcome,
+    Attempt, Cancel, Claim, Death, Effect, Entering, Entry, Event, Evidence, Force, History,
+    Holder, Host, Input, Kept, Kind, Lease, Left, Liveness, LivenessLock, Mode, Now, Outcome,
     Ownership, PENDING_MAX, Patience, Policy, Predecessor, Process, Queueing, RETRY_CEILING_MS,
     RETRY_FLOOR_MS, Reason, Refusal, ReleaseByOther, Released, Renewal, Request, RequestId,
-    StaleReason, Stamp, Standing, Takeover, Terms, WaitingFor, judge, retry_after_ms,
+    Reservation, StaleReason, Stamp, Standing, Takeover, Terms, TryGrant, WaitingFor, judge,
+    retry_after_ms,
 };
 
 /// The largest number that every JSON reader keeps exactly.
@@ -41,13 +42,13 @@ enum Operation {
         kept: Option<u8>,
     },
     /// The operations on a claim name it by its place in the list, or name one that is not there.
-    Advance(u8),
+    TryGrant(u8),
     Leave(u8),
     Renew(u8),
     Ask(u8),
     Name(u8),
     Release(u8),
-    Park(u8, u64),
+    Reserve(u8, u64),
     Note(u8),
     Cancel,
     Sweep,
@@ -115,14 +116,14 @@ fn liveness() -> impl Strategy<Value = Liveness> {
 }
 
 fn evidence() -> impl Strategy<Value = Evidence> {
-    let beacon = prop_oneof![
-        2 => Just(Beacon::Lit),
-        1 => Just(Beacon::Out),
-        1 => Just(Beacon::Lapsed),
-        1 => Just(Beacon::None),
+    let liveness_lock = prop_oneof![
+        2 => Just(LivenessLock::Held),
+        1 => Just(LivenessLock::Released),
+        1 => Just(LivenessLock::Lapsed),
+        1 => Just(LivenessLock::None),
     ];
-    (beacon, liveness(), liveness()).prop_map(|(beacon, process, command)| Evidence {
-        beacon,
+    (liveness_lock, liveness(), liveness()).prop_map(|(liveness_lock, process, command)| Evidence {
+        liveness_lock,
         process,
         command,
     })
@@ -155,14 +156,14 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(who, kind, force, patience, terms, kept)| {
                 Operation::Enter { who, kind, force, patience, terms, kept }
             }),
-        4 => place().prop_map(Operation::Advance),
+        4 => place().prop_map(Operation::TryGrant),
         2 => place().prop_map(Operation::Leave),
         1 => place().prop_map(Operation::Renew),
         1 => place().prop_map(Operation::Ask),
         1 => place().prop_map(Operation::Name),
         1 => (0_u8..4).prop_map(Operation::Release),
         2 => (place(), prop_oneof![Just(u64::MAX), 0_u64..1_000]).prop_map(|(place, grace)| {
-            Operation::Park(place, grace)
+            Operation::Reserve(place, grace)
         }),
         1 => place().prop_map(Operation::Note),
         1 => Just(Operation::Cancel),
@@ -268,11 +269,11 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
                 Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => {}
             }
         }
-        Operation::Advance(place) => {
+        Operation::TryGrant(place) => {
             let ticket = ticket_at(entry, place);
             let had = entry.claim(ticket).and_then(|claim| claim.token);
-            match entry.advance(policy, ticket, now, &mut seen, &mut events) {
-                Advance::Granted { token } if had.is_none() => drawn.token = Some(token),
+            match entry.try_grant(policy, ticket, now, &mut seen, &mut events) {
+                TryGrant::Granted { token } if had.is_none() => drawn.token = Some(token),
                 _ => {}
             }
         }
@@ -296,12 +297,12 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
             let owner = request_id(who);
             let _released = entry.release(policy, |claim| owned_by(claim, &owner), now);
         }
-        Operation::Park(place, grace_ms) => {
+        Operation::Reserve(place, grace_ms) => {
             let owner = Process {
                 pid: 8,
                 started: None,
             };
-            let _kept = entry.park(ticket_at(entry, place), Some(owner), grace_ms, now);
+            let _kept = entry.reserve(ticket_at(entry, place), Some(owner), grace_ms, now);
         }
         Operation::Note(place) => {
             let claim = entry.claims.get(usize::from(place));
@@ -409,9 +410,9 @@ fn entry_of_terms() -> impl Strategy<Value = Entry> {
                 at,
                 ..Cancel::default()
             });
-            claim.away = away
+            claim.reservation = away
                 .filter(|_| claim.token.is_none() && !asked)
-                .map(|grace| Away {
+                .map(|grace| Reservation {
                     since: at,
                     grace_ms: grace * u64::MAX,
                 });
@@ -457,12 +458,12 @@ proptest! {
         place in 0_u8..6,
     ) {
         let ticket = ticket_at(&entry, place);
-        let mut parked = entry.clone();
-        let kept = parked.park(ticket, None, 1_000, &now);
+        let mut reserved = entry.clone();
+        let kept = reserved.reserve(ticket, None, 1_000, &now);
         let may = entry.claim(ticket).is_some_and(|c| c.token.is_none() && c.cancel.is_none());
         prop_assert_eq!(kept, may);
         for claim in &entry.claims {
-            let after = parked.claim(claim.ticket);
+            let after = reserved.claim(claim.ticket);
             if claim.ticket == ticket && kept {
                 prop_assert!(after.is_some_and(|after| !after.is_in_line()));
                 continue;
@@ -472,12 +473,12 @@ proptest! {
                 let mut trial = entry.clone();
                 let seen = seen_by_place(entry, &seen);
                 let answer =
-                    trial.advance(&Policy::NATIVE, claim.ticket, &now, seen, &mut Vec::new());
-                matches!(answer, Advance::Granted { .. })
+                    trial.try_grant(&Policy::NATIVE, claim.ticket, &now, seen, &mut Vec::new());
+                matches!(answer, TryGrant::Granted { .. })
             };
-            prop_assert!(!grants(&entry) || grants(&parked), "{} lost its chance", claim.ticket);
+            prop_assert!(!grants(&entry) || grants(&reserved), "{} lost its chance", claim.ticket);
         }
-        prop_assert_eq!((entry.last, entry.history), (parked.last, parked.history));
+        prop_assert_eq!((entry.last, entry.history), (reserved.last, reserved.history));
     }
 
     /// Whoever comes in takes nothing from anybody alive but the place of one who waits and yields,
@@ -491,8 +492,8 @@ proptest! {
         kept in proptest::option::of(0_u8..6),
     ) {
         let mut after = before.clone();
-        let lit = |_: &Claim| Evidence {
-            beacon: Beacon::Lit,
+        let lives = |_: &Claim| Evidence {
+            liveness_lock: LivenessLock::Held,
             process: Liveness::Alive,
             command: Liveness::NotRecorded,
         };
@@ -500,7 +501,7 @@ proptest! {
         let terms = Terms { kept: own.map(Kept::Ticket), ..terms };
         let request = Request { terms, ..request(9, kind, Force::No, Patience::Queue) };
         let mut events = Vec::new();
-        let entering = after.enter(&Policy::NATIVE, request, &now, lit, &mut events);
+        let entering = after.enter(&Policy::NATIVE, request, &now, lives, &mut events);
         let returned = own.filter(|_| entering != Entering::NotKept);
         for claim in &before.claims {
             if Some(claim.ticket) == returned {
@@ -509,14 +510,14 @@ proptest! {
             let older = returned.is_none_or(|own| claim.ticket < own);
             let yields = claim.token.is_none() && claim.queueing.yields() && older
                 && terms.queueing == Queueing::Single;
-            let lapsed = claim.away.is_some_and(|away| away.is_over(Some(BOOT), &now));
+            let lapsed = claim.reservation.is_some_and(|away| away.is_over(Some(BOOT), &now));
             let told = events.iter().any(|event| match event {
                 Event::Displaced { claim: displaced } => displaced.ticket == claim.ticket,
                 _ => false,
             });
             match after.claim(claim.ticket) {
                 None => prop_assert!(
-                    lapsed || (yields && claim.away.is_some() && told),
+                    lapsed || (yields && claim.reservation.is_some() && told),
                     "{} is gone", claim.ticket
                 ),
                 Some(same) if same == claim => prop_assert!(!told, "told for nothing"),
@@ -671,25 +672,25 @@ proptest! {
         }
     }
 
-    /// Claims whose beacon is lit, in the row that believes beacons: only their owners, and only
-    /// by asking for it, may end them. Detached holds have no beacon, so they are left out.
+    /// Claims whose liveness lock is held, in the row that believes liveness locks: only their owners, and only
+    /// by asking for it, may end them. Detached holds have no liveness lock, so they are left out.
     #[test]
     fn nobody_ends_a_live_run(steps in steps()) {
         let mut entry = Entry::default();
-        let lit = Evidence {
-            beacon: Beacon::Lit,
+        let lives = Evidence {
+            liveness_lock: LivenessLock::Held,
             process: Liveness::Alive,
             command: Liveness::NotRecorded,
         };
         for step in &steps {
-            let mut step = Step { seen: vec![lit], ..step.clone() };
+            let mut step = Step { seen: vec![lives], ..step.clone() };
             if let Operation::Enter { kind, .. } = &mut step.operation {
                 *kind = Kind::Kernel;
             }
             let before = entry.clone();
             apply(&mut entry, &Policy::NATIVE, &step);
             // A place that is kept is no claim of somebody who is there.
-            for claim in before.claims.iter().filter(|claim| claim.away.is_none()) {
+            for claim in before.claims.iter().filter(|claim| claim.reservation.is_none()) {
                 let by_its_owner = match step.operation {
                     Operation::Leave(place) => ticket_at(&before, place) == claim.ticket,
                     Operation::Release(who) => claim.holder.request_id == request_id(who),
@@ -756,8 +757,8 @@ proptest! {
         prop_assert!(!after.ask_to_stop(absent, "somebody", &now));
         let command = Process { pid: 9, started: None };
         prop_assert!(!after.name_command(absent, command));
-        let advance = after.advance(&policy, absent, &now, |_| seen, &mut Vec::new());
-        prop_assert_eq!(advance, Advance::Gone);
+        let grant = after.try_grant(&policy, absent, &now, |_| seen, &mut Vec::new());
+        prop_assert_eq!(grant, TryGrant::Gone);
         prop_assert_eq!(after, entry, "nothing was written");
     }
 
@@ -851,7 +852,7 @@ proptest! {
             let mut now = Now { wall_us: 0, boot_ms: 0, boot_id: BOOT.into() };
             let request = request(0, Kind::Kernel, Force::No, Patience::AtOnce);
             let nobody = |_: &Claim| Evidence {
-                beacon: Beacon::Out,
+                liveness_lock: LivenessLock::Released,
                 process: Liveness::Unknown,
                 command: Liveness::Unknown,
             };
@@ -880,16 +881,16 @@ proptest! {
         prop_assert!(after.history.holds >= entry.history.holds);
     }
 
-    /// Native: as alive until the ttl. What cannot be seen is not dead, unless the beacon, which
+    /// Native: as alive until the ttl. What cannot be seen is not dead, unless the liveness lock, which
     /// this kernel can vouch for, is out.
     #[test]
     fn native_never_takes_unknown_for_dead(
         entry in entry(),
         now in now(),
-        beacon in prop_oneof![Just(Beacon::Lit), Just(Beacon::None)],
+        liveness_lock in prop_oneof![Just(LivenessLock::Held), Just(LivenessLock::None)],
         command in liveness(),
     ) {
-        let seen = Evidence { beacon, process: Liveness::Unknown, command };
+        let seen = Evidence { liveness_lock, process: Liveness::Unknown, command };
         for claim in &entry.claims {
             let standing = judge(&Policy::NATIVE, claim, &seen, &now);
             let silent = claim.lease.is_silent(Some(BOOT), &now);
@@ -900,14 +901,14 @@ proptest! {
         }
     }
 
-    /// Nor a command that cannot be seen, of which the beacon says nothing.
+    /// Nor a command that cannot be seen, of which the liveness lock says nothing.
     #[test]
     fn native_never_takes_an_unknown_command_for_dead(
         entry in entry(),
         now in now(),
         process in liveness(),
     ) {
-        let seen = Evidence { beacon: Beacon::Out, process, command: Liveness::Unknown };
+        let seen = Evidence { liveness_lock: LivenessLock::Released, process, command: Liveness::Unknown };
         let runs = |claim: &&Claim| claim.kind == Kind::Kernel && claim.token.is_some();
         for claim in entry.claims.iter().filter(runs) {
             let standing = judge(&Policy::NATIVE, claim, &seen, &now);
@@ -930,22 +931,22 @@ proptest! {
     }
 
     #[test]
-    fn a_lit_beacon_is_life_where_beacons_are_asked(
+    fn a_held_liveness_lock_is_life_where_the_profile_asks_for_it(
         entry in entry(),
         now in now(),
         seen in evidence(),
     ) {
-        let seen = Evidence { beacon: Beacon::Lit, ..seen };
+        let seen = Evidence { liveness_lock: LivenessLock::Held, ..seen };
         for claim in entry.claims.iter().filter(|claim| claim.kind == Kind::Kernel) {
             let standing = judge(&Policy::NATIVE, claim, &seen, &now);
             prop_assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
         }
     }
 
-    /// Waiting is the same in every row: a waiter lives by its beacon and by nothing else. Holds
+    /// Waiting is the same in every row: a waiter lives by its liveness lock and by nothing else. Holds
     /// are what the rows differ in.
     #[test]
-    fn a_waiter_lives_by_its_beacon_in_every_row(
+    fn a_waiter_lives_by_its_liveness_lock_in_every_row(
         policy in policy(),
         entry in entry(),
         now in now(),
@@ -954,11 +955,11 @@ proptest! {
         for claim in entry.claims.iter().filter(|claim| claim.token.is_none()) {
             let standing = judge(&policy, claim, &seen, &now);
             let lives = matches!(standing, Standing::Held(_));
-            match seen.beacon {
-                Beacon::Lit => prop_assert!(lives, "{}: {standing:?}, lit", policy.name),
-                Beacon::Out | Beacon::Lapsed => prop_assert!(!lives, "{}: {standing:?}, out", policy.name),
-                // A store without beacons: its process speaks, its age does not.
-                Beacon::None => {
+            match seen.liveness_lock {
+                LivenessLock::Held => prop_assert!(lives, "{}: {standing:?}, held", policy.name),
+                LivenessLock::Released | LivenessLock::Lapsed => prop_assert!(!lives, "{}: {standing:?}, released", policy.name),
+                // A store without liveness locks: its process speaks, its age does not.
+                LivenessLock::None => {
                     let alive = seen.process == Liveness::Alive;
                     prop_assert!(lives || !alive, "{}: {standing:?}, alive", policy.name);
                 }
@@ -1034,7 +1035,7 @@ impl Story {
         }
     }
 
-    /// Detached holds live by their owner, the others by their beacon.
+    /// Detached holds live by their owner, the others by their liveness lock.
     fn enter(
         &mut self,
         who: u8,
@@ -1044,9 +1045,9 @@ impl Story {
         terms: Terms,
     ) -> Entering {
         let alive = |claim: &Claim| Evidence {
-            beacon: match (claim.kind, claim.token) {
-                (Kind::Detached, Some(_)) => Beacon::None,
-                _ => Beacon::Lit,
+            liveness_lock: match (claim.kind, claim.token) {
+                (Kind::Detached, Some(_)) => LivenessLock::None,
+                _ => LivenessLock::Held,
             },
             process: Liveness::Alive,
             command: Liveness::NotRecorded,
@@ -1076,7 +1077,10 @@ impl Story {
 
     fn away(&mut self, who: u8, terms: Terms) -> u64 {
         let ticket = self.queued(who, terms);
-        assert!(self.entry.park(ticket, None, 1_000, &self.now), "it waits");
+        assert!(
+            self.entry.reserve(ticket, None, 1_000, &self.now),
+            "it waits"
+        );
         ticket
     }
 
@@ -1157,7 +1161,7 @@ fn force_ends_what_it_may_and_asks_the_rest_whichever_of_them_came_first() {
         assert_eq!(left, [(Kind::Kernel, true)], "{first:?} first");
         let run = story.entry.granted().next().map_or(0, |claim| claim.ticket);
         assert!(
-            matches!(forced, Entering::Queued { behind: Predecessor::Beacon { ticket }, .. } if ticket == run),
+            matches!(forced, Entering::Queued { behind: Predecessor::LivenessLock { ticket }, .. } if ticket == run),
             "{first:?} first: {forced:?}"
         );
     }
@@ -1226,7 +1230,7 @@ fn a_request_to_stop_survives_a_second_one_for_somebody_else() {
     let now = Now::default();
     let mut entry = Entry::default();
     let live = |_: &Claim| Evidence {
-        beacon: Beacon::Lit,
+        liveness_lock: LivenessLock::Held,
         process: Liveness::Alive,
         command: Liveness::NotRecorded,
     };
@@ -1252,7 +1256,7 @@ fn a_request_to_stop_survives_a_second_one_for_somebody_else() {
 /// the list before it tells its caller that it gave up.
 #[test]
 fn an_attempt_leaves_before_it_tells() {
-    let behind = || Predecessor::Beacon { ticket: 1 };
+    let behind = || Predecessor::LivenessLock { ticket: 1 };
     let queued = || {
         let (mut attempt, first) = Attempt::start();
         assert_eq!(first, Effect::Enter);
@@ -1277,11 +1281,11 @@ fn an_attempt_leaves_before_it_tells() {
         (Input::Expired, Outcome::TimedOut),
         (Input::Interrupted, Outcome::Interrupted),
         (
-            Input::Advanced(Advance::Cancelled { by: by() }),
+            Input::Tried(TryGrant::Cancelled { by: by() }),
             Outcome::Superseded { by: by() },
         ),
         (
-            Input::Advanced(Advance::Blocked(refusal())),
+            Input::Tried(TryGrant::Blocked(refusal())),
             Outcome::Refused(refusal()),
         ),
     ];
@@ -1295,21 +1299,21 @@ fn an_attempt_leaves_before_it_tells() {
         );
     }
     let mut attempt = queued();
-    let still = attempt.on(Input::Advanced(Advance::Behind(behind())));
+    let still = attempt.on(Input::Tried(TryGrant::Behind(behind())));
     assert_eq!(
         still,
         Effect::Sleep { behind: behind() },
         "still behind somebody"
     );
     assert_eq!(
-        attempt.on(Input::Advanced(Advance::Granted { token: 5 })),
+        attempt.on(Input::Tried(TryGrant::Granted { token: 5 })),
         Effect::Finish(Outcome::Granted {
             ticket: 3,
             token: 5
         })
     );
     assert_eq!(
-        queued().on(Input::Advanced(Advance::Gone)),
+        queued().on(Input::Tried(TryGrant::Gone)),
         Effect::Enter,
         "the place is gone, so it queues again"
     );
@@ -1327,7 +1331,7 @@ fn a_renewal_after_a_restart_counts() {
     };
     let request = request(0, Kind::Detached, Force::No, Patience::AtOnce);
     let unknown = |_: &Claim| Evidence {
-        beacon: Beacon::None,
+        liveness_lock: LivenessLock::None,
         process: Liveness::Unknown,
         command: Liveness::NotRecorded,
     };

@@ -210,7 +210,7 @@ fn unread(path: &Path, source: std::io::Error) -> ConfigError {
 fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     let distrust = |why: String| {
         Err(ConfigError::Untrusted {
-            path: crate::envelope::clean(&path.display().to_string()),
+            path: crate::printed::clean(&path.display().to_string()),
             why,
         })
     };

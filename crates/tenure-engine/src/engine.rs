@@ -317,7 +317,7 @@ impl Run<'_> {
                         self.entry = tried.entry;
                         self.unread = 0;
                         self.events.extend(tried.events);
-                        Input::Advanced(tried.advance)
+                        Input::Tried(tried.grant)
                     }
                     None => Input::Interrupted,
                 },
@@ -327,7 +327,7 @@ impl Run<'_> {
                     }
                     Input::Left
                 }
-                Effect::Park => match (&self.handle, self.keep) {
+                Effect::Reserve => match (&self.handle, self.keep) {
                     (Some(handle), Some(keep)) => {
                         let grace = keep.grace.as_millis();
                         let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
@@ -345,7 +345,7 @@ impl Run<'_> {
             };
             // A deadline that passed while the list was looked at ends the wait as well.
             let over =
-                matches!(input, Input::Advanced(tenure_core::Advance::Behind(_))) && self.is_over();
+                matches!(input, Input::Tried(tenure_core::TryGrant::Behind(_))) && self.is_over();
             effect = attempt.on(if over { Input::Expired } else { input });
         }
     }
@@ -448,7 +448,7 @@ impl Run<'_> {
 fn stopped_for(behind: &Predecessor) -> Option<Duration> {
     match behind {
         Predecessor::Stopped { rest_ms, .. } => Some(Duration::from_millis(*rest_ms)),
-        Predecessor::Beacon { .. }
+        Predecessor::LivenessLock { .. }
         | Predecessor::Record(_)
         | Predecessor::Turn { .. }
         | Predecessor::AnyOf(_) => None,

@@ -1,12 +1,13 @@
 //! The answer for programs: one JSON document of five keys, with stable codes and exit codes.
 //!
-//! [`Failure`] is what can go wrong as the caller of a command sees it, and the only place that maps
-//! an error of a store to an exit code and to the document's `error`. The shape is that of
+//! [`Failure`] is what can go wrong as the caller of a command sees it. Which exit code and which word an
+//! error has stands in one table, the conversions to it. The shape is that of
 //! `schemas/envelope.schema.json`; `docs/answers.md` has the table of codes.
 //!
 //! Where a document is printed, and what a person is told beside it, is for whoever prints.
 
 mod lock;
+mod table;
 
 pub use lock::{
     HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, is_retryable,
@@ -15,7 +16,6 @@ pub use lock::{
 
 pub use crate::printed::{clean, json_line, turns_text};
 
-use crate::store::StoreError;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -55,6 +55,10 @@ pub enum Exit {
     LockLost,
     /// 81: waiting would never end.
     Deadlock,
+    /// 126: the command exists and cannot be run.
+    CannotRun,
+    /// 127: the command does not exist.
+    CommandNotFound,
     /// 128 and the number of the signal that asked this process to end.
     Signalled(u8),
     /// A code of the command's own.
@@ -78,6 +82,8 @@ impl Exit {
             Self::Superseded => 79,
             Self::LockLost => 80,
             Self::Deadlock => 81,
+            Self::CannotRun => 126,
+            Self::CommandNotFound => 127,
             Self::Signalled(number) => number.saturating_add(128),
             Self::Own(code) => code,
         }
@@ -192,42 +198,9 @@ impl Failure {
 
     /// The document's `error`.
     pub fn to_json(&self) -> Value {
-        let said = Error {
-            code: &self.code,
-            message: &self.message,
-            retry: self.retry,
-            detail: self.detail.as_deref(),
-            fix_command: self.fix_command.as_deref(),
-            phase: self.phase,
-            partial: self.partial,
-            signal: self.signal,
-            context: &self.context,
-        };
-        said.to_json()
-    }
-}
-
-/// The document's `error`, borrowed from whoever says it; the fields are those of [`Failure`].
-#[derive(Debug, Clone, Copy)]
-#[allow(missing_docs, reason = "`Failure` says what each of them means")]
-pub struct Error<'a> {
-    pub code: &'a str,
-    pub message: &'a str,
-    pub retry: Option<Retry>,
-    pub detail: Option<&'a str>,
-    pub fix_command: Option<&'a str>,
-    pub phase: Option<&'static str>,
-    pub partial: bool,
-    pub signal: Option<&'static str>,
-    pub context: &'a Map<String, Value>,
-}
-
-impl Error<'_> {
-    /// As the document has it.
-    pub fn to_json(&self) -> Value {
         let mut error = Map::new();
-        error.insert("code".into(), self.code.into());
-        error.insert("message".into(), self.message.into());
+        error.insert("code".into(), self.code.as_str().into());
+        error.insert("message".into(), self.message.as_str().into());
         error.insert("retryable".into(), self.retry.is_some().into());
         if let Some(retry) = self.retry {
             error.insert("retry_after_ms".into(), retry.after_ms.into());
@@ -238,8 +211,8 @@ impl Error<'_> {
                 error.insert(key.into(), value);
             }
         };
-        put("detail", self.detail.map(Value::from));
-        put("fix_command", self.fix_command.map(Value::from));
+        put("detail", self.detail.as_deref().map(Value::from));
+        put("fix_command", self.fix_command.as_deref().map(Value::from));
         put("phase", self.phase.map(Value::from));
         put("partial", self.partial.then_some(Value::Bool(true)));
         put("signal", self.signal.map(Value::from));
@@ -256,38 +229,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        let (exit, code) = match &error {
-            StoreError::Permission { .. } | StoreError::Denied { .. } => {
-                (Exit::Permission, "PERMISSION_DENIED")
-            }
-            StoreError::Unsafe { .. } => (Exit::Permission, "UNSAFE_PLACE"),
-            StoreError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
-            StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
-            StoreError::Full { .. } => (Exit::Precondition, "QUEUE_FULL"),
-            StoreError::Stuck { .. } => (Exit::StoreUnavailable, "STORE_STUCK"),
-            StoreError::Unreachable { .. } | StoreError::Misused { .. } => {
-                (Exit::StoreUnavailable, "STORE_UNREACHABLE")
-            }
-            StoreError::Record { .. } | StoreError::Contended { .. } | StoreError::Io { .. } => {
-                (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
-            }
-        };
-        let mut failure = Self::new(exit, code, error.to_string());
-        if let StoreError::Unreadable { place, .. } = &error {
-            failure.detail = Some(format!(
-                "lock_file={place} holder_pid=unknown holder_age_ms=unknown"
-            ));
-            failure
-                .context
-                .insert("lock_file".into(), place.clone().into());
-            failure.context.insert("holder".into(), Value::Null);
-        }
-        failure
-    }
-}
 
 /// A signal that asks a command to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -445,6 +386,8 @@ mod tests {
             (Exit::Superseded, 79),
             (Exit::LockLost, 80),
             (Exit::Deadlock, 81),
+            (Exit::CannotRun, 126),
+            (Exit::CommandNotFound, 127),
             (Exit::Signalled(StopSignal::Hangup.number()), 129),
             (Exit::Signalled(StopSignal::Interrupt.number()), 130),
             (Exit::Signalled(StopSignal::Terminate.number()), 143),

@@ -1,7 +1,7 @@
 //! Tells others on a thread of its own, so that one who takes its time (a subscriber of the log that
 //! writes to a full pipe, a waker that waits for a mutex) keeps nobody but those who are told after it.
 //!
-//! The thread is made for the first news, and ends with its herald once all was told. What there is to
+//! The thread is made for the first message, and ends with its herald once all was told. What there is to
 //! tell, and that the state was changed *before*, is the caller's business.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ const WAITING_MAX: usize = 1_024;
 /// How often it is looked whether all was told.
 const LOOK: Duration = Duration::from_millis(1);
 
-type News = Box<dyn FnOnce() + Send>;
+type Message = Box<dyn FnOnce() + Send>;
 
 /// Whoever tells.
 pub struct Herald {
     name: &'static str,
-    news: Mutex<Option<Sender<News>>>,
+    messages: Mutex<Option<Sender<Message>>>,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -29,40 +29,40 @@ impl Herald {
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
-            news: Mutex::new(None),
+            messages: Mutex::new(None),
             waiting: Arc::default(),
         }
     }
 
     /// Has it told, after all that was handed over before.
-    pub fn tell(&self, news: impl FnOnce() + Send + 'static) {
-        let mut sender = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn tell(&self, message: impl FnOnce() + Send + 'static) {
+        let mut sender = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let mut news: News = Box::new(news);
+        let mut message: Message = Box::new(message);
         if let Some(thread) = &*sender {
-            match thread.send(news) {
+            match thread.send(message) {
                 Ok(()) => return,
                 // It was told something that panicked.
-                Err(unsent) => news = unsent.0,
+                Err(unsent) => message = unsent.0,
             }
         }
         *sender = self.start();
         let unsent = match &*sender {
-            Some(thread) => thread.send(news).err().map(|unsent| unsent.0),
-            None => Some(news),
+            Some(thread) => thread.send(message).err().map(|unsent| unsent.0),
+            None => Some(message),
         };
         drop(sender);
         // The system gives no thread, so the caller has to do it.
-        if let Some(news) = unsent {
+        if let Some(message) = unsent {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
-            news();
+            message();
         }
     }
 
     /// The same for what can be left out where too much waits already.
-    pub fn tell_unless_busy(&self, news: impl FnOnce() + Send + 'static) {
+    pub fn tell_unless_busy(&self, message: impl FnOnce() + Send + 'static) {
         if self.waiting.load(Ordering::Acquire) < WAITING_MAX {
-            self.tell(news);
+            self.tell(message);
         }
     }
 
@@ -76,14 +76,14 @@ impl Herald {
         }
     }
 
-    fn start(&self) -> Option<Sender<News>> {
-        let (sender, news) = channel::<News>();
+    fn start(&self) -> Option<Sender<Message>> {
+        let (sender, message) = channel::<Message>();
         let waiting = Arc::clone(&self.waiting);
         waiting.store(1, Ordering::Release);
         let work = move || {
-            for news in news {
+            for message in message {
                 let _told = Told(&waiting);
-                news();
+                message();
             }
         };
         let thread = std::thread::Builder::new().name(self.name.to_owned());

@@ -31,7 +31,7 @@ pub enum Told {
     /// Nothing.
     Nothing,
     /// That something has changed.
-    News,
+    Changed,
     /// Nobody is there any more who could tell anything: it counts as readable from now on.
     Ended,
 }
@@ -64,7 +64,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Re
 
 /// What a file can be watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum WatchFor {
     /// Changes of its content, touches, and its removal.
     Changes,
     /// Touches and its removal.

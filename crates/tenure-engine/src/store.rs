@@ -162,7 +162,7 @@ fn known_of<'a>(entry: &'a Entry, evidence: &'a [Evidence]) -> impl Fn(&Claim) -
         let known = entry.position(claim.ticket);
         let known = known.and_then(|index| evidence.get(index).copied());
         known.unwrap_or(Evidence {
-            beacon: tenure_core::Beacon::None,
+            liveness_lock: tenure_core::LivenessLock::None,
             process: tenure_core::Liveness::Unknown,
             command: tenure_core::Liveness::Unknown,
         })

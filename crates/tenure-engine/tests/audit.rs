@@ -573,10 +573,10 @@ fn a_follower_is_woken_by_what_is_written() {
         .unwrap()
         .follow();
     assert_eq!(follower.look().unwrap().len(), 1);
-    let (news, _) = follower.news();
+    let (notices, _) = follower.notices();
     let is_woken = || {
         let mut fds = [rustix::event::PollFd::new(
-            news.as_ref().expect("this system tells"),
+            notices.as_ref().expect("this system tells"),
             rustix::event::PollFlags::IN,
         )];
         rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1

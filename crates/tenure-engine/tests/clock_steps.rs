@@ -29,7 +29,7 @@ use tenure_engine::store::{Content, Store, StoreError};
 const HOUR_US: u64 = 3_600_000_000;
 
 /// A claim of a caller here.
-type Seat = Box<dyn Handle>;
+type ClaimHandle = Box<dyn Handle>;
 
 struct Scene {
     _folder: tempfile::TempDir,
@@ -76,7 +76,7 @@ impl Scene {
         }
     }
 
-    fn enter(&self, id: &str, now: &Now) -> (Option<Seat>, Entering) {
+    fn enter(&self, id: &str, now: &Now) -> (Option<ClaimHandle>, Entering) {
         let entered = self.try_enter(id, now).expect("an answer");
         (entered.handle, entered.entering)
     }
@@ -103,9 +103,9 @@ impl Scene {
         self.store.enter(&self.name, request, now)
     }
 
-    fn hold(&self, id: &str, now: &Now) -> (Seat, u64) {
+    fn hold(&self, id: &str, now: &Now) -> (ClaimHandle, u64) {
         match self.enter(id, now) {
-            (Some(seat), Entering::Granted { token, .. }) => (seat, token),
+            (Some(handle), Entering::Granted { token, .. }) => (handle, token),
             (_, other) => panic!("{}: {id} is not granted: {other:?}", self.policy.name),
         }
     }

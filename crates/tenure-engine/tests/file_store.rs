@@ -25,11 +25,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 #[cfg(unix)]
-use tenure_core::Beacon;
+use tenure_core::LivenessLock;
 use tenure_core::{
-    Advance, Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
+    Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
     Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
-    Takeover,
+    Takeover, TryGrant,
 };
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
@@ -46,7 +46,7 @@ use tenure_engine::store::{Content, Store, StoreError, Wake};
 const TTL_MS: u64 = 600_000;
 
 /// A claim of a caller here.
-type Seat = Box<dyn Handle>;
+type ClaimHandle = Box<dyn Handle>;
 
 /// A folder for locks, one lock name, and what the tests are told in.
 struct Place {
@@ -133,7 +133,7 @@ impl Place {
         self.try_enter(request).expect("an entered claim")
     }
 
-    fn granted(&self, id: &str) -> (Seat, u64) {
+    fn granted(&self, id: &str) -> (ClaimHandle, u64) {
         let entered = self.enter(self.request(id));
         match entered.entering {
             Entering::Granted { token, .. } => (entered.handle.expect("a handle"), token),
@@ -141,7 +141,7 @@ impl Place {
         }
     }
 
-    fn queued(&self, id: &str) -> (Seat, Predecessor) {
+    fn queued(&self, id: &str) -> (ClaimHandle, Predecessor) {
         let entered = self.enter(self.request(id));
         match entered.entering {
             Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
@@ -258,9 +258,9 @@ fn a_folder_that_everybody_may_write_needs_the_sticky_bit() {
     }
     assert!(place.files().is_empty(), "a refusal creates nothing");
     place.chmod(&place.folder(), 0o1777);
-    let (seat, _) = place.granted("holder");
+    let (handle, _) = place.granted("holder");
     assert_eq!(mode_of(&place.file()), 0o600, "the file is ours alone");
-    drop(seat);
+    drop(handle);
 }
 
 #[cfg(unix)]
@@ -418,13 +418,13 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
             "{what}: replacing is loud: {:?}",
             entered.events
         );
-        let seat = entered.handle.expect("a handle");
-        assert_eq!(place.tickets(), [seat.ticket()], "{what}: a whole list");
+        let handle = entered.handle.expect("a handle");
+        assert_eq!(place.tickets(), [handle.ticket()], "{what}: a whole list");
         let (waiter, _) = place.queued("waiter");
-        assert_eq!(place.tickets(), [seat.ticket(), waiter.ticket()]);
+        assert_eq!(place.tickets(), [handle.ticket(), waiter.ticket()]);
         let left = place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
         assert!(matches!(left, Left::Released { .. }), "{what}: {left:?}");
     }
@@ -434,7 +434,7 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
 fn force_does_not_replace_a_record_while_somebody_alive_stands_in_it() {
     let place = Place::with_folder();
     let (holder, _) = place.granted("holder");
-    // Damaged in place, as by an editor or a bad disk: the holder still has its beacon lit.
+    // Damaged in place, as by an editor or a bad disk: the holder still holds its liveness lock.
     fs::write(place.file(), "damaged").expect("a damaged file");
     for force in [Force::No, Force::Asked, Force::Confirmed] {
         let answer = place.try_enter(place.forced(force));
@@ -464,7 +464,7 @@ fn a_record_damaged_under_its_holder_is_an_error_and_no_loss() {
     let answers = [
         ("verify", store.verify(&*holder, &place.now()).map(drop)),
         ("renew", store.renew(&*holder, &now).map(drop)),
-        ("advance", store.try_grant(&*waiter, &now).map(drop)),
+        ("try_grant", store.try_grant(&*waiter, &now).map(drop)),
     ];
     for (call, answer) in answers {
         assert!(
@@ -584,8 +584,9 @@ fn reading_needs_no_right_to_write_and_creates_nothing() {
         match store.read(&place.name, None).expect("a reading").content {
             Content::Whole { entry, evidence } => {
                 assert_eq!(entry.claims.len(), 1, "the holder is seen");
-                let beacons: Vec<_> = evidence.iter().map(|seen| seen.beacon).collect();
-                assert_eq!(beacons, [Beacon::Lit], "and that it is alive");
+                let liveness_locks: Vec<_> =
+                    evidence.iter().map(|seen| seen.liveness_lock).collect();
+                assert_eq!(liveness_locks, [LivenessLock::Held], "and that it is alive");
             }
             Content::Unreadable { why, .. } => panic!("unreadable: {why}"),
         }
@@ -621,8 +622,8 @@ fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
     let place = Place::new();
     let store = place.store();
     let mut now = place.now();
-    let (seat, first) = place.granted("first");
-    store.release(&*seat, &now).expect("a release");
+    let (handle, first) = place.granted("first");
+    store.release(&*handle, &now).expect("a release");
     let cleaned = store.clean(&place.name, &now, false).expect("a cleaning");
     assert!(cleaned.removed);
     assert_eq!(place.files(), [".floor.tenure"]);
@@ -655,9 +656,9 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
     let place = Place::with_folder();
     place.chmod(place.scratch.path(), 0o755);
     place.chmod(&place.folder(), 0o1777);
-    let (seat, _) = place.granted("root");
+    let (handle, _) = place.granted("root");
     let store = place.store();
-    store.release(&*seat, &place.now()).expect("a release");
+    store.release(&*handle, &place.now()).expect("a release");
     let cleaned = store.clean(&place.name, &place.now(), false);
     assert!(cleaned.expect("a cleaning").removed);
     without_privileges(|| {
@@ -673,8 +674,8 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
             };
             assert!(token > last, "{token} after {last}");
             last = token;
-            let seat = entered.handle.expect("a handle");
-            store.release(&*seat, &now).expect("a release");
+            let handle = entered.handle.expect("a handle");
+            store.release(&*handle, &now).expect("a release");
             let cleaned = store.clean(&place.name, &now, false);
             assert!(cleaned.expect("a cleaning of one's own").removed);
         }
@@ -686,11 +687,11 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
     const CLAIMS: usize = 300;
     let place = Place::new();
     let length = || fs::metadata(place.file()).expect("metadata").len();
-    let mut seats = vec![place.granted("holder").0];
+    let mut handles = vec![place.granted("holder").0];
     for number in 1..CLAIMS {
-        seats.push(place.queued(&format!("w{number}")).0);
+        handles.push(place.queued(&format!("w{number}")).0);
     }
-    let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
+    let expected: Vec<u64> = handles.iter().map(|handle| handle.ticket()).collect();
     assert_eq!(place.tickets(), expected, "all of them, in order");
     assert!(
         length() > 64 << 10,
@@ -700,23 +701,25 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
     assert!(length() <= 1 << 20, "{} bytes", length());
     // From the middle outwards, so that every length is passed in disorder.
     let store = place.store();
-    while seats.len() > 1 {
-        let seat = seats.remove(seats.len() / 2);
-        let left = store.release(&*seat, &place.now()).expect("a withdrawal");
+    while handles.len() > 1 {
+        let handle = handles.remove(handles.len() / 2);
+        let left = store.release(&*handle, &place.now()).expect("a withdrawal");
         assert_eq!(left, Left::Withdrawn);
-        if seats.len() % 50 == 0 {
-            let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
+        if handles.len() % 50 == 0 {
+            let expected: Vec<u64> = handles.iter().map(|handle| handle.ticket()).collect();
             assert_eq!(place.tickets(), expected, "the rest stays in order");
         }
     }
     assert_eq!(length(), 4096, "a short list needs one page");
-    let left = store.release(&*seats[0], &place.now()).expect("a release");
+    let left = store
+        .release(&*handles[0], &place.now())
+        .expect("a release");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     assert!(place.tickets().is_empty());
 }
 
 /// A holder and waiters, as many as are read in parts.
-fn crowd(place: &Place) -> Vec<Seat> {
+fn crowd(place: &Place) -> Vec<ClaimHandle> {
     let waiters = (1..8).map(|number| place.queued(&format!("w{number}")).0);
     std::iter::once(place.granted("holder").0)
         .chain(waiters)
@@ -729,7 +732,7 @@ fn who_comes_last_in_a_long_queue_reads_its_ends_and_counts_the_others() {
     let crowd = crowd(&place);
     let entered = place.enter(place.request("last"));
     assert_eq!(entered.unread, crowd.len() - 2, "all but the two ends");
-    let behind = Predecessor::Beacon {
+    let behind = Predecessor::LivenessLock {
         ticket: crowd[crowd.len() - 1].ticket(),
     };
     match &entered.entering {
@@ -746,7 +749,7 @@ fn dead_ends_of_a_long_queue_give_nobody_the_turn_of_those_between() {
     drop(crowd.remove(0));
     drop(crowd.pop());
     let entered = place.enter(place.request("last"));
-    let behind = Predecessor::Beacon {
+    let behind = Predecessor::LivenessLock {
         ticket: crowd[crowd.len() - 1].ticket(),
     };
     match &entered.entering {
@@ -760,23 +763,23 @@ fn dead_ends_of_a_long_queue_give_nobody_the_turn_of_those_between() {
 fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
     let place = Place::new();
     let (holder, _) = place.granted("holder");
-    let mut seats = Vec::new();
+    let mut handles = Vec::new();
     let full = loop {
         let mut request = place.request("waiter");
         request.holder.why = "w".repeat(20_000);
         match place.try_enter(request) {
-            Ok(entered) => seats.push(entered.handle.expect("a handle")),
+            Ok(entered) => handles.push(entered.handle.expect("a handle")),
             Err(error) => break error,
         }
-        assert!(seats.len() < 100, "the queue has no end");
+        assert!(handles.len() < 100, "the queue has no end");
     };
     assert!(
-        matches!(full, StoreError::Full { claims, .. } if claims == seats.len() + 2),
+        matches!(full, StoreError::Full { claims, .. } if claims == handles.len() + 2),
         "{full:?} after {}",
-        seats.len()
+        handles.len()
     );
-    assert_eq!(place.tickets().len(), seats.len() + 1, "the rest stays");
-    let left = place.store().release(&*seats[0], &place.now());
+    assert_eq!(place.tickets().len(), handles.len() + 1, "the rest stays");
+    let left = place.store().release(&*handles[0], &place.now());
     assert_eq!(left.expect("a withdrawal"), Left::Withdrawn);
     let mut request = place.request("waiter");
     request.holder.why = "w".repeat(20_000);
@@ -791,7 +794,7 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
     let place = Place::new();
     let (holder, _) = place.granted("holder");
     // Long enough that a reading takes several writes, and often at the border of two sizes.
-    let crowd: Vec<Seat> = (0..40).map(|_| place.queued("crowd").0).collect();
+    let crowd: Vec<ClaimHandle> = (0..40).map(|_| place.queued("crowd").0).collect();
     let writing = AtomicBool::new(true);
     let readings = [AtomicU64::new(0), AtomicU64::new(0)];
     thread::scope(|threads| {
@@ -836,8 +839,8 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
                 let mut request = place.request("passing");
                 request.holder.why = "w".repeat(30_000);
                 let entered = store.enter(&place.name, request, &now).expect("a place");
-                let seat = entered.handle.expect("a handle");
-                store.release(&*seat, &now).expect("a withdrawal");
+                let handle = entered.handle.expect("a handle");
+                store.release(&*handle, &now).expect("a withdrawal");
             }
         }
         writing.store(false, Ordering::Relaxed);
@@ -924,19 +927,19 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
 
     for pages in [1, 2, 3, 4, 5, 6, 7, 8] {
         disk.empty();
-        let mut seats = vec![place.granted("holder").0];
+        let mut handles = vec![place.granted("holder").0];
         disk.fill_but(pages);
         let error = loop {
             match place.try_enter(place.request("waiter")) {
-                Ok(entered) => seats.push(entered.handle.expect("a handle")),
+                Ok(entered) => handles.push(entered.handle.expect("a handle")),
                 Err(error) => break error,
             }
-            assert!(seats.len() < 1_000, "{pages} pages never fill up");
+            assert!(handles.len() < 1_000, "{pages} pages never fill up");
         };
         assert!(full(&error), "{pages} pages: {error:?}");
-        let expected: Vec<u64> = seats.iter().map(|seat| seat.ticket()).collect();
+        let expected: Vec<u64> = handles.iter().map(|handle| handle.ticket()).collect();
         assert_eq!(place.tickets(), expected, "{pages} pages: the list before");
-        let renewed = store.renew(&*seats[0], &place.now());
+        let renewed = store.renew(&*handles[0], &place.now());
         assert!(
             matches!(renewed, Ok(Renewal::Renewed { .. }) | Err(_)),
             "{pages} pages: a failing renewal is an error and no loss: {renewed:?}"
@@ -948,8 +951,8 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
             "{pages} pages: and what was answered was written"
         );
         // The shorter the list, the more room: nobody needs help to get out.
-        for seat in seats.iter().rev() {
-            let left = store.release(&**seat, &place.now());
+        for handle in handles.iter().rev() {
+            let left = store.release(&**handle, &place.now());
             let left = left.unwrap_or_else(|error| panic!("{pages} pages: leaving: {error}"));
             assert_ne!(left, Left::Absent, "{pages} pages");
         }
@@ -968,26 +971,26 @@ fn what_a_full_disk_kept_from_being_written_is_made_good_by_the_next_caller() {
     let now = place.now();
     for pages in [1, 2, 3, 4] {
         disk.empty();
-        let mut seats = vec![place.granted("holder").0];
+        let mut handles = vec![place.granted("holder").0];
         disk.fill_but(pages);
         while let Ok(entered) = place.try_enter(place.request("waiter")) {
-            seats.push(entered.handle.expect("a handle"));
+            handles.push(entered.handle.expect("a handle"));
         }
         // The longest list there was room for, and its holder goes: written or not, it is gone.
-        let holder = seats.remove(0);
+        let holder = handles.remove(0);
         let left = store.release(&*holder, &now);
         assert!(
             !matches!(left, Ok(Left::Absent | Left::Withdrawn)),
             "{pages} pages: {left:?}"
         );
         disk.empty();
-        for seat in seats {
-            let advanced = store.try_grant(&*seat, &now).expect("an answer").advance;
+        for handle in handles {
+            let advanced = store.try_grant(&*handle, &now).expect("an answer").grant;
             assert!(
-                matches!(advanced, Advance::Granted { .. }),
+                matches!(advanced, TryGrant::Granted { .. }),
                 "{pages} pages: {advanced:?}"
             );
-            store.release(&*seat, &now).expect("a release");
+            store.release(&*handle, &now).expect("a release");
         }
         assert!(place.tickets().is_empty(), "{pages} pages: nobody is left");
     }
@@ -1047,9 +1050,9 @@ fn a_hold_of_this_machine_s_last_boot_is_over_and_one_of_another_machine_is_not(
     });
     let rebooted = Takeover::Stale(StaleReason::ProcessDead(Death::Rebooted));
     assert_eq!(why, Some(rebooted), "{:?}", next.entering);
-    let seat = next.handle.expect("a handle");
+    let handle = next.handle.expect("a handle");
     let store = place.store();
-    store.release(&*seat, &place.now()).expect("a release");
+    store.release(&*handle, &place.now()).expect("a release");
 
     let before = place.enter(recorded(&place, "another machine"));
     assert!(matches!(before.entering, Entering::Granted { .. }));
@@ -1069,7 +1072,7 @@ fn a_hold_of_this_machine_s_last_boot_is_over_and_one_of_another_machine_is_not(
 }
 
 #[test]
-fn a_claim_of_another_boot_that_waits_or_runs_has_no_beacon_and_is_passed() {
+fn a_claim_of_another_boot_that_waits_or_runs_has_no_liveness_lock_and_is_passed() {
     let place = Place::new();
     let mut request = place.request("before");
     request.holder.host.boot_id = Some("another boot".to_owned());
@@ -1081,7 +1084,7 @@ fn a_claim_of_another_boot_that_waits_or_runs_has_no_beacon_and_is_passed() {
     };
     assert_eq!(
         standing(&place.store()),
-        Standing::Stale(StaleReason::BeaconOut)
+        Standing::Stale(StaleReason::LivenessLockReleased)
     );
     place.granted("next");
 }
@@ -1106,7 +1109,7 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
             Renewal::Lost
         );
         let advanced = store.try_grant(&*waiter, &now).expect("an answer");
-        assert_eq!(advanced.advance, Advance::Gone, "{what}");
+        assert_eq!(advanced.grant, TryGrant::Gone, "{what}");
         let named = store.name_command(&*holder, Identity::current().process, &now);
         assert!(!named.expect("an answer"), "{what}");
         assert_eq!(
@@ -1203,11 +1206,7 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
     assert_eq!(store.moves(), 2, "it has moved");
     store.release(&*holder, &place.now()).expect("a release");
     let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
-    assert_eq!(
-        advanced.advance,
-        Advance::Gone,
-        "nobody would find its hold"
-    );
+    assert_eq!(advanced.grant, TryGrant::Gone, "nobody would find its hold");
     let verified = store.verify(&*waiter, &place.now()).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
     assert!(!place.folder().exists(), "looking makes nothing");
@@ -1251,15 +1250,15 @@ fn a_waiter_whose_file_was_removed_queues_again() {
             thread::yield_now();
         }
         remove_by_hand(&place.file());
-        let (ticket, seat) = waiter.join().expect("a waiter").expect("the lock");
+        let (ticket, handle) = waiter.join().expect("a waiter").expect("the lock");
         assert_eq!(place.tickets(), [ticket], "it holds the new lock");
-        drop(seat);
+        drop(handle);
     });
     let renewed = place.store().renew(&*holder, &place.now());
     assert_eq!(renewed.expect("an answer"), Renewal::Lost);
 }
 
-// --- Beacons and descriptors -------------------------------------------------------------------
+// --- Liveness locks and descriptors -------------------------------------------------------------------
 
 #[cfg(unix)]
 #[test]
@@ -1295,8 +1294,8 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
     assert_eq!(place.tickets(), [first.ticket()]);
     byte.give_back(fd).expect("it is let go");
     let entered = store.enter(&place.name, place.request("next"), &now);
-    let seat = entered.expect("a place").handle.expect("a handle");
-    assert_eq!(seat.ticket(), now.wall_us);
+    let handle = entered.expect("a place").handle.expect("a handle");
+    assert_eq!(handle.ticket(), now.wall_us);
 }
 
 #[cfg(target_os = "linux")]
@@ -1313,21 +1312,21 @@ fn a_store_opens_its_folder_once() {
     };
     for round in 0..4 {
         let entered = store.enter(&place.name, place.request("holder"), &place.now());
-        let seat = entered.expect("a grant").handle.expect("a handle");
-        store.release(&*seat, &place.now()).expect("a release");
+        let handle = entered.expect("a grant").handle.expect("a handle");
+        store.release(&*handle, &place.now()).expect("a release");
         assert_eq!(opened(), 1, "round {round}");
     }
 }
 
-/// A process that keeps a copy of a seat's descriptor, as a command keeps the one it inherited.
+/// A process that keeps a copy of a handle's descriptor, as a command keeps the one it inherited.
 #[cfg(unix)]
-struct Keeper(std::process::Child);
+struct Renewer(std::process::Child);
 
 #[cfg(unix)]
-impl Keeper {
-    fn of(seat: &Seat) -> Self {
-        let beacon = seat.descriptor().expect("a descriptor");
-        let copy = beacon.try_clone_to_owned().expect("a copy");
+impl Renewer {
+    fn of(handle: &ClaimHandle) -> Self {
+        let liveness_lock = handle.descriptor().expect("a descriptor");
+        let copy = liveness_lock.try_clone_to_owned().expect("a copy");
         // As its standard input, so that no other child of this process inherits it.
         let child = Command::new("sleep")
             .arg("600")
@@ -1340,7 +1339,7 @@ impl Keeper {
 }
 
 #[cfg(unix)]
-impl Drop for Keeper {
+impl Drop for Renewer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -1349,11 +1348,11 @@ impl Drop for Keeper {
 
 #[cfg(unix)]
 #[test]
-fn a_daemon_with_a_copy_of_the_beacon_keeps_nothing_after_the_release() {
+fn a_daemon_with_a_copy_of_the_liveness_lock_keeps_nothing_after_the_release() {
     let place = Place::new();
     let (holder, _) = place.granted("holder");
     let (waiter, behind) = place.queued("waiter");
-    let _daemon = Keeper::of(&holder);
+    let _daemon = Renewer::of(&holder);
     let store = place.store();
     store.release(&*holder, &place.now()).expect("a release");
     drop(holder);
@@ -1362,33 +1361,33 @@ fn a_daemon_with_a_copy_of_the_beacon_keeps_nothing_after_the_release() {
     assert_eq!(woken.expect("a sleep"), Wake::Ready);
     let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
     assert!(
-        matches!(advanced.advance, Advance::Granted { .. }),
+        matches!(advanced.grant, TryGrant::Granted { .. }),
         "{:?}",
-        advanced.advance
+        advanced.grant
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn a_command_with_a_copy_of_the_beacon_keeps_the_lock_until_it_ends() {
+fn a_command_with_a_copy_of_the_liveness_lock_keeps_the_lock_until_it_ends() {
     let place = Place::new();
     let (holder, _) = place.granted("holder");
     let (waiter, behind) = place.queued("waiter");
-    let command = Keeper::of(&holder);
+    let command = Renewer::of(&holder);
     // The supervisor dies, the command works on.
     drop(holder);
     let store = place.store();
     let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
-    assert_eq!(advanced.advance, Advance::Behind(behind.clone()));
+    assert_eq!(advanced.grant, TryGrant::Behind(behind.clone()));
     drop(command);
     let end = Some(instant() + Duration::from_secs(10));
     let woken = store.sleep(&*waiter, &behind, &place.now(), end);
     assert_eq!(woken.expect("a sleep"), Wake::Ready);
     let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
     assert!(
-        matches!(advanced.advance, Advance::Granted { .. }),
+        matches!(advanced.grant, TryGrant::Granted { .. }),
         "{:?}",
-        advanced.advance
+        advanced.grant
     );
 }
 
@@ -1401,7 +1400,7 @@ fn force_does_not_ask_an_orphan_to_stop_because_nobody_is_there_to_hear_it() {
     supervisor.started = supervisor.started.map(|ticks| ticks + 1);
     request.holder.process = Some(supervisor);
     let holder = place.enter(request).handle.expect("a handle");
-    let _command = Keeper::of(&holder);
+    let _command = Renewer::of(&holder);
     drop(holder);
     let entered = place.enter(place.forced(Force::Asked));
     assert!(
@@ -1654,6 +1653,6 @@ fn a_relative_folder_is_a_folder() {
     let path = up.join(place.folder().strip_prefix("/").expect("an absolute path"));
     let store = place.store_in(&path);
     let entered = store.enter(&place.name, place.request("holder"), &place.now());
-    let seat = entered.expect("a grant").handle.expect("a handle");
-    assert_eq!(place.tickets(), [seat.ticket()], "it is the same lock");
+    let handle = entered.expect("a grant").handle.expect("a handle");
+    assert_eq!(place.tickets(), [handle.ticket()], "it is the same lock");
 }

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX,
-    Patience, Predecessor, Queueing, Reason, Request, RequestId, Terms,
+    Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX, Patience,
+    Predecessor, Queueing, Reason, Request, RequestId, Terms, TryGrant,
 };
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Silent, Wait};
@@ -47,7 +47,7 @@ fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
 }
 
 /// A claim of a caller here.
-type Seat = Box<dyn Handle>;
+type ClaimHandle = Box<dyn Handle>;
 
 /// Well under the second after which a sleeper that nobody told looks by itself.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -93,7 +93,7 @@ impl Place {
         entered.expect("an entered claim")
     }
 
-    fn granted(&self, id: &str, terms: Terms) -> Seat {
+    fn granted(&self, id: &str, terms: Terms) -> ClaimHandle {
         let entered = self.enter(id, terms);
         assert!(
             matches!(entered.entering, Entering::Granted { .. }),
@@ -103,7 +103,7 @@ impl Place {
         entered.handle.expect("a handle")
     }
 
-    fn queued(&self, id: &str, terms: Terms) -> (Seat, Predecessor) {
+    fn queued(&self, id: &str, terms: Terms) -> (ClaimHandle, Predecessor) {
         let entered = self.enter(id, terms);
         match entered.entering {
             Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
@@ -116,9 +116,9 @@ impl Place {
         reading.entry().expect("a list").clone()
     }
 
-    fn sleep(&self, seat: &Seat, behind: &Predecessor, length: Duration) -> Wake {
+    fn sleep(&self, handle: &ClaimHandle, behind: &Predecessor, length: Duration) -> Wake {
         let until = Some(instant() + length);
-        let wake = self.store().sleep(&**seat, behind, &self.now(), until);
+        let wake = self.store().sleep(&**handle, behind, &self.now(), until);
         wake.expect("a sleep")
     }
 
@@ -253,8 +253,8 @@ fn slots_are_granted_in_the_order_of_the_queue() {
                     .push((claim.token, claim.ticket));
                 thread::sleep(Duration::from_millis(5));
                 inside.fetch_sub(1, Ordering::SeqCst);
-                let seat = acquired.handle.expect("a seat");
-                store.release(&*seat, &place.now()).expect("a release");
+                let handle = acquired.handle.expect("a handle");
+                store.release(&*handle, &place.now()).expect("a release");
             });
             // The next one enters only after this one did.
             while place.list().claims.len() < holders.len() + number + 1 {
@@ -321,7 +321,7 @@ fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
         .try_grant(&*first, &place.now())
         .expect("a look");
     assert!(
-        matches!(advanced.advance, Advance::Granted { .. }),
+        matches!(advanced.grant, TryGrant::Granted { .. }),
         "{advanced:?}"
     );
 }
@@ -347,8 +347,8 @@ fn a_holder_that_its_byte_alone_tells_of_is_looked_at_often() {
         let mut woken = sleeping.join().expect("a sleeper");
         let is_granted = || {
             let advanced = place.store().try_grant(&*first, &place.now());
-            let advance = advanced.expect("a look").advance;
-            matches!(advance, Advance::Granted { .. })
+            let grant = advanced.expect("a look").grant;
+            matches!(grant, TryGrant::Granted { .. })
         };
         while !is_granted() {
             woken = (place.sleep(&first, &behind, LONG), instant());
@@ -381,7 +381,7 @@ fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
         .try_grant(&*second, &place.now())
         .expect("a look");
     assert!(
-        matches!(advanced.advance, Advance::Behind(Predecessor::AnyOf(_))),
+        matches!(advanced.grant, TryGrant::Behind(Predecessor::AnyOf(_))),
         "the first in line now: {advanced:?}"
     );
 }
@@ -393,17 +393,17 @@ fn a_bounded_queue_counts_those_who_wait_in_no_such_queue() {
         queueing: Queueing::Max,
         ..Terms::default()
     };
-    let mut seats = vec![place.granted("holder", Terms::default())];
+    let mut handles = vec![place.granted("holder", Terms::default())];
     for number in 1..PENDING_MAX {
-        seats.push(place.queued(&format!("w{number}"), Terms::default()).0);
+        handles.push(place.queued(&format!("w{number}"), Terms::default()).0);
     }
-    seats.push(place.queued("room-for-one", bounded).0);
+    handles.push(place.queued("room-for-one", bounded).0);
     let full = place.enter("one-too-many", bounded).entering;
     assert!(
         matches!(&full, Entering::Refused(refusal) if refusal.reason == Reason::QueueFull),
         "{full:?}"
     );
-    seats.push(place.queued("unbounded", Terms::default()).0);
+    handles.push(place.queued("unbounded", Terms::default()).0);
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn a_waiter_that_finds_one_of_several_holders_dead_sweeps_it_although_its_turn_h
         .try_grant(&*writer, &place.now())
         .expect("a look");
     assert!(
-        matches!(advanced.advance, Advance::Behind(_)),
+        matches!(advanced.grant, TryGrant::Behind(_)),
         "{advanced:?}"
     );
     let tickets: Vec<u64> = place
@@ -437,7 +437,7 @@ fn a_waiter_that_finds_one_of_several_holders_dead_sweeps_it_although_its_turn_h
 /// Displaces a claim and says how long after that it woke up.
 fn displaced_in_its_sleep(
     place: &Place,
-    older: &Seat,
+    older: &ClaimHandle,
     behind: &Predecessor,
     terms: Terms,
 ) -> Duration {
@@ -454,11 +454,14 @@ fn displaced_in_its_sleep(
 }
 
 #[test]
-fn a_summons_ends_a_sleep_on_a_byte_at_once() {
+fn a_wake_up_ends_a_sleep_on_a_byte_at_once() {
     let place = Place::new();
     let holder = place.granted("holder", Terms::default());
     let (older, behind) = place.queued("older", single());
-    assert!(matches!(behind, Predecessor::Beacon { .. }), "{behind:?}");
+    assert!(
+        matches!(behind, Predecessor::LivenessLock { .. }),
+        "{behind:?}"
+    );
     // Once in the first sleep, in which the watch is opened, and once in a later one.
     let wake = place.sleep(&older, &behind, Duration::from_millis(20));
     assert_eq!(wake, Wake::Expired, "nobody called");
@@ -469,14 +472,14 @@ fn a_summons_ends_a_sleep_on_a_byte_at_once() {
         .try_grant(&*older, &place.now())
         .expect("a look");
     assert!(
-        matches!(advanced.advance, Advance::Cancelled { .. }),
+        matches!(advanced.grant, TryGrant::Cancelled { .. }),
         "{advanced:?}"
     );
     drop((holder, older));
 }
 
 #[test]
-fn a_summons_in_the_first_sleep_and_before_it_is_heard() {
+fn a_wake_up_in_the_first_sleep_and_before_it_is_heard() {
     for before_it in [false, true] {
         let place = Place::new();
         let _holder = place.granted("holder", Terms::default());
@@ -497,7 +500,7 @@ fn a_summons_in_the_first_sleep_and_before_it_is_heard() {
 }
 
 #[test]
-fn a_summons_between_two_sleeps_is_heard() {
+fn a_wake_up_between_two_sleeps_is_heard() {
     let place = Place::new();
     let _holder = place.granted("holder", Terms::default());
     let (older, behind) = place.queued("older", single());
@@ -514,7 +517,7 @@ fn a_summons_between_two_sleeps_is_heard() {
 }
 
 #[test]
-fn a_summons_ends_a_sleep_on_several_holders_at_once_and_is_not_missed_before_it() {
+fn a_wake_up_ends_a_sleep_on_several_holders_at_once_and_is_not_missed_before_it() {
     for before_it in [false, true] {
         let place = Place::new();
         let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];

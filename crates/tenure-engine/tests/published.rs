@@ -49,7 +49,7 @@ use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, RenewedOwned, Store, StoreError, Wake};
 
 /// A claim of a caller here.
-type Seat = Box<dyn Handle>;
+type ClaimHandle = Box<dyn Handle>;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -272,7 +272,7 @@ impl Place {
         self.store().enter(&self.name, request, &self.now())
     }
 
-    fn grant(&self, request: Request) -> (Seat, u64) {
+    fn grant(&self, request: Request) -> (ClaimHandle, u64) {
         let entered = self.try_enter(request).expect("an answer");
         match entered.entering {
             Entering::Granted { token, .. } => (entered.handle.expect("a handle"), token),
@@ -280,7 +280,7 @@ impl Place {
         }
     }
 
-    fn granted(&self, id: &str) -> (Seat, u64) {
+    fn granted(&self, id: &str) -> (ClaimHandle, u64) {
         self.grant(self.request(id))
     }
 
@@ -422,7 +422,7 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
     each(|format| {
         for kind in [Kind::Detached, Kind::Kernel] {
             let place = Place::with_folder(format);
-            let (seat, token) = place.grant(Request {
+            let (handle, token) = place.grant(Request {
                 kind,
                 ..place.request("ours-1")
             });
@@ -441,7 +441,7 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
             assert!(matches!(place.standing(), Standing::Held(_)), "{format:?}");
             let left = place
                 .store()
-                .release(&*seat, &place.now())
+                .release(&*handle, &place.now())
                 .expect("a release");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
             assert!(!place.record().exists(), "{format:?}: the record is gone");
@@ -476,7 +476,7 @@ fn a_strict_umask_takes_nothing_from_the_record() {
     rustix::process::umask(Mode::from_raw_mode(0o377));
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         let mode = fs::metadata(place.record()).expect("a record").mode();
         assert_eq!(mode & 0o7777, 0o600, "{format:?}");
         let list = fs::read_dir(place.ledger()).expect("the ledger");
@@ -487,7 +487,7 @@ fn a_strict_umask_takes_nothing_from_the_record() {
         }
         place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
     });
 }
@@ -508,13 +508,13 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
         };
         let queued = store.enter(name, queue, &now).expect("a place");
         assert!(matches!(queued.entering, Entering::Queued { .. }));
-        let seat = queued.handle.expect("a handle");
-        let advanced = store.try_grant(&*seat, &now).expect("an answer").advance;
+        let handle = queued.handle.expect("a handle");
+        let advanced = store.try_grant(&*handle, &now).expect("an answer").grant;
         assert!(
-            matches!(advanced, tenure_core::Advance::Behind(_)),
+            matches!(advanced, tenure_core::TryGrant::Behind(_)),
             "{advanced:?}"
         );
-        store.release(&*seat, &now).expect("a withdrawal");
+        store.release(&*handle, &now).expect("a withdrawal");
         store.clean(name, &now, false).expect("nothing to clean");
         let nobody = |_: &Claim| Ownership::Missing;
         let renewed = store.renew_owned(name, &nobody, &now).expect("an answer");
@@ -548,7 +548,7 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
 fn programs_that_create_without_replacing_are_excluded() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         let before = place.bytes();
         let record = place.record();
         let new = place.folder().join("foreign.new");
@@ -576,7 +576,7 @@ fn programs_that_create_without_replacing_are_excluded() {
         assert_eq!(place.bytes(), before, "{format:?}: our record");
         let verified = place
             .store()
-            .verify(&*seat, &place.now())
+            .verify(&*handle, &place.now())
             .expect("an answer");
         assert!(!is_lost(verified), "{format:?}: the hold");
     });
@@ -596,19 +596,19 @@ fn with_unknown_field(format: Format, text: &str) -> String {
 fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, token) = place.granted("ours-1");
+        let (handle, token) = place.granted("ours-1");
         let edited = with_unknown_field(format, &place.text());
         place.plant(&edited);
         let verified = place
             .store()
-            .verify(&*seat, &place.now())
+            .verify(&*handle, &place.now())
             .expect("an answer");
         assert!(!is_lost(verified), "{format:?}: still ours");
         // Fleet's times are whole seconds.
         thread::sleep(Duration::from_millis(1_100));
         let renewed = place
             .store()
-            .renew(&*seat, &place.now())
+            .renew(&*handle, &place.now())
             .expect("a renewal");
         assert_eq!(
             renewed,
@@ -644,17 +644,17 @@ fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_renewal_ends_the_news_of_a_seat_where_it_replaces_the_file() {
+fn a_renewal_ends_the_notices_of_a_handle_where_it_replaces_the_file() {
     let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
     let renewed = |place: &Place, store: &FileStore, path: &Path| {
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-        let seat = entered.expect("an answer").handle.expect("a handle");
-        let notices = store.notices(&*seat).expect("a descriptor");
+        let handle = entered.expect("an answer").handle.expect("a handle");
+        let notices = store.notices(&*handle).expect("a descriptor");
         let before = inode(path);
         let mut now = place.now();
         now.wall_us += 1_000_000;
         now.boot_ms += 1_000;
-        let renewal = store.renew(&*seat, &now).expect("an answer");
+        let renewal = store.renew(&*handle, &now).expect("an answer");
         assert!(!is_lost(renewal));
         (inode(path) != before, notices.ends_with_renewal)
     };
@@ -679,17 +679,17 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
         let in_place = |place: &Place| place.plant(&place.live());
         for write in [&by_rename as &dyn Fn(&Place), &in_place] {
             let place = Place::with_folder(format);
-            let (seat, token) = place.granted("ours-1");
+            let (handle, token) = place.granted("ours-1");
             write(&place);
             let theirs = place.bytes();
             let store = place.store();
             let now = place.now();
             assert!(is_lost(
-                store.verify(&*seat, &place.now()).expect("an answer")
+                store.verify(&*handle, &place.now()).expect("an answer")
             ));
-            assert!(is_lost(store.renew(&*seat, &now).expect("an answer")));
+            assert!(is_lost(store.renew(&*handle, &now).expect("an answer")));
             let named = store.name_command(
-                &*seat,
+                &*handle,
                 Process {
                     pid: 1,
                     started: None,
@@ -706,7 +706,10 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
             };
             let renewed = store.renew_owned(&place.name, &ours, &now);
             assert!(matches!(renewed, Ok(RenewedOwned::NotOwner { .. })));
-            assert_eq!(store.release(&*seat, &now).expect("a leave"), Left::Absent);
+            assert_eq!(
+                store.release(&*handle, &now).expect("a leave"),
+                Left::Absent
+            );
             assert_eq!(place.bytes(), theirs, "{format:?}: theirs stands");
             fs::remove_file(place.record()).expect("their release");
             let (_, next) = place.granted("ours-2");
@@ -722,14 +725,14 @@ fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is
     // The formats that are renewed.
     for format in [S, F] {
         let place = Place::with_folder(format);
-        let (seat, _) = place.granted("shared-1");
+        let (handle, _) = place.granted("shared-1");
         let mut theirs = place.foreign();
         theirs.id = "shared-1".to_owned();
         theirs.pid = 1;
         place.plant_by_rename(&format.write(&theirs));
         let verified = place
             .store()
-            .verify(&*seat, &place.now())
+            .verify(&*handle, &place.now())
             .expect("an answer");
         assert!(
             is_lost(verified),
@@ -743,21 +746,24 @@ fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is
 fn a_record_removed_by_hand_is_a_lost_hold_and_nothing_brings_it_back() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, token) = place.granted("ours-1");
+        let (handle, token) = place.granted("ours-1");
         fs::remove_file(place.record()).expect("the record");
         let store = place.store();
         let now = place.now();
         assert!(is_lost(
-            store.verify(&*seat, &place.now()).expect("an answer")
+            store.verify(&*handle, &place.now()).expect("an answer")
         ));
-        assert!(is_lost(store.renew(&*seat, &now).expect("an answer")));
+        assert!(is_lost(store.renew(&*handle, &now).expect("an answer")));
         assert_eq!(place.standing(), Standing::Free, "{format:?}");
         assert!(!place.record().exists(), "{format:?}: not made again");
         let (other, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: tokens rise");
         let before = place.bytes();
-        assert!(is_lost(store.renew(&*seat, &now).expect("an answer")));
-        assert_eq!(store.release(&*seat, &now).expect("a leave"), Left::Absent);
+        assert!(is_lost(store.renew(&*handle, &now).expect("an answer")));
+        assert_eq!(
+            store.release(&*handle, &now).expect("a leave"),
+            Left::Absent
+        );
         assert_eq!(place.bytes(), before, "{format:?}: the successor's");
         assert!(!is_lost(
             place
@@ -776,7 +782,7 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
         let place = Place::with_folder(format);
         let mut lost = 0;
         for round in 0_u32..150 {
-            let (seat, _) = place.granted("ours-1");
+            let (handle, _) = place.granted("ours-1");
             let text = place.live();
             let new = place.folder().join("foreign.new");
             fs::write(&new, &text).expect("a private file");
@@ -795,13 +801,13 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
                     // So that there is something to be written each time.
                     now.wall_us += (ahead + 1) * 1_000_000;
                     now.boot_ms += (ahead + 1) * 1_000;
-                    match store.renew(&*seat, &now) {
+                    match store.renew(&*handle, &now) {
                         Ok(Renewal::Lost) => lost += 1,
                         Ok(Renewal::Renewed { .. }) => {}
                         Err(error) => panic!("{format:?}: {error}"),
                     }
                 }
-                let _ = store.release(&*seat, &place.now()).expect("a leave");
+                let _ = store.release(&*handle, &place.now()).expect("a leave");
             });
             assert_eq!(place.text(), text, "{format:?}, round {round}: theirs");
             fs::remove_file(place.record()).expect("their release");
@@ -877,7 +883,7 @@ fn calls_that_are_overtaken(times: usize) -> Vec<(&'static str, Result<bool, Sto
     let owns = |_: &Claim| Ownership::Shown;
     let scene = |text: Option<&str>| {
         let place = Place::with_folder(R);
-        let seat = match text {
+        let handle = match text {
             None => Some(place.granted("ours-1").0),
             Some(text) => {
                 place.plant(text);
@@ -894,7 +900,7 @@ fn calls_that_are_overtaken(times: usize) -> Vec<(&'static str, Result<bool, Sto
             place.host.clone(),
             Box::new(ThreadSleeper),
         );
-        (place, store, seat)
+        (place, store, handle)
     };
     let (mut calls, stale) = (Vec::new(), Place::new(R).stale());
 
@@ -903,12 +909,12 @@ fn calls_that_are_overtaken(times: usize) -> Vec<(&'static str, Result<bool, Sto
     let is_granted = |entered: Entered| matches!(entered.entering, Entering::Granted { .. });
     calls.push(("enter", entered.map(is_granted)));
 
-    let (place, store, seat) = scene(None);
-    let seat = seat.expect("a seat");
-    let renewed = store.renew(&*seat, &place.now());
+    let (place, store, handle) = scene(None);
+    let handle = handle.expect("a handle");
+    let renewed = store.renew(&*handle, &place.now());
     calls.push(("renew", renewed.map(|renewed| !is_lost(renewed))));
 
-    let (place, store, _seat) = scene(None);
+    let (place, store, _handle) = scene(None);
     let released = store.release_owned(&place.name, &owns, &place.now());
     let is_done = |released| matches!(released, Released::Done { .. });
     calls.push(("release", released.map(is_done)));
@@ -1053,9 +1059,9 @@ impl Sleeper for Mender {
         file: BorrowedDescriptor<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedDescriptor<'_>>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> std::io::Result<Wake> {
-        ThreadSleeper.pass(file, lock, until, summons)
+        ThreadSleeper.pass(file, lock, until, wake_up)
     }
 
     fn poll(
@@ -1072,7 +1078,10 @@ impl Sleeper for Mender {
 
 #[test]
 fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
-    type Call<'a> = (&'a str, &'a dyn Fn(&FileStore, &Place, &Seat) -> bool);
+    type Call<'a> = (
+        &'a str,
+        &'a dyn Fn(&FileStore, &Place, &ClaimHandle) -> bool,
+    );
     let owns = |_: &Claim| Ownership::Shown;
     let calls: [Call<'_>; 7] = [
         ("read", &|store, place, _| {
@@ -1083,8 +1092,8 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
             let entered = store.enter(&place.name, place.request("ours-2"), &place.now());
             matches!(entered.expect("an answer").entering, Entering::Refused(_))
         }),
-        ("renew", &|store, place, seat| {
-            !is_lost(store.renew(&**seat, &place.now()).expect("an answer"))
+        ("renew", &|store, place, handle| {
+            !is_lost(store.renew(&**handle, &place.now()).expect("an answer"))
         }),
         ("renew by name", &|store, place, _| {
             let renewed = store.renew_owned(&place.name, &owns, &place.now());
@@ -1107,7 +1116,7 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
         for (what, call) in calls {
             for is_whole in [true, false] {
                 let place = Place::with_folder(format);
-                let (seat, _) = place.granted("ours-1");
+                let (handle, _) = place.granted("ours-1");
                 let text = place.text();
                 if !is_whole {
                     // In place, as programs write that do not rename.
@@ -1125,7 +1134,7 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
                     place.host.clone(),
                     Box::new(mender),
                 );
-                assert!(call(&store, &place, &seat), "{format:?}: {what}");
+                assert!(call(&store, &place, &handle), "{format:?}: {what}");
                 let napped = naps.load(Ordering::SeqCst);
                 assert_eq!(napped, usize::from(!is_whole), "{format:?}: {what}");
             }
@@ -1247,7 +1256,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
     ] {
         for kind in [Kind::Detached, Kind::Kernel] {
             let place = Place::with_folder(format);
-            let (seat, token) = place.grant(Request {
+            let (handle, token) = place.grant(Request {
                 kind,
                 ..place.request("ours-1")
             });
@@ -1265,7 +1274,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
             );
             let verified = place
                 .store()
-                .verify(&*seat, &place.now())
+                .verify(&*handle, &place.now())
                 .expect("an answer");
             assert!(!is_lost(verified), "{format:?}: nobody has taken it yet");
             let (_, next) = place.grant(place.taking("ours-2"));
@@ -1273,7 +1282,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
             assert!(is_lost(
                 place
                     .store()
-                    .verify(&*seat, &place.now())
+                    .verify(&*handle, &place.now())
                     .expect("an answer")
             ));
         }
@@ -1306,11 +1315,11 @@ fn a_foreign_record_that_was_seen_before_lends_nothing_to_its_successor() {
         .map(|(head, tail)| (head.to_owned(), tail.to_owned()))
         .expect("a time");
     place.plant_by_rename(&format!("{head}\"acquired_at\": {instant}"));
-    let seat = queued.handle.expect("a handle");
-    let advanced = place.store().try_grant(&*seat, &place.now());
-    let advanced = advanced.expect("an answer").advance;
+    let handle = queued.handle.expect("a handle");
+    let advanced = place.store().try_grant(&*handle, &place.now());
+    let advanced = advanced.expect("an answer").grant;
     assert!(
-        matches!(advanced, tenure_core::Advance::Behind(_)),
+        matches!(advanced, tenure_core::TryGrant::Behind(_)),
         "a process of another host is taken for a dead one of this: {advanced:?}"
     );
 }
@@ -1322,7 +1331,7 @@ fn a_foreign_record_that_was_seen_before_lends_nothing_to_its_successor() {
 fn without_its_ledger_a_record_of_ours_is_judged_by_what_it_says() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, token) = place.granted("ours-1");
+        let (handle, token) = place.granted("ours-1");
         fs::remove_dir_all(place.ledger()).expect("the ledger");
         assert!(matches!(place.standing(), Standing::Held(_)), "{format:?}");
         let (reason, _) = place.refused(place.request("ours-2"));
@@ -1350,7 +1359,7 @@ fn without_its_ledger_a_record_of_ours_is_judged_by_what_it_says() {
         assert!(!place.record().exists(), "{format:?}: gone");
         let (_, next) = place.granted("ours-3");
         assert!(next > token, "{format:?}: tokens rise");
-        drop(seat);
+        drop(handle);
     });
 }
 
@@ -1382,8 +1391,8 @@ fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
         let place = Place::with_folder(format);
         let store = place.store();
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-        let seat = entered.expect("an answer").handle.expect("a handle");
-        store.release(&*seat, &place.now()).expect("a release");
+        let handle = entered.expect("an answer").handle.expect("a handle");
+        store.release(&*handle, &place.now()).expect("a release");
         fs::remove_dir_all(place.ledger()).expect("the ledger");
         let entered = store.enter(&place.name, place.request("ours-2"), &place.now());
         let entered = entered.map(|entered| entered.entering);
@@ -1429,7 +1438,7 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
             let place = Place::with_folder(format);
             let store = place.store();
             let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-            let seat = entered.expect("an answer").handle.expect("a handle");
+            let handle = entered.expect("an answer").handle.expect("a handle");
             let token = store.read(&place.name, None).expect("a reading");
             let token = token.entry().and_then(|entry| entry.claims.first()?.token);
             fs::remove_dir_all(place.ledger()).expect("a removal by hand");
@@ -1438,9 +1447,9 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
                 assert_eq!(reason, Reason::Held, "{why}: the record stands");
                 assert!(place.ledger().exists(), "{why}: and is coordinated anew");
             }
-            let verified = store.verify(&*seat, &place.now()).expect("an answer");
+            let verified = store.verify(&*handle, &place.now()).expect("an answer");
             assert_eq!(verified, Renewal::Lost, "{why}: its place is gone");
-            let left = store.release(&*seat, &place.now()).expect("an answer");
+            let left = store.release(&*handle, &place.now()).expect("an answer");
             let is_released = matches!(left, Left::Released { .. });
             assert!(is_released, "{why}: it held as long as it stood: {left:?}");
             assert!(!place.record().exists(), "{why}: nothing blocks the next");
@@ -1456,16 +1465,16 @@ fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
         let place = Place::with_folder(format);
         let store = place.store();
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-        let seat = entered.expect("an answer").handle.expect("a handle");
+        let handle = entered.expect("an answer").handle.expect("a handle");
         fs::remove_dir_all(place.ledger()).expect("a removal by hand");
         fs::remove_file(place.record()).expect("a removal by hand");
         let (_theirs, _) = place.granted("next-1");
         let before = place.bytes();
-        let left = store.release(&*seat, &place.now()).expect("an answer");
+        let left = store.release(&*handle, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert_eq!(place.bytes(), before, "{format:?}: the next one's");
         place.plant("{ nothing that anybody reads");
-        let left = store.release(&*seat, &place.now()).expect("an answer");
+        let left = store.release(&*handle, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert!(place.record().exists(), "{format:?}: nor what is garbage");
     });
@@ -1512,8 +1521,8 @@ fn a_store_opens_its_two_folders_once() {
         };
         for round in 0..3 {
             let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
-            let seat = entered.expect("an answer").handle.expect("a handle");
-            store.release(&*seat, &place.now()).expect("a release");
+            let handle = entered.expect("an answer").handle.expect("a handle");
+            store.release(&*handle, &place.now()).expect("a release");
             assert_eq!(opened(&place.folder()), 1, "{format:?}, round {round}");
             assert_eq!(opened(&place.ledger()), 1, "{format:?}, round {round}");
         }
@@ -1533,11 +1542,11 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
             names
         };
         assert_eq!(left(&place), [], "{format:?}: nothing was made yet");
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         assert_eq!(left(&place), [], "{format:?}: its record stands");
         place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
         assert_eq!(
             left(&place),
@@ -1575,7 +1584,7 @@ fn names_are_those_of_records() {
             names
         };
         assert!(listed(&place).is_empty(), "{format:?}: nothing yet");
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         for stray in [
             "README",
             "42.lock.tmp",
@@ -1593,7 +1602,7 @@ fn names_are_those_of_records() {
         );
         place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
         assert!(listed(&place).is_empty(), "{format:?}: free ones are gone");
         place.plant(&place.live());
@@ -1737,10 +1746,10 @@ fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
         fs::set_permissions(place.folder(), fs::Permissions::from_mode(mode)).expect("a mode");
     };
     shared(0o1777);
-    let (seat, _) = place.granted("ours-1");
+    let (handle, _) = place.granted("ours-1");
     place
         .store()
-        .release(&*seat, &place.now())
+        .release(&*handle, &place.now())
         .expect("a release");
     std::os::unix::fs::chown(place.ledger(), Some(65_534), None).expect("another owner");
     let entered = place.try_enter(place.request("ours-2"));
@@ -1775,10 +1784,10 @@ fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
 fn private_files_planted_in_the_ledger_are_not_written_through() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
         let victim = place.scratch.path().join("victim");
         fs::write(&victim, "precious").expect("a file");
@@ -1786,10 +1795,10 @@ fn private_files_planted_in_the_ledger_are_not_written_through() {
             let private = place.ledger().join(format!("{}.{end}", format.file()));
             std::os::unix::fs::symlink(&victim, private).expect("a link");
         }
-        let (seat, _) = place.granted("ours-2");
+        let (handle, _) = place.granted("ours-2");
         place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
         assert_eq!(
             fs::read_to_string(&victim).expect("the victim"),
@@ -1870,8 +1879,8 @@ fn wait(place: &Place, id: &str, wait: Duration) -> (Result<u64, String>, u32) {
         Ok(acquired) => {
             let token = acquired.claim.token.unwrap_or_default();
             thread::sleep(Duration::from_millis(20));
-            if let Some(seat) = acquired.handle {
-                store.release(&*seat, &place.now()).expect("a release");
+            if let Some(handle) = acquired.handle {
+                store.release(&*handle, &place.now()).expect("a release");
             }
             Ok(token)
         }
@@ -1993,7 +2002,7 @@ fn what_force_release_may_remove_is_in_the_row() {
         ] {
             for foreign in [true, false] {
                 let place = Place::with_folder(format);
-                let seat = if foreign {
+                let handle = if foreign {
                     place.plant(&if stale { place.stale() } else { place.live() });
                     None
                 } else if stale {
@@ -2017,10 +2026,10 @@ fn what_force_release_may_remove_is_in_the_row() {
                 if !goes {
                     assert_eq!(place.bytes(), before, "{format:?}: left alone");
                 }
-                if let Some(seat) = seat {
+                if let Some(handle) = handle {
                     let verified = place
                         .store()
-                        .verify(&*seat, &place.now())
+                        .verify(&*handle, &place.now())
                         .expect("an answer");
                     assert_eq!(is_lost(verified), goes, "{format:?}: its holder learns");
                 }
@@ -2115,17 +2124,17 @@ fn cleaning_keeps_the_numbers_rising() {
         let Entering::Granted { token, .. } = entered.entering else {
             panic!("{format:?}: not granted");
         };
-        let seat = entered.handle.expect("a handle");
-        place.store().release(&*seat, &ahead).expect("a release");
+        let handle = entered.handle.expect("a handle");
+        place.store().release(&*handle, &ahead).expect("a release");
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
-        let (seat, next) = place.granted("ours-2");
+        let (handle, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: {next} > {token}");
 
         // The same where another program has left something that cannot be read.
         place
             .store()
-            .release(&*seat, &place.now())
+            .release(&*handle, &place.now())
             .expect("a release");
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
@@ -2140,7 +2149,7 @@ fn cleaning_keeps_the_numbers_rising() {
 fn a_release_by_somebody_else_does_what_the_row_says() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         let before = place.bytes();
         let nobody = |_: &Claim| Ownership::Missing;
         let released = place
@@ -2153,7 +2162,7 @@ fn a_release_by_somebody_else_does_what_the_row_says() {
                 assert!(is_lost(
                     place
                         .store()
-                        .verify(&*seat, &place.now())
+                        .verify(&*handle, &place.now())
                         .expect("an answer")
                 ));
                 return;
@@ -2197,20 +2206,20 @@ fn an_unreadable_record_is_released_by_sprint_alone() {
 fn a_holder_whose_record_became_garbage_does_not_remove_it_and_is_not_told_that_all_is_well() {
     each(|format| {
         let place = Place::with_folder(format);
-        let (seat, _) = place.granted("ours-1");
+        let (handle, _) = place.granted("ours-1");
         place.plant("garbage");
         place.age(Duration::from_secs(5));
-        let verified = place.store().verify(&*seat, &place.now());
+        let verified = place.store().verify(&*handle, &place.now());
         assert!(
             !matches!(verified, Ok(Renewal::Renewed { .. })),
             "{format:?}: {verified:?}"
         );
-        let renewed = place.store().renew(&*seat, &place.now());
+        let renewed = place.store().renew(&*handle, &place.now());
         assert!(
             !matches!(renewed, Ok(Renewal::Renewed { .. })),
             "{format:?}: {renewed:?}"
         );
-        let left = place.store().release(&*seat, &place.now());
+        let left = place.store().release(&*handle, &place.now());
         assert!(
             !matches!(left, Ok(Left::Released { .. })),
             "{format:?}: {left:?}"

@@ -15,7 +15,7 @@
 //!
 //! # The model
 //! An acquire enters a claim into the ordered list that the lock is, and sleeps in the kernel until
-//! its turn has come. The guard keeps the claim's *beacon* lit, a kernel lock: everybody else sees
+//! its turn has come. The guard keeps the claim's *liveness lock* held, a kernel lock: everybody else sees
 //! that its process lives, and is woken when it ends, however it ends. Programs that use this
 //! module and the command `tenure run` take turns with each other, in one queue.
 //!
@@ -40,14 +40,14 @@
 //!   lock. [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
 //! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it (they show
 //!   [`GuardState::Lost`]) and their drop leaves the parent's lock alone. The copy does inherit the
-//!   open file that carries the beacon, until it becomes another program: should the parent be
+//!   open file that carries the liveness lock, until it becomes another program: should the parent be
 //!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release
 //!   by the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before
 //!   the parent had threads or after an exec.
 //! - **No drop runs** with `panic = "abort"`, after [`std::process::exit`], under SIGKILL. The kernel
 //!   frees the lock then, as the process ends: the next in line is woken at once, sweeps the dead
 //!   claim, and says so in its log.
-//! - A child process that the work has started and left behind does not keep the lock (the beacon is
+//! - A child process that the work has started and left behind does not keep the lock (the liveness lock is
 //!   not inherited over an exec). `tenure run` is for that.
 //! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
 //! - Each guard keeps two files open.
@@ -65,14 +65,14 @@
 //!
 //! Who may have the lock is decided in the core; where it is kept is the store's affair.
 
-mod asker;
 mod error;
 mod failure;
 mod hold;
-mod keeper;
 mod log;
-mod newcomers;
+mod pending;
+mod renewer;
 mod term;
+mod worker;
 
 pub use error::{
     AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
@@ -115,8 +115,8 @@ use crate::store::{Content, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
-use keeper::Watching;
-use newcomers::Newcomers;
+use pending::Pending;
+use renewer::Watching;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -328,7 +328,7 @@ struct Shared {
     watching: Watching,
     /// Whether the store's own sleep hears a [`Cancel`].
     hears_cancel: bool,
-    newcomers: Newcomers<Hold, Ringer>,
+    pending: Pending<Hold, Ringer>,
     /// One hold of each lock that is held.
     held: Mutex<HashMap<LockName, Weak<Hold>>>,
     /// Wakes those who wait for a change, and tells the log, for threads that have heartbeats to send.
@@ -471,7 +471,7 @@ impl LockManager {
                 pid: std::process::id(),
                 watching: made.watching,
                 hears_cancel: made.hears_cancel,
-                newcomers: Newcomers::default(),
+                pending: Pending::default(),
                 held: Mutex::default(),
                 wakes: Herald::new("tenure-wakes"),
                 logs: Herald::new("tenure-logs"),
@@ -523,7 +523,7 @@ impl LockManager {
     /// - [`AcquireError::Store`] if the store failed.
     ///
     /// # Crash safety
-    /// The claim's beacon is lit before the claim can be seen, and goes out with the process. Death
+    /// The claim's liveness lock is held before the claim can be seen, and is released with the process. Death
     /// before the write leaves nothing; death after it leaves a dead claim, which the next caller
     /// sweeps.
     pub fn acquire_with(&self, name: &str, options: &Options) -> Result<Guard, AcquireError> {
@@ -744,8 +744,8 @@ impl LockManager {
         ));
         let guard = Guard::first(Arc::clone(&hold));
         locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
-        let keeps = || keeper::start(Arc::downgrade(shared));
-        match shared.newcomers.add(&hold, instant(), keeps) {
+        let keeps = || renewer::start(Arc::downgrade(shared));
+        match shared.pending.add(&hold, instant(), keeps) {
             Ok(()) => Ok(guard),
             Err(source) => Err(AcquireError::Thread { name, source }),
         }
@@ -862,7 +862,7 @@ impl Shared {
 
     /// The hold of this process that stands in the way of another one, as far as that cannot end
     /// without it.
-    fn own_in_the_way<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
+    fn own_blocker<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
             let theirs = &claim.holder;
@@ -904,7 +904,7 @@ impl Shared {
                 kept: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_in_the_way(&entry, mode)
+                    && let Some(own) = self.own_blocker(&entry, mode)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -970,7 +970,7 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) = self.shared.own_in_the_way(waiting.entry, self.mode)
+            && let Some(own) = self.shared.own_blocker(waiting.entry, self.mode)
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),

@@ -552,7 +552,7 @@ fn a_panic_that_aborts_hands_the_lock_to_the_next_in_line() {
     drop(waiter.join().expect("no panic").expect("its turn"));
 }
 
-/// The body of a process that forks without an exec while it has a guard, and a keeper that knows it.
+/// The body of a process that forks without an exec while it has a guard, and a renewer that knows it.
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "a fork is what is tried")]
 fn fork_under_a_guard(locks: &LockManager, name: &str) {
@@ -698,7 +698,7 @@ fn a_request_to_stop_shows_and_takes_nothing_away() {
     let place = Place::new();
     let guard = place.locks().acquire("a").expect("a free lock");
     assert!(!guard.should_stop());
-    // Later than the keeper's first look, so that it has to be told.
+    // Later than the renewer's first look, so that it has to be told.
     thread::sleep(Duration::from_millis(60));
     place.ask_to_stop("a");
     eventually(|| guard.should_stop());
@@ -792,17 +792,17 @@ fn a_guard_may_be_released_by_another_thread() {
 }
 
 #[cfg(target_os = "linux")]
-fn keepers() -> usize {
+fn renewers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     tasks
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim() == "tenure-keeper")
+        .filter(|name| name.trim() == "tenure-renewer")
         .count()
 }
 
-/// How often the keepers of this process have gone to sleep.
+/// How often the renewers of this process have gone to sleep.
 #[cfg(target_os = "linux")]
-fn keepers_naps() -> u64 {
+fn renewers_naps() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     let status = |task: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(task.ok()?.path().join("status")).ok()
@@ -812,9 +812,9 @@ fn keepers_naps() -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.map(|line| line.trim().to_owned())
         };
-        let is_keeper = value("Name:")? == "tenure-keeper";
+        let is_renewer = value("Name:")? == "tenure-renewer";
         let naps = value("voluntary_ctxt_switches:")?.parse::<u64>().ok()?;
-        is_keeper.then_some(naps)
+        is_renewer.then_some(naps)
     };
     tasks.filter_map(status).filter_map(naps).sum()
 }
@@ -857,25 +857,25 @@ fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_cal
         claim.lease.renewals
     );
     if std::env::var_os("NEXTEST").is_some() {
-        let naps = keepers_naps();
-        assert!(naps < 100, "its keeper was woken {naps} times");
+        let naps = renewers_naps();
+        assert!(naps < 100, "its renewer was woken {naps} times");
     }
 }
 
-/// Alone in its process with nextest; with `cargo test` others have keepers too.
+/// Alone in its process with nextest; with `cargo test` others have renewers too.
 #[cfg(target_os = "linux")]
 #[test]
 fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
     let place = Place::new();
-    let before = keepers();
+    let before = renewers();
     let locks = place.locks();
-    assert_eq!(keepers().min(before), before, "none before the first need");
+    assert_eq!(renewers().min(before), before, "none before the first need");
     let options = Options::new().ttl(Duration::from_millis(90));
     let names: Vec<String> = (0..50).map(|number| format!("lock-{number}")).collect();
     let guards = locks.acquire_all(names.iter().map(String::as_str), &options);
     let guards = guards.expect("free locks");
     if std::env::var_os("NEXTEST").is_some() {
-        assert_eq!(keepers(), 1);
+        assert_eq!(renewers(), 1);
     }
     let renewals = |name: &str| {
         let reading = place.reading(name);
@@ -886,7 +886,7 @@ fn one_thread_keeps_any_number_of_guards_and_ends_with_them() {
     drop(locks);
     drop(guards);
     if std::env::var_os("NEXTEST").is_some() {
-        eventually(|| keepers() == 0);
+        eventually(|| renewers() == 0);
     }
 }
 

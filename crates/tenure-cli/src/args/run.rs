@@ -6,7 +6,7 @@
 
 use super::value::{self, Typed};
 use super::{Claiming, Common, GRACE, ON_LOST, RunArgs};
-use crate::render::Output;
+use crate::output::Output;
 use std::ffi::OsString;
 
 /// The arguments, if the call is a plain one.

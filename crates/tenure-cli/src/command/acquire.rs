@@ -1,4 +1,4 @@
-//! `acquire`: takes a lock in somebody's name and returns.
+//! `acquire`: takes a lock in the name of a process, or for a ttl, and returns.
 //!
 //! **Exit 0 says that the lock is held and that the answer was written.** If the answer cannot be written
 //! (a full disk, a reader that has gone, a signal while the reader does not read), the lock is given back
@@ -7,48 +7,49 @@
 
 use super::attend::NoLocks;
 use super::result::RunResult;
-use super::{Ended, Session, collect_signals, covers, ticket};
+use super::{Session, collect_signals, covers, dialect_of, ticket};
+use crate::dialect::Done;
 use crate::exit::Exit;
-use crate::face;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::{Acquire, Acquiring, Owner};
 use serde_json::{Value, json};
-use tenure::clock::Clock;
 use tenure::engine::Limits;
+use tenure::intent;
 use tenure::process::{Chosen, choose_owner};
 use tenure::profile::known_as;
-use tenure::store::Verbs;
 use tenure_core::{
-    Claim, Holder, Kind, LockName, Ownership, Patience, Released, Request, Terms, UnknownLife,
+    Claim, Kind, LockName, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
 };
 
 #[cold]
 #[inline(never)]
 pub(crate) fn acquire(
     acquiring: Acquiring,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     match acquiring {
-        Acquiring::Lock(acquire) => take(acquire, surface),
+        Acquiring::Lock(acquire) => take(acquire, reporter),
         Acquiring::Nothing {
             place,
             id,
             mode,
             warning,
         } => {
-            let id = place.face().request_id(id)?;
-            surface.set_request_id(id.as_str());
+            let format = place.format();
+            let id = format.request_id(id)?;
+            reporter.set_request_id(id.as_str());
             if let Some(warning) = warning {
-                surface.warn(warning);
+                reporter.warn(warning);
             }
-            Ok(face::unlocked(&id, mode))
+            let answer = dialect_of(format).answer(&Done::Unlocked { id: &id, mode });
+            Ok((answer.unwrap_or_default(), unlocked(&id, mode)))
         }
     }
 }
 
-fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Failure> {
+fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Acquire {
         place,
         name,
@@ -60,10 +61,10 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         owner: whose,
         who,
     } = acquire;
-    surface.set_lock(&name);
+    reporter.set_lock(&name);
     let mut session = Session::waiting(place, collect_signals()?)?;
-    session.trail.everything();
-    let request_id = session.face.request_id(who.id)?;
+    session.audit_writer.everything();
+    let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();
     let ticket = ticket::of(ticket)?;
     let owner = match owner(whose) {
@@ -74,20 +75,13 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         }
         other => other?,
     };
-    session.refuse_nesting(&name)?;
+    session.refuse_own_hold(&name)?;
     let why = who.why.unwrap_or_else(|| {
         tenure::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
-    let mut request = Request {
-        holder: Holder {
-            facts: who.facts,
-            request_id,
-            actor: session.actor(who.actor),
-            process: owner.as_ref().map(|owner| owner.process),
-            command: None,
-            host: session.identity.host.clone(),
-            why,
-        },
+    let process = owner.as_ref().map(|owner| owner.process);
+    let request = Request {
+        holder: session.holder(request_id, who.actor, process, why, who.facts),
         kind: Kind::Detached,
         ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
         force: session.force(force, &name)?,
@@ -98,13 +92,12 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
             ..Terms::default()
         },
     };
-    session.face.complete(&mut request.holder);
-    surface.set_request_id(known_as(&request.holder));
+    reporter.set_request_id(known_as(&request.holder));
     let limits = Limits {
         wait,
         keep: ticket.keep,
     };
-    let acquired = session.acquire(surface, &name, &request, limits, &mut NoLocks)?;
+    let acquired = session.acquire(reporter, &name, &request, limits, &mut NoLocks)?;
     let claim = &acquired.claim;
     if acquired.already && !covers(claim.mode, mode) {
         return Err(held_otherwise(&name, claim));
@@ -117,15 +110,7 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         (None, Some(process)) => format!("owner PID {}", process.pid),
         (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
     };
-    let text = format!(
-        "{} {name}: {lasts}, fencing token {token}, request id {}",
-        if acquired.already {
-            "already held"
-        } else {
-            "acquired"
-        },
-        known_as(&claim.holder)
-    );
+    let lock_file = session.store.place(&name);
     let data = json!({
         "name": name.as_str(),
         "status": "acquired",
@@ -135,27 +120,58 @@ fn take(acquire: Acquire, surface: &mut Surface) -> Result<(String, Value), Fail
         "owner_pid": claim.holder.process.map(|process| process.pid),
         "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
         "ttl_ms": claim.lease.ttl_ms,
-        "lock_file": session.store.place(&name),
+        "lock_file": lock_file,
     });
-    let text = session.face.acquired_text(&name, claim, text, &data);
-    unless_heard(surface, session, name, acquired.claim, acquired.already);
+    let done = Done::Acquired {
+        name: &name,
+        claim,
+        lock_file: &lock_file,
+    };
+    let text = session.text_of(&done, || {
+        format!(
+            "{} {name}: {lasts}, fencing token {token}, request id {}",
+            if acquired.already {
+                "already held"
+            } else {
+                "acquired"
+            },
+            known_as(&claim.holder)
+        )
+    });
+    unless_heard(reporter, session, name, acquired.claim, acquired.already);
     Ok((text, data))
 }
 
-/// A hold whose id has reached nobody could be given back by nobody. So it is given back here, unless it
-/// was there before: then it is its owner's, who knows it.
+/// What programs are told where an intent takes no lock.
+fn unlocked(id: &RequestId, mode: intent::Mode) -> Value {
+    json!({
+        "name": null,
+        "status": "unlocked",
+        "mode": mode.word(),
+        "already_held": false,
+        "request_id": id.as_str(),
+        "token": null,
+        "owner_pid": null,
+        "owner_name": null,
+        "ttl_ms": null,
+        "lock_file": null,
+    })
+}
+
+/// Where the answer reaches no reader, no caller knows the hold's id and could give it back. So it is given
+/// back here, unless it was there before: then its owner knows the id.
 pub(crate) fn unless_heard(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: Session,
     name: LockName,
     claim: Claim,
     already: bool,
 ) {
-    surface.unless_heard(move |surface| {
+    reporter.unless_heard(move |reporter| {
         if already {
             return format!("{name} stays held, as it was before");
         }
-        match give_back(surface, &session, &name, &claim) {
+        match give_back(reporter, &session, &name, &claim) {
             Ok(()) => format!("so {name} was given back"),
             Err(failure) => format!(
                 "{name} could not be given back and stays held by request id {}: {}",
@@ -170,7 +186,7 @@ pub(crate) fn unless_heard(
 #[cold]
 #[inline(never)]
 fn give_back(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
     name: &LockName,
     granted: &Claim,
@@ -184,35 +200,15 @@ fn give_back(
             Ownership::Missing
         }
     };
-    let now = session.clock.now();
     let shown = Some(known_as(&granted.holder));
-    let released = match session.store.release_owned(name, &owns, &now) {
-        Ok(released) => released,
-        Err(error) => {
-            session.record_failed_release(surface, name, shown, &error)?;
-            return Err(session.store_failed(name, error));
-        }
-    };
-    if let Released::Done {
-        claim,
-        held_ms,
-        by_other,
-    } = released
-    {
-        let ended = Ended {
-            name,
-            claim: &claim,
-            held_ms,
-            by_other,
-        };
-        let result = RunResult::of(false, Some("answer"));
-        session.record_release(surface, shown, &ended, &result)?;
-    }
+    let result = RunResult::of(false, Some("answer"));
+    let failed = |error| session.store_failed(name, error);
+    session.release_owned(reporter, name, shown, &result, &owns, failed)?;
     Ok(())
 }
 
-/// Whoever asks again under its id, but for more than it has: a yes would promise what it has not
-/// got, and waiting for itself would never end.
+/// A caller asks again under its id, but for more than it has. A yes would promise what it has not got, and
+/// waiting for itself would never end.
 #[cold]
 #[inline(never)]
 fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
@@ -230,7 +226,7 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
     ))
 }
 
-/// Whose life the lock follows; `None` for nobody's.
+/// The process whose life the lock follows; `None` if it follows none.
 pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
     Ok(match owner {
         Owner::None => None,

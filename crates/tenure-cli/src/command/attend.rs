@@ -2,10 +2,10 @@
 //! already, and gives way where the wait would never end.
 
 use super::{Session, lost_before_the_start, superseded};
+use crate::deadlock::{NestedWait, Scene};
 use crate::failure::Failure;
 use crate::holds::{self, Hold};
-use crate::nesting::Nesting;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::waiting::Progress;
 use std::time::{Duration, Instant};
 use tenure::clock::instant;
@@ -60,7 +60,7 @@ impl Tend for NoLocks {
 /// One wait.
 pub(crate) struct Attendance<'a> {
     progress: Progress<'a>,
-    nesting: Option<Nesting<'a>>,
+    deadlock: Option<NestedWait<'a>>,
     tend: &'a mut dyn Tend,
     /// There are locks to look after.
     tends: bool,
@@ -125,7 +125,7 @@ impl Endless<'_> {
 
 impl<'a> Attendance<'a> {
     pub(crate) fn new(
-        surface: &Surface,
+        reporter: &Reporter,
         session: &'a Session,
         name: &'a LockName,
         request: &'a Request,
@@ -138,9 +138,15 @@ impl<'a> Attendance<'a> {
         all.extend(own);
         let is_native = session.store.profile().record().is_none();
         let endless = wait == Wait::Forever && is_native;
+        let scene = Scene {
+            place: &session.place,
+            store: &session.store,
+            host: &session.identity.host,
+            clock: &session.clock,
+        };
         Self {
-            progress: Progress::new(surface, name, &session.identity.host, wait),
-            nesting: Nesting::of(session, name, all),
+            progress: Progress::new(reporter, name, &session.identity.host, wait),
+            deadlock: NestedWait::of(scene, name, all),
             tend,
             tends,
             interruption: None,
@@ -162,7 +168,7 @@ impl Observer for Attendance<'_> {
             return None;
         }
         let next = self.progress.waiting(waiting);
-        if !self.tends && self.nesting.is_none() {
+        if !self.tends && self.deadlock.is_none() {
             return next;
         }
         let look = instant().checked_add(LOOK);
@@ -176,7 +182,7 @@ impl Observer for Attendance<'_> {
         if self.tends {
             self.interruption = self.tend.tend();
         }
-        let nesting = self.nesting.as_mut();
-        self.interruption.is_some() || nesting.is_some_and(|nesting| nesting.gives_way(waiting))
+        let deadlock = self.deadlock.as_mut();
+        self.interruption.is_some() || deadlock.is_some_and(|deadlock| deadlock.gives_way(waiting))
     }
 }

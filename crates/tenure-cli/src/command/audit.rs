@@ -6,7 +6,7 @@ use super::{Session, cancelled_by, collect_signals};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::audit::line;
-use crate::render::{Output, Surface, Unheard, print_lines};
+use crate::render::{Output, Reporter, Unheard, print_lines};
 use crate::request::{Audit, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
 use serde_json::{Value, json};
@@ -21,13 +21,13 @@ const CHUNK_BYTES: usize = 32 << 10;
 
 #[cold]
 #[inline(never)]
-pub(super) fn audit(audit: Audit, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Audit {
         place,
         filter,
         follow,
     } = audit;
-    if follow && surface.output == Output::Yaml {
+    if follow && reporter.output == Output::Yaml {
         return Err(Failure::bad_arguments(
             "--follow prints lines: text, or with --output json one event per line",
         ));
@@ -44,10 +44,10 @@ pub(super) fn audit(audit: Audit, surface: &mut Surface) -> Result<(String, Valu
         }
     };
     if follow {
-        return self::follow(surface, folder, filter, missing);
+        return self::follow(reporter, folder, filter, missing);
     }
     let mut events = Events::open(folder, filter)?;
-    let (is_empty, answer) = if surface.is_text() {
+    let (is_empty, answer) = if reporter.is_text() {
         let mut printer = Printer::new(Output::Text);
         let shown = events
             .by_ref()
@@ -68,12 +68,12 @@ pub(super) fn audit(audit: Audit, surface: &mut Surface) -> Result<(String, Valu
         (is_empty, (String::new(), json!({ "events": events })))
     };
     if is_empty && let Some(missing) = missing() {
-        surface.warn(missing);
+        reporter.warn(missing);
     }
     for problem in events.problems() {
-        surface.warn(problem.clone());
+        reporter.warn(problem.clone());
     }
-    warn_of_skipped(surface, events.skipped());
+    warn_of_skipped(reporter, events.skipped());
     Ok(answer)
 }
 
@@ -126,11 +126,11 @@ pub(super) fn now_ms() -> u64 {
     SystemClock::new(None).now().wall_us / 1_000
 }
 
-fn warn_of_skipped(surface: &mut Surface, skipped: u64) {
+fn warn_of_skipped(reporter: &mut Reporter, skipped: u64) {
     match skipped {
         0 => {}
-        1 => surface.warn("1 line of the audit is no event and was left out"),
-        many => surface.warn(format!(
+        1 => reporter.warn("1 line of the audit is no event and was left out"),
+        many => reporter.warn(format!(
             "{many} lines of the audit are no events and were left out"
         )),
     }
@@ -178,14 +178,14 @@ impl Printer {
 /// Shows what there is and what comes, until a signal ends it, the reader has gone, or nothing
 /// that comes can be old enough for `--until`.
 fn follow(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     folder: tenure::audit::Place,
     filter: Filter,
     missing: impl FnOnce() -> Option<String>,
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
-    let output = surface.output;
-    // Nothing is said at the end: whoever ends it knows why. Only what could not be shown is news.
+    let output = reporter.output;
+    // Nothing is said at the end: whoever ends it knows why. Only what could not be shown is told.
     let over = |unheard: Option<Unheard>| {
         if let Some(unheard @ Unheard::Failed(_)) = unheard {
             return Err(lost(&unheard));
@@ -203,7 +203,7 @@ fn follow(
     if !printer.is_used
         && let Some(missing) = missing()
     {
-        surface.warn(missing);
+        reporter.warn(missing);
     }
     let mut follower = events.follow();
     let mut told = (0, 0);
@@ -218,7 +218,7 @@ fn follow(
         if let Err(unheard) = shown {
             return over(Some(unheard));
         }
-        told = tell(surface, &follower, told);
+        told = tell(reporter, &follower, told);
         if is_last || !sleep(&follower, signals) {
             return over(None);
         }
@@ -238,11 +238,11 @@ fn is_stopped(signals: Signals) -> bool {
 }
 
 /// Tells what went wrong since the last time, and answers with how much was told.
-fn tell(surface: &mut Surface, follower: &Follower, told: (u64, usize)) -> (u64, usize) {
+fn tell(reporter: &mut Reporter, follower: &Follower, told: (u64, usize)) -> (u64, usize) {
     let (skipped, problems) = (follower.skipped(), follower.problems());
-    warn_of_skipped(surface, skipped.saturating_sub(told.0));
+    warn_of_skipped(reporter, skipped.saturating_sub(told.0));
     for problem in problems.iter().skip(told.1) {
-        surface.warn(problem.clone());
+        reporter.warn(problem.clone());
     }
     (skipped, problems.len())
 }
@@ -259,19 +259,19 @@ mod unix {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use tenure::audit::Follower;
 
-    /// Sleeps until there is news or nothing for a while. `false` if the reader has gone, or a signal
+    /// Sleeps until there is something to read, or nothing for a while. `false` if the reader has gone, or a signal
     /// asks us to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
         let stdout = std::io::stdout();
         let signal = signals.descriptor();
-        let (news, nap) = follower.news();
+        let (notices, nap) = follower.notices();
         let mut fds = vec![
             // Nothing is asked of it: that the other end was closed is told in any case.
             PollFd::new(&stdout, PollFlags::empty()),
             PollFd::new(&signal, PollFlags::IN),
         ];
-        if let Some(news) = &news {
-            fds.push(PollFd::new(news, PollFlags::IN));
+        if let Some(notices) = &notices {
+            fds.push(PollFd::new(notices, PollFlags::IN));
         }
         let nap = Timespec::try_from(nap).ok();
         // Interrupted is as good as woken: whatever it was is looked at next.
@@ -293,7 +293,7 @@ mod windows {
 
     /// Sleeps until it is time to look again. `false` if we are asked to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
-        let (_, nap) = follower.news();
+        let (_, nap) = follower.notices();
         // Whatever it was is looked at next.
         let _ = poll_readable(&signals.descriptors(), nap, None);
         !is_stopped(signals)

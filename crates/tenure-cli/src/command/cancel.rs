@@ -6,9 +6,10 @@ mod orphan;
 use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::ids::request_id_or_new;
+use crate::render::Reporter;
 use crate::render::lock::orphan_hint;
-use crate::request::{self, Cancel, Whom};
+use crate::request::{Cancel, Whom};
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::{ends_without_release, known_as};
@@ -17,7 +18,7 @@ use tenure_core::{Claim, Kind, Life, LockName, Standing, StopRequest};
 
 #[cold]
 #[inline(never)]
-pub(super) fn cancel(cancel: Cancel, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Cancel {
         place,
         beside,
@@ -26,14 +27,14 @@ pub(super) fn cancel(cancel: Cancel, surface: &mut Surface) -> Result<(String, V
         whom,
     } = cancel;
     let mut session = Session::open(place)?;
-    let by = request::request_id_or_new(by)?;
-    surface.set_request_id(by.as_str());
+    let by = request_id_or_new(by)?;
+    reporter.set_request_id(by.as_str());
     let (actor, why) = match whom {
         #[cfg(target_os = "linux")]
         Whom::Orphan(how) => {
-            return match (orphan::end(how, &session, &name, &by, surface), beside) {
+            return match (orphan::end(how, &session, &name, &by, reporter), beside) {
                 (Err(failure), Some(beside)) if matches!(failure.exit, Exit::NotFound) => {
-                    orphan::end(how, &Session::open(beside)?, &name, &by, surface)
+                    orphan::end(how, &Session::open(beside)?, &name, &by, reporter)
                 }
                 (ended, _) => ended,
             };

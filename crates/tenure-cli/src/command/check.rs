@@ -1,9 +1,10 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
 use super::{Session, near};
+use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
 use crate::render::table::{Giving, lay_out, line};
@@ -15,7 +16,7 @@ use tenure::store::contract::Which;
 
 #[cold]
 #[inline(never)]
-pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Check {
         place,
         name,
@@ -24,9 +25,9 @@ pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Valu
     } = check;
     let Some(name) = name else {
         let id = shown.id(|_| false)?;
-        surface.set_request_id(id.unwrap_or_default());
+        reporter.set_request_id(id.unwrap_or_default());
         let session = Session::open(place)?;
-        let views = all(&session, surface, id)?;
+        let views = all(&session, reporter, id)?;
         let shown = Shown {
             free: false,
             company: !short,
@@ -37,18 +38,19 @@ pub(crate) fn check(check: Check, surface: &mut Surface) -> Result<(String, Valu
             Some(failure) => Err(as_answer(failure, answer.0)),
         };
     };
-    let session = Session::open(place)?;
-    let id = session.shown(&name, &shown)?;
-    surface.set_request_id(id.unwrap_or_default());
+    let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let reading = session.reading(&name)?;
-    near::point_out(&session, surface, &name, &reading);
+    near::point_out(&session, reporter, &name, &reading);
     let view = session.view_of(&name, &reading, id);
-    let text = session.face.checked_text(&view);
+    let text = session.text_of(&Done::Checked(&view), || view.text());
     if view.mine || view.available {
         return Ok((text, view.json().into()));
     }
     let failure = Failure::from(view.clone().into_answer());
-    Err(as_answer(session.face.checked(failure, &view), text))
+    Err(as_answer(
+        session.dialect.refusal(failure, &Refused::Checked(&view)),
+        text,
+    ))
 }
 
 /// Whatever the code says: how the locks stand was asked for, and is the answer.
@@ -95,9 +97,9 @@ fn not_free(views: &[LockView]) -> Option<Failure> {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn list(list: List, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let session = Session::open(list.place)?;
-    let views = all(&session, surface, None)?;
+    let views = all(&session, reporter, None)?;
     let shown = Shown {
         free: list.all,
         company: !list.short,
@@ -107,7 +109,7 @@ pub(crate) fn list(list: List, surface: &mut Surface) -> Result<(String, Value),
 
 fn all(
     session: &Session,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     id: Option<&str>,
 ) -> Result<Vec<LockView>, Failure> {
     let mut names = Vec::new();
@@ -121,7 +123,7 @@ fn all(
             Ok(reading) => views.push(session.view_of(name, &reading, id)),
             // One that cannot be looked at does not hide the others, and is not free.
             Err(error) => {
-                surface.warn(error.to_string());
+                reporter.warn(error.to_string());
                 let place = session.store.place(name);
                 views.push(LockView::unknown(name, session.store.policy(), place));
             }
@@ -172,7 +174,7 @@ fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value)
         );
     }
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let text = session.face.listed_text(views, text);
+    let text = session.text_of(&Done::Listed(views), || text);
     (text, json!({ "locks": locks }))
 }
 

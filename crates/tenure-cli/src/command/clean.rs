@@ -1,9 +1,10 @@
 //! `clean`: removes what is proven stale, and the files of locks that nobody uses.
 
 use super::Session;
+use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::request::Clean;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use tenure::store::contract::Which;
 
 #[cold]
 #[inline(never)]
-pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Clean { place, dry_run } = clean;
     let session = Session::open(place)?;
     let mut names = Vec::new();
@@ -33,12 +34,12 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
                 if names.len() == 1 {
                     return Err(error.into());
                 }
-                surface.warn(error.to_string());
+                reporter.warn(error.to_string());
                 continue;
             }
         };
         if !dry_run {
-            session.record_cleaned(surface, name, &cleaned)?;
+            session.record_cleaned(reporter, name, &cleaned)?;
         }
         claims += cleaned.swept.len();
         files += usize::from(cleaned.removed);
@@ -67,7 +68,7 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
         let now = session.clock.now();
         match session.store.clean(name, &now, dry_run) {
             Ok(cleaned) => files += usize::from(cleaned.removed),
-            Err(error) => surface.warn(error.to_string()),
+            Err(error) => reporter.warn(error.to_string()),
         }
     }
     let _ = write!(
@@ -77,7 +78,11 @@ pub(super) fn clean(clean: Clean, surface: &mut Surface) -> Result<(String, Valu
         if claims == 1 { "" } else { "s" },
         if files == 1 { "" } else { "s" },
     );
-    let text = session.face.cleaned_text(locks.len(), dry_run, text);
+    let done = Done::Cleaned {
+        locks: locks.len(),
+        dry_run,
+    };
+    let text = session.text_of(&done, || text);
     let data = json!({
         "dry_run": dry_run,
         "stale_claims": claims,

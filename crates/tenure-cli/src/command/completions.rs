@@ -30,7 +30,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::print_lines;
 use crate::request::{Place, Surroundings};
-use crate::store::Locks;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
@@ -58,8 +57,8 @@ pub(super) fn completions(args: &CompletionsArgs) -> Exit {
     if !args.line.is_empty() {
         return answer(args);
     }
-    let surface = match one_form(args.output, "completions", "scripts for shells") {
-        Ok(surface) => surface,
+    let reporter = match one_form(args.output, "completions", "scripts for shells") {
+        Ok(reporter) => reporter,
         Err(exit) => return exit,
     };
     let script = match args.shell {
@@ -67,7 +66,7 @@ pub(super) fn completions(args: &CompletionsArgs) -> Exit {
         Shell::Zsh => ZSH,
         Shell::Fish => FISH,
     };
-    surface.succeed(script.trim_end(), &Value::Null)
+    reporter.succeed(script.trim_end(), Value::Null)
 }
 
 /// Answers a script. Nothing that can happen here is of interest to somebody who types.
@@ -174,7 +173,7 @@ fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
     }
     let profile = place.take_profile();
     let here = Identity::current().host;
-    if let Ok(store) = Locks::open(&place, profile, here, Box::new(ThreadSleeper)) {
+    if let Ok(store) = place.open(profile, here, Box::new(ThreadSleeper)) {
         // What was found before it failed is good.
         let _ = store.names(Which::Locks, each);
     }

@@ -8,7 +8,7 @@
 use super::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::request::{Fence, Place, no_token};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -22,7 +22,7 @@ type Said = (String, Value);
 
 #[cold]
 #[inline(never)]
-pub(super) fn fence(fence: Fence, surface: &mut Surface) -> Result<Said, Failure> {
+pub(super) fn fence(fence: Fence, reporter: &mut Reporter) -> Result<Said, Failure> {
     match fence {
         Fence::Resource {
             guard,
@@ -30,15 +30,15 @@ pub(super) fn fence(fence: Fence, surface: &mut Surface) -> Result<Said, Failure
             allow_network,
         } => {
             let mark = Guard::open(&guard, allow_network)?;
-            pass_guard(surface, &guard, &mark, token)
+            pass_guard(reporter, &guard, &mark, token)
         }
-        Fence::Lock { place, name, token } => ask_lock(surface, place, &name, token),
+        Fence::Lock { place, name, token } => ask_lock(reporter, place, &name, token),
     }
 }
 
 /// Whether a live hold of the lock has this token.
 fn ask_lock(
-    surface: &Surface,
+    reporter: &Reporter,
     place: Place,
     name: &LockName,
     token: Option<u64>,
@@ -57,7 +57,7 @@ fn ask_lock(
     let view = session.view_of(name, &reading, None);
     match standing {
         Some(Standing::Held(_)) => {
-            surface.explain(&format!(
+            reporter.explain(&format!(
                 "fencing token {token} of {name} is good: {}",
                 view.headline()
             ));
@@ -99,7 +99,12 @@ fn unknown_if_unreadable(error: tenure::store::StoreError) -> Failure {
 }
 
 /// Whether a request with this token may still touch the resource of a guard.
-fn pass_guard(surface: &Surface, file: &Path, guard: &Guard, token: u64) -> Result<Said, Failure> {
+fn pass_guard(
+    reporter: &Reporter,
+    file: &Path,
+    guard: &Guard,
+    token: u64,
+) -> Result<Said, Failure> {
     let shown = file.display().to_string();
     let (before, recorded) = match guard.admit(token)? {
         Admission::Recorded { before } => (before, true),
@@ -114,7 +119,7 @@ fn pass_guard(surface: &Surface, file: &Path, guard: &Guard, token: u64) -> Resu
             );
         }
     };
-    surface.explain(&format!(
+    reporter.explain(&format!(
         "fencing token {token} may go on; the mark of {shown} is {token}"
     ));
     let data = json!({ "guard": shown, "token": token, "before": before, "recorded": recorded });

@@ -10,7 +10,7 @@
 use super::run::find_program;
 use crate::args::FlockArgs;
 use crate::args::flock::{self, Asked, Call, Command as Task, FlockWait, Kind, Start, Target};
-use crate::exit::{Exit, SysExit};
+use crate::exit::{Exit, SysExit, signalled};
 use crate::render::colour;
 use crate::signals::{self, FileLock};
 use rustix::fs::{Access, Mode, OFlags};
@@ -59,11 +59,11 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
                     if call.verbose {
                         tell(message);
                     }
-                    Exit::Command(call.conflict_exit_code.into())
+                    Exit::Own(call.conflict_exit_code)
                 }
                 Err(Ended::Wrong(code, message)) => {
                     tell(&message);
-                    Exit::Flock(code)
+                    code.exit()
                 }
             };
             match UNSAID.get() {
@@ -82,7 +82,7 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
                 let line = format!("Try '{name} --help' for more information.\n");
                 let _ = io::stderr().lock().write_all(line.as_bytes());
             }
-            Exit::Flock(misuse.code)
+            misuse.code.exit()
         }
     }
 }
@@ -129,7 +129,7 @@ fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
     // Here, and not before: the lock is held for as long as the command is waited for.
     drop(file);
     match status {
-        Ok(status) => Ok(Exit::Command(code_of(status))),
+        Ok(status) => Ok(exit_of(status)),
         Err(error) => Err(not_started(program, &error)),
     }
 }
@@ -296,11 +296,11 @@ fn not_started(program: &OsStr, error: &io::Error) -> Ended {
     }
 }
 
-fn code_of(status: ExitStatus) -> i32 {
+fn exit_of(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => code,
-        (None, Some(signal)) => 128 + signal,
-        (None, None) => Exit::Flock(SysExit::System).code(),
+        (Some(code), _) => Exit::Own(u8::try_from(code).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => signalled(signal),
+        (None, None) => SysExit::System.exit(),
     }
 }
 

@@ -2,11 +2,12 @@
 //! operator who wants a lock gone and not for himself.
 
 use super::{Session, unheeded};
+use crate::audit_writer::occasion;
+use crate::dialect::Done;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::{age, failure_of, orphan_hint};
 use crate::request::ForceRelease;
-use crate::trail::occasion;
 use serde_json::{Value, json};
 use tenure::audit::Ending;
 use tenure::clock::Clock;
@@ -17,7 +18,7 @@ use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, 
 #[inline(never)]
 pub(crate) fn force_release(
     force_release: ForceRelease,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     let ForceRelease { place, name, force } = force_release;
     let session = Session::open(place)?;
@@ -38,37 +39,37 @@ pub(crate) fn force_release(
                 |claim| format!("request {}", claim.holder.request_id),
             );
             if matches!(standing, Standing::Held(_)) {
-                surface.warn(format!(
+                reporter.warn(format!(
                     "{name}: ended the live hold of {whose}; it may be at work until it notices"
                 ));
             }
             if !before.other_holders.is_empty() {
-                surface.warn(format!(
+                reporter.warn(format!(
                     "{name}: only that one was ended; `tenure check {name}` shows who else \
                      holds it"
                 ));
             }
-            let acting = session.face.request_id(None)?;
+            let acting = session.format.request_id(None)?;
             if claim.is_none() {
-                session.trail.removed(
-                    surface,
+                session.audit_writer.removed(
+                    reporter,
                     occasion(&name, &acting, &now),
                     None,
                     &forced.record,
                 );
             }
-            session.trail.released(
-                surface,
+            session.audit_writer.released(
+                reporter,
                 occasion(&name, &acting, &now),
                 held_ms,
                 Ending::Forced,
                 true,
             );
-            let text = format!("removed the lock {name} of {whose} after {}", age(held_ms));
+            let request_id = claim.as_ref().map(|claim| claim.holder.request_id.as_str());
             let data = json!({
                 "name": name.as_str(),
                 "status": "released",
-                "request_id": claim.as_ref().map(|claim| claim.holder.request_id.as_str()),
+                "request_id": request_id,
                 "token": claim
                     .as_ref()
                     .and_then(|claim| claim.token)
@@ -76,7 +77,14 @@ pub(crate) fn force_release(
                 "held_ms": held_ms,
                 "was_live": matches!(standing, Standing::Held(_)),
             });
-            let text = session.face.force_released_text(&name, text, &data);
+            let done = Done::ForceReleased {
+                name: &name,
+                request_id,
+                held_ms,
+            };
+            let text = session.text_of(&done, || {
+                format!("removed the lock {name} of {whose} after {}", age(held_ms))
+            });
             Ok((text, data))
         }
         Forced::SetAside { claim } => {
@@ -101,17 +109,18 @@ pub(crate) fn force_release(
             Ok((text, data))
         }
         Forced::Absent => {
-            surface.warn(format!("{name} is not held; nothing to remove"));
+            reporter.warn(format!("{name} is not held; nothing to remove"));
             let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
-            Ok((session.face.absent_text(&name), data))
+            let done = Done::Absent { name: &name };
+            Ok((session.text_of(&done, String::new), data))
         }
-        Forced::Refused(refusal) => Err(refused(surface, &session, &name, &refusal)?),
+        Forced::Refused(refusal) => Err(refused(reporter, &session, &name, &refusal)?),
     }
 }
 
 /// The answer where the profile does not let force do that, or wants a second yes.
 fn refused(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
     name: &LockName,
     refusal: &Refusal,
@@ -125,7 +134,7 @@ fn refused(
     let mut failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
     // Nothing was asked for that has phases.
     failure.phase = None;
-    let failure = session.face.refused(failure, &view, refusal.reason);
+    let failure = session.blocked(failure, &view, refusal.reason);
     let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
     let policy = session.store.policy();
     let asks = policy.force_on_held == ForceOnHeld::AskToStop;
@@ -145,7 +154,7 @@ fn refused(
             failure.with_text(format!("{}; {}", view.headline(), unheeded(policy)))
         }
         Reason::Held if never => {
-            session.say_unheeded(surface, Force::Asked);
+            session.say_unheeded(reporter, Force::Asked);
             failure
         }
         Reason::Unreadable => session.after_force(failure, name, Force::Asked),

@@ -1,28 +1,27 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
 use super::Session;
+use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
 use crate::holds::Hold;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request::Heartbeat;
 use serde_json::{Value, json};
 use tenure::clock::Clock;
 use tenure::profile::known_as;
 use tenure::store::{Content, RenewedOwned, Verbs};
-use tenure_core::{Beacon, LockName, Ownership, StaleReason, Standing, judge};
+use tenure_core::{LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
 
 #[cold]
 #[inline(never)]
 pub(super) fn heartbeat(
     heartbeat: Heartbeat,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     let Heartbeat { place, name, shown } = heartbeat;
-    let session = Session::open(place)?;
-    let id = session.shown(&name, &shown)?;
-    surface.set_request_id(id.unwrap_or_default());
+    let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let inherited = session.inherited(&name);
     if let Some(reason) = ended(&session, &name, id, &inherited)? {
         return Err(lost(&name).with_text(format!(
@@ -46,7 +45,7 @@ pub(super) fn heartbeat(
         RenewedOwned::Renewed { claim } => {
             let cancel = claim.cancel.clone();
             let request_id = known_as(&claim.holder);
-            surface.set_request_id(request_id);
+            reporter.set_request_id(request_id);
             let asked = match &cancel {
                 Some(cancel) => format!("; {}", asks_for_the_lock(cancel)),
                 None => String::new(),
@@ -82,8 +81,11 @@ pub(super) fn heartbeat(
                     data[key] = said.as_str().into();
                 }
             }
-            let text = session.face.renewed_text(&name, &claim, text, &data);
-            Ok((text, data))
+            let done = Done::Renewed {
+                name: &name,
+                claim: &claim,
+            };
+            Ok((session.text_of(&done, || text), data))
         }
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;
@@ -100,7 +102,7 @@ pub(super) fn heartbeat(
             )
             .with_text(text)
             .with_context(context);
-            Err(session.face.not_owner(failure, &view))
+            Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
         }
         RenewedOwned::Lost => Err(lost(&name)),
     }
@@ -126,10 +128,10 @@ fn ended(
     };
     let standing = judge(session.store.policy(), claim, seen, &session.clock.now());
     Ok(match standing {
-        Standing::Stale(reason @ (StaleReason::BeaconOut | StaleReason::ProcessDead(_))) => {
-            Some(reason)
-        }
-        Standing::Stale(reason) if seen.beacon == Beacon::Lapsed => Some(reason),
+        Standing::Stale(
+            reason @ (StaleReason::LivenessLockReleased | StaleReason::ProcessDead(_)),
+        ) => Some(reason),
+        Standing::Stale(reason) if seen.liveness_lock == LivenessLock::Lapsed => Some(reason),
         _ => None,
     })
 }

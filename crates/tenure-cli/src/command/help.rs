@@ -3,23 +3,21 @@
 use crate::args::help::page;
 use crate::args::{HelpArgs, version};
 use crate::exit::Exit;
-use crate::face;
-use crate::failure::Failure;
-use crate::render::{Output, Surface, colour};
-use crate::request::Surroundings;
+use crate::render::{Output, Reporter, colour, report};
+use crate::request::{Format, Surroundings};
 use serde_json::Value;
 
 #[cold]
 #[inline(never)]
 pub(super) fn help(args: &HelpArgs) -> Exit {
-    let profile = match face::format(&args.common, &Surroundings::of(&args.common)) {
+    let profile = match Format::of(&args.common, &Surroundings::of(&args.common)) {
         Ok(format) => format,
         Err(failure) => {
             let output = args.common.output.or_else(Output::from_environment);
-            return Failure::report(failure.with_output(output.unwrap_or(Output::Text)));
+            return report(&failure.with_output(output.unwrap_or(Output::Text)));
         }
     };
-    let page = page(args.of.as_deref(), args.size, profile);
+    let page = page(args.of.as_deref(), args.size, profile.map(Format::name));
     answer(&colour::page(page.trim_end(), &std::io::stdout()))
 }
 
@@ -30,6 +28,6 @@ pub(super) fn show_version() -> Exit {
 }
 
 fn answer(text: &str) -> Exit {
-    let surface = Surface::new(Output::Text, false, false, "help".to_owned());
-    surface.succeed(text, &Value::Null)
+    let reporter = Reporter::new(Output::Text, false, false, "help".to_owned());
+    reporter.succeed(text, Value::Null)
 }

@@ -28,13 +28,13 @@ struct Page {
 #[cold]
 #[inline(never)]
 pub(super) fn man(args: &ManArgs) -> Exit {
-    let surface = match one_form(args.output, "man", "pages of the manual") {
-        Ok(surface) => surface,
+    let reporter = match one_form(args.output, "man", "pages of the manual") {
+        Ok(reporter) => reporter,
         Err(exit) => return exit,
     };
     match written(args) {
-        Ok(text) => surface.succeed(text.trim_end(), &Value::Null),
-        Err(failure) => surface.fail(&failure),
+        Ok(text) => reporter.succeed(text.trim_end(), Value::Null),
+        Err(failure) => reporter.fail(&failure),
     }
 }
 

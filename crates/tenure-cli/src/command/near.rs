@@ -2,7 +2,7 @@
 //! is called nearly the same, may mean that one. A hint and no more: nothing fails by it.
 
 use super::Session;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::spelling::is_slip;
 use tenure::store::Reading;
 use tenure::store::contract::Which;
@@ -13,7 +13,7 @@ use tenure::tenure_core::LockName;
 #[inline(never)]
 pub(super) fn point_out(
     session: &Session,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     name: &LockName,
     reading: &Reading,
 ) {
@@ -41,7 +41,7 @@ pub(super) fn point_out(
         view.is_ok_and(|view| view.holder.is_some() || !view.queue.is_empty())
     });
     if let Some(used) = used {
-        surface.warn(format!(
+        reporter.warn(format!(
             "nobody has used {name}; {used}, which is in use, is nearly the same name: is that one meant?"
         ));
     }

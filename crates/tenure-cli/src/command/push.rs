@@ -27,16 +27,15 @@ mod target;
 mod upstream;
 
 use super::result::RunResult;
-use super::run::taking::{self, take_all};
-use super::run::{Told, find_program, release_all};
+use super::run::acquire_all::{self, acquire_all};
+use super::run::{ChildEnv, find_program, release_all};
 use super::{Session, already_held, cancelled, collect_signals};
+use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
-use crate::render::{Surface, clean};
+use crate::render::{Reporter, clean};
 use crate::request::{self, Place};
 use crate::signals::{self, Signals};
-use crate::store::Locks;
-use crate::trail::occasion;
 use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
 use serde_json::{Value, json};
@@ -64,7 +63,10 @@ const CONFLICTS_SHOWN: usize = 5;
 
 #[cold]
 #[inline(never)]
-pub(super) fn push(push: request::Push, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(super) fn push(
+    push: request::Push,
+    reporter: &mut Reporter,
+) -> Result<(String, Value), Failure> {
     let program = find_program(&["git".into()])?;
     let signals = collect_signals()?;
     let session = Session::waiting(push.place, signals)?;
@@ -72,7 +74,7 @@ pub(super) fn push(push: request::Push, surface: &mut Surface) -> Result<(String
         program,
         clock: &session.clock,
         signals,
-        quiet: surface.is_quiet(),
+        quiet: reporter.is_quiet(),
     };
     let mut attempts = Attempts {
         made: 0,
@@ -85,10 +87,10 @@ pub(super) fn push(push: request::Push, surface: &mut Surface) -> Result<(String
         &push.remote,
         push.branch.as_deref(),
         &mut attempts,
-        surface,
+        reporter,
     )?;
     if push.dry_run {
-        return foretell(&git, &target, attempts, surface);
+        return foretell(&git, &target, attempts, reporter);
     }
 
     let name = &target.lock;
@@ -97,24 +99,26 @@ pub(super) fn push(push: request::Push, surface: &mut Surface) -> Result<(String
     let wait = wait.unwrap_or(Wait::Forever);
     refuse_within_itself(&session, name)?;
     let request = request_of(&session, &target)?;
-    surface.set_request_id(request.holder.request_id.as_str());
-    let target_lock = taking::Target {
+    reporter.set_request_id(request.holder.request_id.as_str());
+    let target_lock = acquire_all::Target {
         session: &session,
         name: name.clone(),
         request,
     };
-    let holds = take_all(vec![target_lock], wait, None, surface);
+    let holds = acquire_all(vec![target_lock], wait, None, reporter);
     let holds = holds.map_err(|(_, failure)| failure)?;
     let landed = match holds.first() {
         Some(lock) => {
             let heartbeat_failed = |consecutive, error: &str| {
                 let now = session.clock.now();
                 let occasion = occasion(name, &lock.id, &now);
-                session.trail.heartbeat_failed(occasion, consecutive, error);
+                session
+                    .audit_writer
+                    .heartbeat_failed(occasion, consecutive, error);
             };
             let mut hold = Hold {
                 lock,
-                told: Told::of_push(lock),
+                child_env: ChildEnv::of_push(lock),
                 schedule: lock.schedule.clone(),
                 on_heartbeat_failed: &heartbeat_failed,
             };
@@ -124,25 +128,27 @@ pub(super) fn push(push: request::Push, surface: &mut Surface) -> Result<(String
                 attempts,
                 rebased: false,
             }
-            .until_landed(&mut hold, surface)
+            .until_landed(&mut hold, reporter)
         }
         None => return Err(cancelled(PHASE)),
     };
     let result = RunResult::of(landed.is_ok(), Some("push"));
-    release_all(&holds, surface, &result);
+    release_all(&holds, reporter, &result);
     landed
 }
 
 /// A push in a hook of a push to the same branch would wait for that one, or go on beside it where the
 /// two keep their locks in different folders. What was inherited names the folder.
 fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failure> {
-    session.refuse_nesting(name)?;
+    session.refuse_own_hold(name)?;
     let inherited = crate::holds::inherited();
     for hold in inherited.iter().filter(|hold| hold.name == name.as_str()) {
         let place = Place::noted(Path::new(&hold.folder), session.place.allow_network);
         let here = session.identity.host.clone();
         let store = place.and_then(|place| {
-            Locks::open(&place, Box::new(Native), here, Box::new(ThreadSleeper)).ok()
+            place
+                .open(Box::new(Native), here, Box::new(ThreadSleeper))
+                .ok()
         });
         // A place that cannot be read excludes nobody here.
         let Some(reading) = store.and_then(|store| store.read(name).ok()) else {
@@ -167,7 +173,7 @@ fn foretell(
     git: &Git<'_>,
     target: &Target,
     mut attempts: Attempts,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     refuse_while_rebasing(git)?;
     let commit = git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
@@ -176,7 +182,7 @@ fn foretell(
         &target.remote,
         &target.reference(),
         &mut attempts,
-        surface,
+        reporter,
     )?;
     let count = |range: String| -> Result<Option<u64>, Failure> {
         Ok(git.tell(&["rev-list", "--count", &range])?.parse().ok())
@@ -257,7 +263,7 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
     Ok(Request {
         holder: Holder {
             facts: Vec::new(),
-            request_id: session.face.request_id(None)?,
+            request_id: session.format.request_id(None)?,
             actor: session.actor(None),
             process: Some(session.identity.process),
             command: None,
@@ -282,11 +288,11 @@ struct Attempts {
 
 impl Attempts {
     /// One more has failed: was it the last?
-    fn spend(&mut self, surface: &Surface, answer: &Answer) -> Result<(), Failure> {
+    fn spend(&mut self, reporter: &Reporter, answer: &Answer) -> Result<(), Failure> {
         self.made = self.made.saturating_add(1);
         let words = judge::words(answer);
         if self.made < self.limit {
-            surface.explain(&words);
+            reporter.explain(&words);
             return Ok(());
         }
         let last = format!("Failed to push after {} attempts", self.limit);
@@ -302,9 +308,9 @@ impl Attempts {
     }
 
     /// Waits before the next one.
-    fn pause(&self, surface: &mut Surface) -> Result<(), Failure> {
+    fn pause(&self, reporter: &mut Reporter) -> Result<(), Failure> {
         let pause = pause_ms(self.base_ms, self.made, random());
-        surface.warn(format!(
+        reporter.warn(format!(
             "Push attempt {}/{} failed. Retrying in {pause}ms",
             self.made, self.limit
         ));
@@ -381,7 +387,7 @@ impl Push<'_> {
     fn until_landed(
         mut self,
         hold: &mut Hold<'_>,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) -> Result<(String, Value), Failure> {
         refuse_while_rebasing(self.git)?;
         let reference = self.target.reference();
@@ -390,12 +396,12 @@ impl Push<'_> {
             let call = ["push", "--porcelain", &self.target.remote, &words];
             let answer = self.git.run(&call, Some(hold))?;
             let somebody_was_first = match judge::push(&answer, &reference) {
-                Pushed::Landed { already } => return self.landed(&answer, already, surface),
+                Pushed::Landed { already } => return self.landed(&answer, already, reporter),
                 Pushed::Refused => return Err(failed(&answer)),
                 Pushed::Behind => true,
                 Pushed::Unreachable => false,
             };
-            self.attempts.spend(surface, &answer)?;
+            self.attempts.spend(reporter, &answer)?;
             // After a broken connection nothing says that there is anything to rebase on.
             let rebases = self.is_clean()?;
             if somebody_was_first && !rebases {
@@ -404,11 +410,11 @@ impl Push<'_> {
                     "there are changes here that are not committed; commit or stash them",
                 ));
             }
-            self.attempts.pause(surface)?;
+            self.attempts.pause(reporter)?;
             if rebases {
                 while let Pulled::Unreachable(answer) = self.pull(hold)? {
-                    self.attempts.spend(surface, &answer)?;
-                    self.attempts.pause(surface)?;
+                    self.attempts.spend(reporter, &answer)?;
+                    self.attempts.pause(reporter)?;
                 }
             }
         }
@@ -418,12 +424,12 @@ impl Push<'_> {
         self,
         answer: &Answer,
         already: bool,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) -> Result<(String, Value), Failure> {
         let commit = self.git.tell(&["rev-parse", "HEAD"])?;
         let said = answer.stderr.lines().map(str::trim_end);
         for line in said.filter(|line| line.starts_with("remote: ")) {
-            surface.warn(clean(line));
+            reporter.warn(clean(line));
         }
         let remote = target::without_secret(&self.target.remote);
         let branch = &self.target.branch;

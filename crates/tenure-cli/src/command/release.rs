@@ -1,24 +1,27 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Ended, Session, give_back};
+use super::{Session, give_back};
+use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::Release;
 use serde_json::{Value, json};
-use tenure::clock::Clock;
 use tenure::profile::known_as;
-use tenure::store::{Content, Verbs};
+use tenure::store::Content;
 use tenure_core::{
-    AbsentRelease, Beacon, Claim, Evidence, ForceOnHeld, Kind, Liveness, LockName, Ownership,
+    AbsentRelease, Claim, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName, Ownership,
     Released,
 };
 
 #[cold]
 #[inline(never)]
-pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(crate) fn release(
+    release: Release,
+    reporter: &mut Reporter,
+) -> Result<(String, Value), Failure> {
     let Release {
         place,
         name,
@@ -26,10 +29,8 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
         work,
     } = release;
     let result = RunResult::of_work(work.as_ref());
-    let mut session = Session::open(place)?;
-    session.trail.everything();
-    let id = session.shown(&name, &shown)?;
-    surface.set_request_id(id.unwrap_or_default());
+    let (mut session, id) = Session::of_caller(place, &name, &shown, reporter)?;
+    session.audit_writer.everything();
     // A supervised run is released by its own supervisor, after its work has ended. Taking
     // the lock away from under it would let the next one in while it still works. Of one that
     // is gone, a record may have been left that only its owner's word can remove.
@@ -42,53 +43,44 @@ pub(crate) fn release(release: Release, surface: &mut Surface) -> Result<(String
             Ownership::Missing
         }
     };
-    let now = session.clock.now();
-    let released = match session.store.release_owned(&name, &owns, &now) {
-        Ok(released) => released,
-        Err(error) => {
-            session.record_failed_release(surface, &name, id, &error)?;
-            return Err(session.store_failed(&name, error));
-        }
-    };
+    let failed = |error| session.store_failed(&name, error);
+    let released = session.release_owned(reporter, &name, id, &result, &owns, failed)?;
     match released {
         Released::Done {
             claim,
             held_ms,
             by_other,
         } => {
-            let ended = Ended {
-                name: &name,
-                claim: &claim,
-                held_ms,
-                by_other,
-            };
-            session.record_release(surface, id, &ended, &result)?;
-            let is_told = work.is_some();
-            Ok(done(surface, &session, &ended, &result, is_told))
+            if by_other {
+                warn_of_other(reporter, &name, &claim);
+            }
+            let is_told = work.is_some() || session.format.tells_results();
+            let result = Some(&result).filter(|_| is_told);
+            Ok(done(reporter, &session, &name, &claim, held_ms, result))
         }
-        Released::Absent => Ok(absent(surface, &session, &name)),
-        Released::Unreadable { record } => {
-            session.record_unreadable(surface, &name, id, &record)?;
-            surface.warn(format!(
+        Released::Absent => Ok(absent(reporter, &session, &name)),
+        Released::Unreadable { .. } => {
+            reporter.warn(format!(
                 "{name}: what stood there could not be read; it was removed"
             ));
             Ok((format!("released {name}"), without_hold(&name, "released")))
         }
         Released::Ignored { claim } => {
-            surface.inform(&session.face.ignored_text(&name, &claim));
-            if id.is_none() && session.is_mine(&claim, None, &[]) {
-                surface.inform(&needs_id(&name, &claim));
+            let (name, claim) = (&name, &claim);
+            session.tell(reporter, &Line::Ignored { name, claim });
+            if id.is_none() && session.is_mine(claim, None, &[]) {
+                reporter.inform(&needs_id(name, claim));
             }
-            Ok((String::new(), without_hold(&name, "ignored")))
+            Ok((String::new(), without_hold(name, "ignored")))
         }
-        Released::NotOwner { claim } => not_owner(surface, &session, &claim, &name, id),
+        Released::NotOwner { claim } => not_owner(reporter, &session, &claim, &name, id),
     }
 }
 
 /// The supervised holds of which neither the supervisor nor the command is at work any more, where
 /// a profile does not go by that.
 fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
-    if session.store.policy().asks_beacon {
+    if session.store.policy().asks_liveness_lock {
         return Ok(Vec::new());
     }
     let reading = session.reading(name)?;
@@ -98,60 +90,68 @@ fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
     let is_gone = |seen: &Evidence| {
         let dead =
             |process| matches!(process, Liveness::Dead(_)) || process == Liveness::NotRecorded;
-        seen.beacon == Beacon::Out && dead(seen.process) && dead(seen.command)
+        seen.liveness_lock == LivenessLock::Released && dead(seen.process) && dead(seen.command)
     };
     let claims = entry.claims.iter().zip(&evidence);
     let gone = claims.filter(|(claim, seen)| claim.kind == Kind::Kernel && is_gone(seen));
     Ok(gone.map(|(claim, _)| claim.ticket).collect())
 }
 
+fn warn_of_other(reporter: &mut Reporter, name: &LockName, claim: &Claim) {
+    let whose = match (known_as(&claim.holder), claim.holder.process) {
+        ("", Some(process)) => format!("PID {}", process.pid),
+        ("", None) => "somebody".to_owned(),
+        (id, _) => format!("request {id}"),
+    };
+    reporter.warn(format!(
+        "{name} was held by {whose}, not by the caller; released all the same"
+    ));
+}
+
+/// The answer after a release; `result` is how the work ended, where that is told.
 fn done(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
-    ended: &Ended<'_>,
-    result: &RunResult,
-    is_told: bool,
+    name: &LockName,
+    claim: &Claim,
+    held_ms: u64,
+    result: Option<&RunResult>,
 ) -> (String, Value) {
-    let (name, request_id) = (ended.name, known_as(&ended.claim.holder));
-    if ended.by_other {
-        let whose = match (request_id, ended.claim.holder.process) {
-            ("", Some(process)) => format!("PID {}", process.pid),
-            ("", None) => "somebody".to_owned(),
-            (id, _) => format!("request {id}"),
-        };
-        surface.warn(format!(
-            "{name} was held by {whose}, not by the caller; released all the same"
-        ));
-    }
-    session.face.on_released(surface, name);
-    surface.set_request_id(request_id);
-    let text = format!("released {name} after {}", age(ended.held_ms));
+    let request_id = known_as(&claim.holder);
+    session.tell(reporter, &Line::Released { name });
+    reporter.set_request_id(request_id);
     let mut data = json!({
         "name": name.as_str(),
         "status": "released",
         "request_id": request_id,
-        "token": ended.claim.token.filter(|token| *token > 0),
-        "held_ms": ended.held_ms,
+        "token": claim.token.filter(|token| *token > 0),
+        "held_ms": held_ms,
     });
-    if (is_told || session.face.tells_results())
-        && let Some(data) = data.as_object_mut()
-    {
+    if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
         result.add_to(data);
     }
-    (session.face.released_text(name, text, &data), data)
+    let done = Done::Released {
+        name,
+        request_id,
+        held_ms,
+        result: result.map(|result| result.result),
+        failure_step: result.and_then(|result| result.failure_step.as_deref()),
+    };
+    let text = session.text_of(&done, || format!("released {name} after {}", age(held_ms)));
+    (text, data)
 }
 
 fn not_owner(
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     session: &Session,
     claim: &Claim,
     name: &LockName,
     id: Option<&str>,
 ) -> Result<(String, Value), Failure> {
     let mut view = session.view(name, id)?;
-    // What a dead holder left behind is held by nobody.
+    // What a dead holder left behind has no holder.
     if view.available {
-        return Ok(absent(surface, session, name));
+        return Ok(absent(reporter, session, name));
     }
     // It descends from the owner and is not the owner, so whether the hold is its own is not known.
     let may_be_own = id.is_none() && view.mine && claim.kind.is_detached();
@@ -194,7 +194,7 @@ fn not_owner(
     )
     .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json());
-    Err(session.face.not_owner(failure, &view))
+    Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
 }
 
 /// What a caller is told that descends from the owner and shows no id.
@@ -205,14 +205,12 @@ fn needs_id(name: &LockName, claim: &Claim) -> String {
     )
 }
 
-fn absent(surface: &mut Surface, session: &Session, name: &LockName) -> (String, Value) {
+fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (String, Value) {
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
-        surface.warn(format!("{name} is not held; nothing to release"));
+        reporter.warn(format!("{name} is not held; nothing to release"));
     }
-    (
-        session.face.absent_text(name),
-        without_hold(name, "released"),
-    )
+    let text = session.text_of(&Done::Absent { name }, String::new);
+    (text, without_hold(name, "released"))
 }
 
 /// The answer where no hold was ended.

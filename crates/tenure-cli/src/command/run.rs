@@ -1,54 +1,55 @@
 //! `run`: holds a lock while a command runs.
 
+pub(super) mod acquire_all;
+mod child_env;
 mod exec;
 #[cfg_attr(windows, path = "run/no_hooks.rs")]
 mod hooks;
 pub(super) mod plan;
-pub(super) mod taking;
 pub(super) mod terms;
-mod told;
 mod within;
 
 pub(crate) use exec::is_ordinary_end;
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
-use crate::exit::Exit;
+use crate::audit_writer::occasion;
+use crate::dialect::Line;
+use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::request::{self, How, Program, Run, Supervised, Task};
 use crate::signals::{self, Signals};
 use crate::store::Part;
-use crate::supervise::locks::{Around, Course, Driver, SpawnError};
+use crate::supervise::locks::{Around, Driver, RunState, SpawnError};
 use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
-use crate::trail::occasion;
+use acquire_all::Hold;
+pub(super) use child_env::ChildEnv;
 use hooks::Hook;
 use plan::Planning;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use taking::Hold;
 use tenure::clock::{Clock, SystemClock};
 use tenure::store::{StoreError, Verbs};
 use tenure_core::{Left, LockName, RequestId};
-pub(super) use told::Told;
 
 /// Carries it out and shows how it ended.
-pub(crate) fn run(run: Run, mut surface: Surface) -> Exit {
+pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
     if let Some(name) = &run.task.name {
-        surface.set_lock(name);
+        reporter.set_lock(name);
     }
     let ran = match run.task.main().cloned() {
-        Some(main) => hold_and_run(run, main, &mut surface),
-        None => run_unlocked(run, &mut surface),
+        Some(main) => hold_and_run(run, main, &mut reporter),
+        None => run_unlocked(run, &mut reporter),
     };
     match ran {
-        Ok(exit) => exit,
-        Err(failure) => surface.fail(&failure),
+        Ok(ending) => ending,
+        Err(failure) => reporter.fail(&failure).into(),
     }
 }
 
-fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Exit, Failure> {
+fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<Ending, Failure> {
     let Run {
         place,
         group_place,
@@ -64,46 +65,46 @@ fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Exit,
         task,
         session: &session,
         group_session: group_session.as_ref().unwrap_or(&session),
-        request_id: session.face.request_id(task.who.id.clone())?,
+        request_id: session.format.request_id(task.who.id.clone())?,
     };
     let plan = planning.plan(main)?;
-    surface.set_request_id(&plan.id);
+    reporter.set_request_id(&plan.id);
     let hooks = Hooks {
         task,
         place: &session.place,
         main: &plan.main,
         id: &plan.id,
     };
-    let mut holds = match taking::take_all(plan.targets, task.wait, plan.keep, surface) {
+    let mut holds = match acquire_all::acquire_all(plan.targets, task.wait, plan.keep, reporter) {
         Ok(holds) => holds,
         Err((mut holds, failure)) => {
-            hooks.superseded_before_the_start(&failure, &mut holds, surface);
-            release_all(&holds, surface, &RunResult::of_nothing(task));
+            hooks.superseded_before_the_start(&failure, &mut holds, reporter);
+            release_all(&holds, reporter, &RunResult::of_nothing(task));
             return Err(failure);
         }
     };
-    let told = Told::of_holds(&holds, &plan.main, plan.outer.as_ref(), task.group());
-    if let Err(failure) = hooks.supersedes(&told, &mut holds, surface) {
-        hooks.superseded_before_the_start(&failure, &mut holds, surface);
-        release_all(&holds, surface, &RunResult::of_nothing(task));
+    let child_env = ChildEnv::of_holds(&holds, &plan.main, plan.outer.as_ref(), task.group());
+    if let Err(failure) = hooks.supersedes(&child_env, &mut holds, reporter) {
+        hooks.superseded_before_the_start(&failure, &mut holds, reporter);
+        release_all(&holds, reporter, &RunResult::of_nothing(task));
         return Err(failure);
     }
     // A signal that came in time means that the command never starts.
     if signals::stop_asked().is_some() {
-        release_all(&holds, surface, &RunResult::of_nothing(task));
+        release_all(&holds, reporter, &RunResult::of_nothing(task));
         return Err(cancelled("acquire"));
     }
     let parts = match within::enter(&plan.around) {
         Ok(parts) => parts,
         Err(failure) => {
-            release_all(&holds, surface, &RunResult::of_nothing(task));
+            release_all(&holds, reporter, &RunResult::of_nothing(task));
             return Err(failure);
         }
     };
     let How::Supervised(how) = &task.how else {
-        let command = prepare(&task.program, program, &told);
+        let command = prepare(&task.program, program, &child_env);
         let failure = become_it(task, command, signals, &holds, &parts);
-        release_all(&holds, surface, &RunResult::of_nothing(task));
+        release_all(&holds, reporter, &RunResult::of_nothing(task));
         return Err(failure);
     };
     let supervision = Supervision {
@@ -113,19 +114,19 @@ fn hold_and_run(run: Run, main: LockName, surface: &mut Surface) -> Result<Exit,
         signals,
         around: within::around(&plan.around, &parts),
     };
-    let mut course = Course::new(holds.iter().map(|hold| hold.schedule.clone()));
-    let mut verdict = supervision.under_locks(&holds, surface, |driver, surface| {
-        supervise(task, program, driver, &told, &mut course, surface)
+    let mut state = RunState::new(holds.iter().map(|hold| hold.schedule.clone()));
+    let mut verdict = supervision.under_locks(&holds, reporter, |driver, reporter| {
+        supervise(task, program, driver, &child_env, &mut state, reporter)
     });
-    let mut superseded = |by: &str, holds: &mut [Hold<'_>], surface: &mut Surface| {
-        hooks.superseded(&told, by, "1", holds, surface);
+    let mut superseded = |by: &str, holds: &mut [Hold<'_>], reporter: &mut Reporter| {
+        hooks.superseded(&child_env, by, "1", holds, reporter);
     };
     let (about, was_ours) = supervision.give_back(
-        &mut course,
+        &mut state,
         &mut holds,
         &mut verdict,
         &mut superseded,
-        surface,
+        reporter,
     );
     if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) = (was_ours, how.on_lost, &verdict)
     {
@@ -162,11 +163,11 @@ impl Supervision<'_> {
     /// several locks the end was about, and whether all were ours to the end.
     fn give_back(
         &self,
-        course: &mut Course,
+        state: &mut RunState,
         holds: &mut [Hold<'_>],
         verdict: &mut Result<Verdict, SpawnError>,
-        superseded: &mut dyn FnMut(&str, &mut [Hold<'_>], &mut Surface),
-        surface: &mut Surface,
+        superseded: &mut dyn FnMut(&str, &mut [Hold<'_>], &mut Reporter),
+        reporter: &mut Reporter,
     ) -> (Option<LockName>, bool) {
         let (mut about, mut is_told) = (None, false);
         let (mut were_ours, mut left) = (true, holds.len());
@@ -175,14 +176,14 @@ impl Supervision<'_> {
                 // Once: there may be several rounds.
                 Ok(Verdict::Superseded { by }) if !is_told => {
                     is_told = true;
-                    about = taking::asked_for(holds);
-                    superseded(by, holds, surface);
+                    about = acquire_all::asked_for(holds);
+                    superseded(by, holds, reporter);
                 }
                 Ok(Verdict::Lost) if !is_told => {
                     is_told = true;
-                    let around = course.around_lost();
+                    let around = state.around_lost();
                     let around = around.and_then(|index| self.around.get(index));
-                    about = taking::lost(holds).or(around.map(|around| around.name.clone()));
+                    about = acquire_all::lost(holds).or(around.map(|around| around.name.clone()));
                 }
                 Ok(_) | Err(_) => {}
             }
@@ -191,11 +192,11 @@ impl Supervision<'_> {
             let Some((hold, before)) = holds.split_last() else {
                 return (about, were_ours);
             };
-            if let Some(was_ours) = release(hold, surface, &result, true) {
+            if let Some(was_ours) = release(hold, reporter, &result, true) {
                 were_ours &= was_ours;
                 left = before.len();
             } else {
-                self.stay(course, holds, surface, verdict);
+                self.stay(state, holds, reporter, verdict);
             }
         }
     }
@@ -206,18 +207,18 @@ impl Supervision<'_> {
     #[inline(never)]
     fn stay(
         &self,
-        course: &mut Course,
+        state: &mut RunState,
         holds: &[Hold<'_>],
-        surface: &mut Surface,
+        reporter: &mut Reporter,
         verdict: &mut Result<Verdict, SpawnError>,
     ) {
-        course.keep(holds.len());
+        state.keep(holds.len());
         let end = match verdict {
             Ok(Verdict::Command(end)) => Some(*end),
             Ok(_) | Err(_) => None,
         };
-        let stayed = self.under_locks(holds, surface, |driver, _| {
-            driver.stay(course, end.unwrap_or(End::Code(0)))
+        let stayed = self.under_locks(holds, reporter, |driver, _| {
+            driver.stay(state, end.unwrap_or(End::Code(0)))
         });
         if end.is_some() {
             *verdict = Ok(stayed);
@@ -228,13 +229,17 @@ impl Supervision<'_> {
     fn under_locks<T>(
         &self,
         holds: &[Hold<'_>],
-        surface: &mut Surface,
-        work: impl FnOnce(&Driver<'_>, &mut Surface) -> T,
+        reporter: &mut Reporter,
+        work: impl FnOnce(&Driver<'_>, &mut Reporter) -> T,
     ) -> T {
         let failed = |hold: &Hold<'_>, consecutive, error: &str| {
             let now = hold.session.clock.now();
-            let trail = &hold.session.trail;
-            trail.heartbeat_failed(occasion(hold.name(), &hold.id, &now), consecutive, error);
+            let audit_writer = &hold.session.audit_writer;
+            audit_writer.heartbeat_failed(
+                occasion(hold.name(), &hold.id, &now),
+                consecutive,
+                error,
+            );
         };
         let on_failed: Vec<_> = holds
             .iter()
@@ -249,9 +254,9 @@ impl Supervision<'_> {
                 .map(|(hold, on_failed)| hold.held(on_failed))
                 .collect(),
             around: self.around.clone(),
-            ..driver(self.how, clock, self.signals, self.terms, surface)
+            ..driver(self.how, clock, self.signals, self.terms, reporter)
         };
-        work(&driver, surface)
+        work(&driver, reporter)
     }
 }
 
@@ -267,9 +272,9 @@ impl Hooks<'_> {
     /// Others give up their place. An error, if somebody asked for this run's meanwhile.
     fn supersedes(
         &self,
-        told: &Told,
+        child_env: &ChildEnv,
         holds: &mut [Hold<'_>],
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) -> Result<(), Failure> {
         let Some(program) = self.task.hooks.on_supersede.as_deref() else {
             return Ok(());
@@ -289,8 +294,13 @@ impl Hooks<'_> {
             grace: self.task.grace,
             yields: true,
         };
-        hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
-        taking::refuse_start(holds)
+        hook.run(
+            child_env,
+            &facts,
+            &mut || acquire_all::keep_fresh(holds),
+            reporter,
+        );
+        acquire_all::refuse_start(holds)
     }
 
     /// This run gives up its place before its command has started.
@@ -298,25 +308,25 @@ impl Hooks<'_> {
         &self,
         failure: &Failure,
         holds: &mut [Hold<'_>],
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) {
         let by = failure.context.get("superseded_by");
         if let Some(by) = by.and_then(serde_json::Value::as_str)
             && failure.exit == Exit::Superseded
         {
-            let told = Told::of_waiter(self.place, self.main, self.id, self.task.group());
-            self.superseded(&told, by, "0", holds, surface);
+            let child_env = ChildEnv::of_waiter(self.place, self.main, self.id, self.task.group());
+            self.superseded(&child_env, by, "0", holds, reporter);
         }
     }
 
     /// This run gives up its place, and its command has ended or never started.
     fn superseded(
         &self,
-        told: &Told,
+        child_env: &ChildEnv,
         by: &str,
         started: &str,
         holds: &mut [Hold<'_>],
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) {
         let Some(program) = self.task.hooks.on_superseded.as_deref() else {
             return;
@@ -331,7 +341,12 @@ impl Hooks<'_> {
             grace: self.task.grace,
             yields: false,
         };
-        hook.run(told, &facts, &mut || taking::keep_fresh(holds), surface);
+        hook.run(
+            child_env,
+            &facts,
+            &mut || acquire_all::keep_fresh(holds),
+            reporter,
+        );
     }
 }
 
@@ -339,28 +354,28 @@ impl Hooks<'_> {
 /// asked of the store.
 #[cold]
 #[inline(never)]
-fn run_unlocked(run: Run, surface: &mut Surface) -> Result<Exit, Failure> {
+fn run_unlocked(run: Run, reporter: &mut Reporter) -> Result<Ending, Failure> {
     let Run { place, task, .. } = run;
-    let id = place.face().request_id(task.who.id.clone())?;
-    surface.set_request_id(id.as_str());
+    let id = place.format().request_id(task.who.id.clone())?;
+    reporter.set_request_id(id.as_str());
     let signals = collect_signals()?;
     let program = program_of(&task)?;
     if let Some(warning) = task.warning {
-        surface.warn(warning);
+        reporter.warn(warning);
     }
     if signals::stop_asked().is_some() {
         return Err(cancelled("run"));
     }
-    let told = Told::of_no_hold(&place, &id);
+    let child_env = ChildEnv::of_no_hold(&place, &id);
     let How::Supervised(how) = &task.how else {
-        let command = prepare(&task.program, program, &told);
+        let command = prepare(&task.program, program, &child_env);
         return Err(become_it(&task, command, signals, &[], &[]));
     };
     let clock = SystemClock::new(None);
     let terms = terms::of(how, task.grace, signals);
-    let driver = driver(how, &clock, signals, terms, surface);
-    let mut course = Course::new([]);
-    match supervise(&task, program, &driver, &told, &mut course, surface) {
+    let driver = driver(how, &clock, signals, terms, reporter);
+    let mut state = RunState::new([]);
+    match supervise(&task, program, &driver, &child_env, &mut state, reporter) {
         Ok(verdict) => ended(&verdict, &task),
         Err(error) => Err(not_started(&task.program.words, error)),
     }
@@ -372,7 +387,7 @@ fn driver<'a>(
     clock: &'a dyn Clock,
     signals: Signals,
     terms: Supervising,
-    surface: &Surface,
+    reporter: &Reporter,
 ) -> Driver<'a> {
     Driver {
         held: Vec::new(),
@@ -381,7 +396,7 @@ fn driver<'a>(
         signals,
         terms,
         close: how.close,
-        quiet: surface.is_quiet(),
+        quiet: reporter.is_quiet(),
     }
 }
 
@@ -391,54 +406,58 @@ fn supervise(
     task: &Task,
     program: PathBuf,
     driver: &Driver<'_>,
-    told: &Told,
-    course: &mut Course,
-    surface: &mut Surface,
+    child_env: &ChildEnv,
+    state: &mut RunState,
+    reporter: &mut Reporter,
 ) -> Result<Verdict, SpawnError> {
-    let verdict = driver.run(prepare(&task.program, program, told), course)?;
+    let verdict = driver.run(prepare(&task.program, program, child_env), state)?;
     let rollback = task.supervised().and_then(|how| how.rollback.as_deref());
     let Some(rollback) = rollback else {
         return Ok(verdict);
     };
     let code = match &verdict {
         Verdict::Command(End::Code(code)) => *code,
-        Verdict::Command(End::Signal(number)) => Exit::DieBy(*number).code(),
-        Verdict::Signalled { number, .. } => Exit::Signalled(*number).code(),
-        Verdict::Superseded { .. } => Exit::Superseded.code(),
-        Verdict::MaxRuntime => Exit::MaxRuntime.code(),
+        Verdict::Command(End::Signal(number)) => Ending::DieBy(*number).code(),
+        Verdict::Signalled { number, .. } => signalled(*number).code().into(),
+        Verdict::Superseded { .. } => Exit::Superseded.code().into(),
+        Verdict::MaxRuntime => Exit::Timeout.code().into(),
         Verdict::Lost => return Ok(verdict),
     };
     if code == 0 {
         return Ok(verdict);
     }
-    if course.is_lost() {
-        surface.warn("the rollback is not run, because the lock was lost");
+    if state.is_lost() {
+        reporter.warn("the rollback is not run, because the lock was lost");
         return Ok(verdict);
     }
     let mut command = by_shell(rollback);
-    told.tell(&mut command);
+    child_env.apply(&mut command);
     command.env("TENURE_EXIT_CODE", code.to_string());
     if let Some(step) = RunResult::of_nothing(task).failure_step {
         command.env("TENURE_FAILURE_STEP", step);
     }
-    let rolled_back = driver.run(command, course);
+    let rolled_back = driver.run(command, state);
     match &rolled_back {
         Ok(Verdict::Command(End::Code(0))) => {}
         Ok(Verdict::Command(End::Code(code))) => {
-            surface.warn(format!("the rollback failed with exit code {code}"));
+            reporter.warn(format!("the rollback failed with exit code {code}"));
         }
         Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled { number, .. }) => {
-            surface.warn(format!("the rollback was ended by signal {number}"));
+            reporter.warn(format!("the rollback was ended by signal {number}"));
         }
         // Nobody asks a rollback to make room, and it has no limit.
         Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
-            surface.warn("the rollback was ended, because the lock was lost");
+            reporter.warn("the rollback was ended, because the lock was lost");
         }
-        Err(SpawnError::Command(error) | SpawnError::Beacon(error) | SpawnError::Unseen(error)) => {
-            surface.warn(format!("the rollback could not be run: {error}"));
+        Err(
+            SpawnError::Command(error)
+            | SpawnError::LivenessLock(error)
+            | SpawnError::Unseen(error),
+        ) => {
+            reporter.warn(format!("the rollback could not be run: {error}"));
         }
         Err(SpawnError::Unnamed(error)) => {
-            surface.warn(format!("the rollback could not be run: {error}"));
+            reporter.warn(format!("the rollback could not be run: {error}"));
         }
     }
     Ok(match (verdict, rolled_back) {
@@ -486,20 +505,20 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
 }
 
 /// Gives the locks back, the last one first. False if one of them was somebody else's by then.
-pub(super) fn release_all(holds: &[Hold<'_>], surface: &mut Surface, result: &RunResult) -> bool {
+pub(super) fn release_all(holds: &[Hold<'_>], reporter: &mut Reporter, result: &RunResult) -> bool {
     let mut were_ours = true;
     for hold in holds.iter().rev() {
-        were_ours &= release(hold, surface, result, false).unwrap_or(true);
+        were_ours &= release(hold, reporter, result, false).unwrap_or(true);
     }
     were_ours
 }
 
-/// Changes the list, puts the beacon out. A failure is told and keeps the command's own code.
+/// Changes the list, releases the liveness lock. A failure is told and keeps the command's own code.
 /// False if the lock was somebody else's by then. `None`, and nothing is changed, if those are heeded who
 /// work under it and there are any.
 fn release(
     hold: &Hold<'_>,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     result: &RunResult,
     heeds: bool,
 ) -> Option<bool> {
@@ -509,7 +528,7 @@ fn release(
         id,
         ..
     } = hold;
-    surface.explain(&match &result.failure_step {
+    reporter.explain(&match &result.failure_step {
         Some(step) => format!("releasing {}: failure in {step}", handle.name()),
         None => format!("releasing {}: {}", handle.name(), result.result),
     });
@@ -527,13 +546,14 @@ fn release(
         Ok(None) => return None,
         Ok(Some(Left::Released { held_ms })) => {
             session
-                .trail
-                .released(surface, occasion, held_ms, result.ending(), false);
-            session.face.on_released(surface, handle.name());
+                .audit_writer
+                .released(reporter, occasion, held_ms, result.ending(), false);
+            let name = handle.name();
+            session.tell(reporter, &Line::Released { name });
         }
         Ok(Some(Left::Withdrawn)) => {}
         Ok(Some(Left::Absent)) => {
-            surface.warn(format!(
+            reporter.warn(format!(
                 "{}: the lock was not ours any more when it was released",
                 handle.name()
             ));
@@ -542,8 +562,8 @@ fn release(
         Err(error) => {
             let path = session.store.place(handle.name());
             session
-                .trail
-                .release_failed(surface, occasion, &path, &error);
+                .audit_writer
+                .release_failed(reporter, occasion, &path, &error);
             let what_next = if session.store.is_remote() {
                 "it is free for the next caller once its lease has run out"
             } else if session.store.publishes() {
@@ -551,7 +571,7 @@ fn release(
             } else {
                 "it is free for the next caller all the same"
             };
-            surface.warn(format!(
+            reporter.warn(format!(
                 "{}: not released ({error}); {what_next}",
                 handle.name()
             ));
@@ -564,7 +584,7 @@ fn answer(
     verdict: Result<Verdict, SpawnError>,
     name: &LockName,
     task: &Task,
-) -> Result<Exit, Failure> {
+) -> Result<Ending, Failure> {
     match verdict {
         Ok(verdict @ (Verdict::Command(_) | Verdict::Signalled { .. } | Verdict::MaxRuntime)) => {
             ended(&verdict, task)
@@ -580,14 +600,14 @@ fn answer(
 }
 
 /// The answer to an end that has nothing to do with the lock.
-fn ended(verdict: &Verdict, task: &Task) -> Result<Exit, Failure> {
+fn ended(verdict: &Verdict, task: &Task) -> Result<Ending, Failure> {
     match verdict {
-        Verdict::Command(End::Code(code)) => Ok(Exit::Command(*code)),
-        Verdict::Command(End::Signal(number)) => Ok(Exit::DieBy(*number)),
+        Verdict::Command(End::Code(code)) => Ok(Ending::Command(*code)),
+        Verdict::Command(End::Signal(number)) => Ok(Ending::DieBy(*number)),
         Verdict::Signalled { number, end } => Err(cancelled_with(*number, *end)),
         Verdict::MaxRuntime => Err(terms::too_long(task.supervised())),
         // What holds nothing loses nothing.
-        Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General),
+        Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General.into()),
     }
 }
 
@@ -618,8 +638,8 @@ pub(super) fn not_started(command: &[OsString], error: SpawnError) -> Failure {
                  is a seccomp filter in place?"
             ),
         ),
-        SpawnError::Beacon(source) => StoreError::Io {
-            place: "the beacon of the lock".to_owned(),
+        SpawnError::LivenessLock(source) => StoreError::Io {
+            place: "the liveness lock".to_owned(),
             doing: "handing it to the command",
             source,
         }
@@ -728,7 +748,7 @@ pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
 }
 
 /// The command with what it is told.
-fn prepare(said: &Program, program: PathBuf, told: &Told) -> Command {
+fn prepare(said: &Program, program: PathBuf, child_env: &ChildEnv) -> Command {
     let mut command = Command::new(program);
     if let Some((first, rest)) = said.words.split_first() {
         #[cfg(unix)]
@@ -743,6 +763,6 @@ fn prepare(said: &Program, program: PathBuf, told: &Told) -> Command {
             command.args(rest);
         }
     }
-    told.tell(&mut command);
+    child_env.apply(&mut command);
     command
 }

@@ -1,8 +1,9 @@
 //! `wait`: returns when nobody holds a lock or stands in its queue. Takes nothing, writes nothing.
 
 use super::{Session, cancelled, collect_signals, near};
+use crate::dialect::Done;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::render::lock::{LockView, failure_of};
 use crate::render::waiting::{Progress, Sight};
 use crate::request;
@@ -18,11 +19,14 @@ const NAP: Duration = Duration::from_secs(10);
 
 #[cold]
 #[inline(never)]
-pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String, Value), Failure> {
+pub(super) fn wait(
+    wait: request::Wait,
+    reporter: &mut Reporter,
+) -> Result<(String, Value), Failure> {
     let request::Wait { place, name, limit } = wait;
     let session = Session::waiting(place, collect_signals()?)?;
     let policy = *session.store.policy();
-    session.refuse_nesting(&name)?;
+    session.refuse_own_hold(&name)?;
     let began = instant();
     let deadline = match limit {
         Wait::No => Some(began),
@@ -30,7 +34,7 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         Wait::Forever => None,
     };
     let nobody = Entry::default();
-    let mut progress = Progress::new(surface, &name, &session.identity.host, limit);
+    let mut progress = Progress::new(reporter, &name, &session.identity.host, limit);
     let mut has_waited = false;
     loop {
         let reading = session.store.read(&name)?;
@@ -40,10 +44,11 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         let waited = since(began);
         if view.available {
             if !has_waited {
-                near::point_out(&session, surface, &name, &reading);
+                near::point_out(&session, reporter, &name, &reading);
             }
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let text = session.face.waited_text(&name, format!("{name} is free"));
+            let done = Done::Free { name: &name };
+            let text = session.text_of(&done, || format!("{name} is free"));
             return Ok((
                 text,
                 json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
@@ -57,14 +62,14 @@ pub(super) fn wait(wait: request::Wait, surface: &mut Surface) -> Result<(String
         };
         if let Some(reason) = in_the_way {
             let failure = failure_of(view.clone(), reason, None, 0);
-            return Err(session.face.refused(failure, &view, reason));
+            return Err(session.blocked(failure, &view, reason));
         }
         if deadline.is_some_and(|deadline| instant() >= deadline) {
             let waited = (limit != Wait::No).then_some(waited);
             let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
             let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
             failure.phase = Some("wait");
-            return Err(session.face.refused(failure, &view, Reason::Held));
+            return Err(session.blocked(failure, &view, Reason::Held));
         }
         has_waited = true;
         let frame = progress.show(|here| {

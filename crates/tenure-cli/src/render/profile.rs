@@ -78,7 +78,7 @@ impl ProfileView {
         json!({
             "name": policy.name,
             "like": self.like,
-            "asks_beacon": policy.asks_beacon,
+            "asks_beacon": policy.asks_liveness_lock,
             "unknown_process": policy.unknown_life.word(),
             "stale_after_ms": stale_after_ms,
             "stale_silence_ms": stale_silence_ms,
@@ -118,7 +118,7 @@ impl ProfileView {
 }
 
 fn judged_by(policy: &Policy) -> &'static str {
-    match (policy.asks_beacon, policy.unknown_life) {
+    match (policy.asks_liveness_lock, policy.unknown_life) {
         (true, UnknownLife::Alive | UnknownLife::AliveUntilTtl | UnknownLife::Dead) => {
             "kernel, process"
         }

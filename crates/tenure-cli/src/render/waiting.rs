@@ -12,7 +12,7 @@ mod short;
 
 use super::lock::{HolderView, LockView, age};
 use super::width::width;
-use super::{Surface, colour};
+use super::{Reporter, colour};
 use crate::failure::human;
 use crate::speech;
 use short::Short;
@@ -58,10 +58,10 @@ enum Mode {
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(surface: &Surface, name: &'a LockName, here: &'a Host, wait: Wait) -> Self {
-        let mode = if surface.is_quiet() {
+    pub(crate) fn new(reporter: &Reporter, name: &'a LockName, here: &'a Host, wait: Wait) -> Self {
+        let mode = if reporter.is_quiet() {
             Mode::Nothing
-        } else if surface.is_text() {
+        } else if reporter.is_text() {
             Mode::Unknown
         } else {
             Mode::Lines

@@ -1,8 +1,8 @@
 //! What `acquire` means: which lock it takes, in whose name, for how long, and whose life it follows.
 
 use super::{
-    Asked, Defaults, Place, Surroundings, Takes, Who, force, mode, named, said_wait, ticket,
-    ttl_ms, usual_wait,
+    Asked, Defaults, Place, Surroundings, Takes, Who, force, mode, named, refuse_input, said_wait,
+    ticket, ttl_ms, usual_wait,
 };
 use crate::args::AcquireArgs;
 use crate::args::value::{Owner, Ticket};
@@ -47,6 +47,7 @@ pub(crate) enum Acquiring {
 impl Acquiring {
     /// What was typed, in these surroundings.
     pub(crate) fn of(typed: &AcquireArgs, around: &Surroundings) -> Result<Self, Failure> {
+        refuse_input(typed.input.as_deref())?;
         let claiming = &typed.claiming;
         let place = Place::of(&typed.common, around)?;
         let asked = Asked {
@@ -55,10 +56,10 @@ impl Acquiring {
             group: false,
             claiming,
         };
-        let intends = place.face().intends(&asked, around)?;
+        let intends = place.format().intends(&asked, around)?;
         let who = Who::of(claiming, &place, intends.facts, around)?;
         if let Takes::Nothing { mode, warning } = intends.takes {
-            ttl_ms(intends.ttl, Defaults::default(), place.face())?;
+            ttl_ms(intends.ttl, Defaults::default(), place.format())?;
             return Ok(Self::Nothing {
                 place,
                 id: who.id,
@@ -72,7 +73,7 @@ impl Acquiring {
         let wait = wait.unwrap_or_else(|| usual_wait(&place));
         Ok(Self::Lock(Acquire {
             mode: mode(claiming, &place)?,
-            ttl_ms: ttl_ms(intends.ttl, defaults, place.face())?,
+            ttl_ms: ttl_ms(intends.ttl, defaults, place.format())?,
             wait,
             force: force(claiming),
             ticket: ticket(claiming, wait)?,

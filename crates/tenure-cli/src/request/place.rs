@@ -1,10 +1,10 @@
 //! Where a call's locks are, by which profile they are kept, and what a project says about them.
 
-use super::Surroundings;
+use super::{Format, Surroundings};
 use crate::args::Common;
 use crate::args::value;
-use crate::face::{self, Face};
 use crate::failure::Failure;
+use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,32 +12,22 @@ use tenure::audit;
 use tenure::config::{self, Config};
 use tenure::engine::Wait;
 use tenure::profile::{self, Native, Profile, Settings};
-use tenure::store::file::FileStore;
-use tenure_core::{LockName, Policy};
-
-/// What kind of place the locks are in.
-#[derive(Debug, Clone)]
-pub(crate) enum Location {
-    /// A folder on this machine, absolute.
-    Folder(PathBuf),
-    /// An etcd.
-    #[cfg(all(feature = "etcd", unix))]
-    Etcd(tenure::store::etcd::Address),
-}
+use tenure::store::file::{FileStore, Sleeper};
+use tenure_core::{Host, LockName, Policy};
 
 /// Where the locks are, and what a project says about them.
 #[derive(Debug)]
 pub(crate) struct Place {
-    pub(crate) location: Location,
+    location: Location,
     /// The folder that has the locks, absolute; of locks on servers, their URL in its place: what a
     /// hold is noted by.
     pub(crate) folder: PathBuf,
     /// The locks are native ones beside the records of this profile.
-    pub(crate) beside: Option<Box<dyn Profile>>,
+    beside: Option<Box<dyn Profile>>,
     pub(crate) allow_network: bool,
     /// The caller said where: by a flag, a variable, or a configuration file that a flag or a variable
     /// names. A search or a default is nobody's word.
-    pub(crate) is_named: bool,
+    is_named: bool,
     /// On whose behalf a claim is made that does not say so; `None` for the user's own.
     pub(crate) actor: Option<String>,
     /// The configuration file that was read, absolute.
@@ -113,7 +103,7 @@ impl Place {
             beside: None,
             allow_network: common.allow_network_fs,
             is_named,
-            actor: face::of_format(profile.format()).actor(variables),
+            actor: Format::named(profile.format()).actor(variables),
             config_file: config
                 .as_ref()
                 .filter(|config| !config.file.as_os_str().is_empty())
@@ -233,10 +223,42 @@ impl Place {
         self.profile.take().unwrap_or_else(|| Box::new(Native))
     }
 
+    /// Opens its locks. Nothing is asked of any server yet.
+    #[cfg_attr(
+        not(all(feature = "etcd", unix)),
+        allow(
+            clippy::unnecessary_wraps,
+            reason = "only what is opened on servers can fail"
+        )
+    )]
+    pub(crate) fn open(
+        &self,
+        profile: Box<dyn Profile>,
+        here: Host,
+        sleeper: Box<dyn Sleeper>,
+    ) -> Result<Locks, Failure> {
+        match &self.location {
+            Location::Folder(folder) => {
+                let store = match &self.beside {
+                    Some(records) => FileStore::beside(&**records, folder, here, sleeper),
+                    None => FileStore::with_profile(profile, folder, here, sleeper),
+                };
+                let store = store.allow_network(self.allow_network);
+                let store = if self.is_named { store } else { store.found() };
+                Ok(Locks::of_files(store))
+            }
+            #[cfg(all(feature = "etcd", unix))]
+            Location::Etcd(address) => {
+                let found = self.named_by_sudo_user();
+                Locks::of_servers(address, found, profile, here, sleeper)
+            }
+        }
+    }
+
     /// The file that alone names the place, where that is another user's whom root has only to trust
     /// with less: the user who became root by sudo.
     #[cfg(all(feature = "etcd", unix))]
-    pub(crate) fn named_by_sudo_user(&self) -> Option<&Path> {
+    fn named_by_sudo_user(&self) -> Option<&Path> {
         let config = self.config.as_ref()?;
         let is_theirs = !self.is_named && config.source == config::Source::FoundOfSudoUser;
         is_theirs.then_some(&*config.file)
@@ -252,11 +274,6 @@ impl Place {
             wait: value::read("wait", said.wait.as_deref(), value::wait)?,
             ttl: value::read("ttl", said.ttl.as_deref(), value::lease)?,
         })
-    }
-
-    /// How the profile speaks.
-    pub(crate) fn face(&self) -> &'static dyn Face {
-        face::of_format(self.profile().format())
     }
 
     /// The rules of the locks.

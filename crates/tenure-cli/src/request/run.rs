@@ -123,7 +123,7 @@ impl Run {
             group: typed.group.is_some(),
             claiming,
         };
-        let intends = place.face().intends(&asked, around)?;
+        let intends = place.format().intends(&asked, around)?;
         let grace = typed.grace.value("--grace")?;
         let how = if typed.exec {
             How::Exec
@@ -133,7 +133,7 @@ impl Run {
         let (warning, takes) = match intends.takes {
             Takes::Locks => (None, Some(taking(typed, &intends, &place, around)?)),
             Takes::Nothing { warning, .. } => {
-                ttl_ms(intends.ttl, Defaults::default(), place.face())?;
+                ttl_ms(intends.ttl, Defaults::default(), place.format())?;
                 (warning, None)
             }
         };
@@ -287,7 +287,7 @@ fn taking(
         let place = group_place.as_ref().unwrap_or(place);
         locks.push(Wanted {
             at: At::Group,
-            ttl_ms: ttl_ms(intends.ttl, place.defaults(&group)?, place.face())?,
+            ttl_ms: ttl_ms(intends.ttl, place.defaults(&group)?, place.format())?,
             name: group,
             terms: line.terms,
         });
@@ -295,7 +295,7 @@ fn taking(
     for name in names {
         locks.push(Wanted {
             at: At::Place,
-            ttl_ms: ttl_ms(intends.ttl, place.defaults(&name)?, place.face())?,
+            ttl_ms: ttl_ms(intends.ttl, place.defaults(&name)?, place.format())?,
             name,
             terms: Terms { mode, ..of_locks },
         });
@@ -436,7 +436,7 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
         ));
     }
     let (profile, policy) = (place.profile(), place.profile().policy());
-    if profile.record().is_some() || !policy.asks_beacon {
+    if profile.record().is_some() || !policy.asks_liveness_lock {
         return Err(Failure::bad_arguments(format!(
             "--exec leaves nobody behind, and a lock of the {} profile has to be renewed and \
              withdrawn; leave --exec out",

@@ -1,6 +1,6 @@
 //! What the other verbs mean: each is one value, made of what was typed.
 
-use super::{Place, Surroundings, known_as, lock, said_wait, usual_wait};
+use super::{Place, Surroundings, known_as, lock, refuse_input, said_wait, usual_wait};
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
@@ -24,7 +24,7 @@ pub(crate) struct Shown {
 impl Shown {
     fn of(typed: Option<&Typed<RequestId>>, place: &Place, around: &Surroundings) -> Self {
         let Some(typed) = typed else {
-            let known = place.face().default_id(&around.variables);
+            let known = place.format().default_id(&around.variables);
             return Self {
                 id: known.map(str::to_owned),
                 refusal: None,
@@ -76,6 +76,7 @@ pub(crate) enum Work {
 
 impl Release {
     pub(crate) fn of(typed: &ReleaseArgs, around: &Surroundings) -> Result<Self, Failure> {
+        refuse_input(typed.input.as_deref())?;
         let place = Place::of(&typed.common, around)?;
         let step = typed.failure_step.clone();
         Ok(Self {
@@ -153,6 +154,7 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn of(typed: &CheckArgs, around: &Surroundings) -> Result<Self, Failure> {
+        refuse_input(typed.input.as_deref())?;
         let place = Place::of(&typed.common, around)?;
         let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
         let shown = typed.request_id.as_ref();
@@ -274,7 +276,7 @@ impl Cancel {
             Some(_) => Place::of_groups(&typed.common, around)?,
             None => Place::of(&typed.common, around)?,
         };
-        let by = known_as(typed.request_id.as_ref(), place.face(), around)?;
+        let by = known_as(typed.request_id.as_ref(), place.format(), around)?;
         let whom = if typed.orphan {
             Whom::Orphan(EndOrphan {
                 grace: value::given("--grace", typed.grace.as_ref())?,

@@ -208,7 +208,7 @@ impl Sleeper for SignalSleeper {
         file: BorrowedHandle<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedHandle<'_>>,
+        wake_up: Option<BorrowedHandle<'_>>,
     ) -> io::Result<Wake> {
         loop {
             if stop_asked().is_some() {
@@ -216,7 +216,7 @@ impl Sleeper for SignalSleeper {
             }
             let look = instant() + LOOK;
             let first = until.map_or(look, |until| until.min(look));
-            let wake = ThreadSleeper.pass(file, lock, Some(first), summons)?;
+            let wake = ThreadSleeper.pass(file, lock, Some(first), wake_up)?;
             if wake != Wake::Expired || until.is_some_and(|until| until <= instant()) {
                 return Ok(wake);
             }

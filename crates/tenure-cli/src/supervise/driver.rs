@@ -1,24 +1,24 @@
 //! Runs a command under a lock that is held: starts it, watches over it, and releases.
 //!
 //! One thread and one poll loop over the signal pipe, the next renewal and, once the work has
-//! lasted a little, news of the lock. A command that is over in a few milliseconds pays for
+//! lasted a little, notices of the lock. A command that is over in a few milliseconds pays for
 //! nothing of that.
 //!
 //! # Crash safety
-//! The command inherits a copy of the descriptor that carries the claim's beacon. If this process
-//! is killed at any instant after the spawn, the beacon stays lit until the command (and whatever
+//! The command inherits a copy of the descriptor that carries the claim's liveness lock. If this process
+//! is killed at any instant after the spawn, the liveness lock stays held until the command (and whatever
 //! inherited the copy from it) is gone, and the lock with it. Between the spawn and the write that
-//! names the command, the beacon alone speaks for it.
+//! names the command, the liveness lock alone speaks for it.
 //!
-//! A command that is not to inherit the beacon (`close`) is spoken for by this process, which keeps
-//! the beacon, and from that write on by its own number. So there the write comes first: the command
+//! A command that is not to inherit the liveness lock (`close`) is spoken for by this process, which keeps
+//! the liveness lock, and from that write on by its own number. So there the write comes first: the command
 //! has been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
 //! that, or the write fails, nothing of the command has run.
 
 use super::around::Watch;
-use super::locks::{Course, Driver, Held, SpawnError, lease_clock};
+use super::descendants::Descendants;
+use super::locks::{Driver, Held, RunState, SpawnError, lease_clock};
 use super::remote::{Answer, Asker, Question};
-use super::rest::Rest;
 use super::terminal::Placement;
 use super::{Action, End, Event, Supervision, Terms, Verdict};
 use crate::render::say;
@@ -37,7 +37,7 @@ use tenure::store::file::poll_readable;
 use tenure::store::{StoreError, Verbs};
 use tenure::tenure_core::{Due, Renewal};
 
-/// How long work lasts before news of the lock is watched for.
+/// How long work lasts before the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
 
 /// How often what is left of the work is looked at once its command is gone and an end is forced.
@@ -82,12 +82,12 @@ struct Running<'a> {
     asker: Option<Asker>,
     /// Watches the locks of the run around this one.
     watch: Option<Watch>,
-    course: &'a mut Course,
+    state: &'a mut RunState,
     pid: Pid,
     placement: Placement,
     supervision: Supervision,
     began: Instant,
-    news: Vec<Notices>,
+    notices: Vec<Notices>,
     /// News was opened, or there is none to be had.
     watches: bool,
     /// The last look could not read every lock.
@@ -95,7 +95,7 @@ struct Running<'a> {
     /// How often the places of the locks had moved when they were looked at last, and when that has to
     /// be done again; `None` until the work has lasted a little.
     places: Option<(u64, Instant)>,
-    rest: Rest,
+    descendants: Descendants,
     /// The command is gone, and what is left of it is watched.
     watching_rest: bool,
     /// The command was collected, so that its number, and that of its group, is not to be used any more.
@@ -117,17 +117,21 @@ enum Told {
 impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when
     /// this returns; releasing it is the caller's next step. What is run by a second call with the
-    /// same course is the rollback of the first.
-    pub(crate) fn run(&self, command: Command, course: &mut Course) -> Result<Verdict, SpawnError> {
-        self.helped(|asker, watch| self.run_asking(command, course, asker, watch))?
+    /// same state is the rollback of the first.
+    pub(crate) fn run(
+        &self,
+        command: Command,
+        state: &mut RunState,
+    ) -> Result<Verdict, SpawnError> {
+        self.helped(|asker, watch| self.run_asking(command, state, asker, watch))?
     }
 
     /// Stays, after the command has ended like this, for as long as runs that went on under one of its
     /// locks are at work. They are work of this run: what asks it to end reaches them, as everything that
     /// descends from it, and the time that it may take is theirs too. What else the command has left behind
     /// goes on as it would.
-    pub(crate) fn stay(&self, course: &mut Course, end: End) -> Verdict {
-        let stayed = self.helped(|asker, watch| self.stay_asking(course, end, asker, watch));
+    pub(crate) fn stay(&self, state: &mut RunState, end: End) -> Verdict {
+        let stayed = self.helped(|asker, watch| self.stay_asking(state, end, asker, watch));
         stayed.unwrap_or_else(|_| {
             // Without threads nobody can be asked of meanwhile; the caller looks again.
             std::thread::sleep(ENTERED_LOOK);
@@ -147,34 +151,34 @@ impl Driver<'_> {
         std::thread::scope(|scope| {
             let asker = is_remote.then(|| Asker::start(scope, &self.held));
             let watch = (!self.around.is_empty()).then(|| Watch::start(scope, &self.around));
-            let asker = asker.transpose().map_err(SpawnError::Beacon)?;
-            let watch = watch.transpose().map_err(SpawnError::Beacon)?;
+            let asker = asker.transpose().map_err(SpawnError::LivenessLock)?;
+            let watch = watch.transpose().map_err(SpawnError::LivenessLock)?;
             Ok(work(asker, watch))
         })
     }
 
     fn stay_asking(
         &self,
-        course: &mut Course,
+        state: &mut RunState,
         end: End,
         asker: Option<Asker>,
         watch: Option<Watch>,
     ) -> Verdict {
-        let rest = course.rest.take().map(Rest::again);
-        let Some(rest) = rest.or_else(|| Rest::adopt().ok()) else {
+        let descendants = state.descendants.take().map(Descendants::again);
+        let Some(descendants) = descendants.or_else(|| Descendants::adopt().ok()) else {
             // The kernel does not tell of children; the caller looks again.
             std::thread::sleep(ENTERED_LOOK);
             return Verdict::Command(end);
         };
-        course.forget_questions();
+        state.forget_questions();
         let now = instant();
-        let began = course.began.unwrap_or(now);
+        let began = state.began.unwrap_or(now);
         let mut supervision = Supervision::new(Terms {
             wait_all: true,
             ..self.terms
         });
         // Who was asked to end before is not asked again. Else all is as it was while the command ran.
-        if let Some(before) = course.asked.take().filter(|before| before.signalled) {
+        if let Some(before) = state.asked.take().filter(|before| before.signalled) {
             supervision = supervision.after(before);
         }
         let _ = supervision.on(Event::Ended(end), now.saturating_duration_since(began));
@@ -188,43 +192,43 @@ impl Driver<'_> {
             // There is nobody who could answer keys but us.
             placement: Placement::Own,
             began,
-            news: Vec::new(),
+            notices: Vec::new(),
             watches: false,
             unsure: false,
             places: None,
-            rest,
+            descendants,
             watching_rest: true,
             collected: true,
             stays: Some(Told::At(now + ENTERED_TOLD_AFTER)),
             killed: None,
-            course,
+            state,
         };
         let verdict = running.watch();
-        running.course.rest = Some(running.rest);
-        std::mem::forget(std::mem::take(&mut running.news));
+        running.state.descendants = Some(running.descendants);
+        std::mem::forget(std::mem::take(&mut running.notices));
         verdict
     }
 
     fn run_asking(
         &self,
         mut command: Command,
-        course: &mut Course,
+        state: &mut RunState,
         asker: Option<Asker>,
         watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
         // Whoever was asked by an earlier driver has ended.
-        course.forget_questions();
+        state.forget_questions();
         let placement = Placement::find();
         if placement.own_group() {
             command.process_group(0);
         }
         signals::pause_if_asked();
-        let mut rest = match course.rest.take() {
-            Some(rest) => rest.again(),
-            None => Rest::adopt().map_err(|errno| SpawnError::Unseen(errno.into()))?,
+        let mut descendants = match state.descendants.take() {
+            Some(descendants) => descendants.again(),
+            None => Descendants::adopt().map_err(|errno| SpawnError::Unseen(errno.into()))?,
         };
-        rest.before_start();
-        // From here to the end of the spawn the command may inherit the beacon.
+        descendants.before_start();
+        // From here to the end of the spawn the command may inherit the liveness lock.
         self.hand_down(FdFlags::empty())?;
         let name = |number| {
             self.name_command(number, |index, held, process| {
@@ -256,12 +260,12 @@ impl Driver<'_> {
                 .map(|child| (child, None))
                 .map_err(SpawnError::Command)
         };
-        let stays_in_cell = rest.after_start().err();
-        // Should this fail, a later child of ours would inherit the beacon; there is none.
+        let stays_in_cgroup = descendants.after_start().err();
+        // Should this fail, a later child of ours would inherit the liveness lock; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let (child, named) = started?;
         let began = instant();
-        course.began.get_or_insert(began);
+        state.began.get_or_insert(began);
         let number = child.id();
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
             return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
@@ -270,7 +274,7 @@ impl Driver<'_> {
         // After the spawn, for each handler costs the child two system calls on its way. A child
         // that ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
-        if let Some(message) = stays_in_cell {
+        if let Some(message) = stays_in_cgroup {
             say(&message);
         }
         let named = named.unwrap_or_else(|| name(number));
@@ -280,41 +284,41 @@ impl Driver<'_> {
             asker,
             watch,
             pid,
-            supervision: match course.asked {
+            supervision: match state.asked {
                 Some(before) => supervision.after(before),
                 None => supervision,
             },
             placement,
             began,
-            news: Vec::new(),
+            notices: Vec::new(),
             watches: self.held.is_empty(),
             unsure: false,
             places: None,
-            rest,
+            descendants,
             watching_rest: false,
             collected: false,
             stays: None,
             killed: None,
-            course,
+            state,
         };
         let verdict = match named {
             Ok(None) => None,
             Ok(Some(lost)) => running.lose(lost),
-            // The beacon speaks for the command; the next renewal tries again.
+            // The liveness lock speaks for the command; the next renewal tries again.
             Err(error) => {
                 self.tell_unnamed(&error);
                 None
             }
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
-        running.course.asked = Some(running.supervision.asked());
+        running.state.asked = Some(running.supervision.asked());
         running.placement.take_back(running.pid);
         // Collected before the lock is released: who comes next finds nothing of the command.
         running.collect();
-        running.course.rest = Some(running.rest);
+        running.state.descendants = Some(running.descendants);
         // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
         // after this. The process is about to end, and it with it.
-        std::mem::forget(std::mem::take(&mut running.news));
+        std::mem::forget(std::mem::take(&mut running.notices));
         Ok(verdict)
     }
 
@@ -327,9 +331,9 @@ impl Driver<'_> {
             .around
             .iter()
             .filter_map(|around| around.part.descriptor());
-        for beacon in held.chain(around) {
-            retry_on_intr(|| fcntl_setfd(beacon, flags))
-                .map_err(|errno| SpawnError::Beacon(errno.into()))?;
+        for liveness_lock in held.chain(around) {
+            retry_on_intr(|| fcntl_setfd(liveness_lock, flags))
+                .map_err(|errno| SpawnError::LivenessLock(errno.into()))?;
         }
         Ok(())
     }
@@ -342,7 +346,7 @@ impl Running<'_> {
             let event = self
                 .ended_or_stopped()
                 .or_else(|| self.next_signal())
-                .or_else(|| self.rest());
+                .or_else(|| self.descendants());
             if let Some(event) = event {
                 if let Some(verdict) = self.handle(event) {
                     return verdict;
@@ -361,7 +365,7 @@ impl Running<'_> {
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
         // A lease runs out while the machine sleeps; all else stands still with it.
-        let beat = self.course.next_ms().map_or(NAP_MAX, |beat_ms| {
+        let beat = self.state.next_ms().map_or(NAP_MAX, |beat_ms| {
             let left_ms = beat_ms.saturating_sub(lease_clock(self.driver.clock));
             NAP_MAX.min(Duration::from_millis(left_ms))
         });
@@ -380,13 +384,17 @@ impl Running<'_> {
         if !self.watches && !self.supervision.is_ending() {
             if since >= NEWS_AFTER {
                 // Looking may begin an end, with times of its own; so the loop begins anew.
-                self.open_news();
+                self.open_notices();
                 return None;
             }
             until = until.min(self.began + NEWS_AFTER);
         }
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.driver.signals.descriptor()];
-        fds.extend(self.news.iter().map(|news| news.descriptor.as_fd()));
+        fds.extend(
+            self.notices
+                .iter()
+                .map(|notices| notices.descriptor.as_fd()),
+        );
         fds.extend(self.asker.as_ref().map(Asker::bell));
         fds.extend(self.watch.as_ref().map(Watch::bell));
         // However it ended: everything that can have happened is looked at now.
@@ -400,7 +408,7 @@ impl Running<'_> {
             (true, true) => Some(REST_LOOK),
             (true, false) => Some(ORPHANS_LOOK),
             (false, true) if self.stays.is_some() => Some(ENTERED_LOOK),
-            (false, true) if !self.rest.adopts() => Some(GROUP_LOOK),
+            (false, true) if !self.descendants.adopts() => Some(GROUP_LOOK),
             (false, _) => None,
         }
     }
@@ -413,7 +421,7 @@ impl Running<'_> {
         }
         while let Some(index) = self.watch.as_ref().and_then(Watch::lost) {
             let (driver, ending) = (self.driver, self.supervision.is_ending());
-            let event = self.course.lose_around(driver, index, ending);
+            let event = self.state.lose_around(driver, index, ending);
             if let Some(verdict) = self.follow(event) {
                 return Some(verdict);
             }
@@ -423,10 +431,10 @@ impl Running<'_> {
             let held = &self.driver.held;
             self.unsure = !held.is_empty() && !held.iter().any(|held| held.store.is_remote());
         }
-        if self.drain_news() || unsure {
+        if self.drain_notices() || unsure {
             let mut held = self.driver.held.iter();
             if held.any(|held| held.store.publishes()) {
-                self.open_news();
+                self.open_notices();
             } else if let Some(verdict) = self.look_at_locks() {
                 return Some(verdict);
             }
@@ -436,13 +444,13 @@ impl Running<'_> {
         {
             return Some(verdict);
         }
-        for index in 0..self.course.holds.len() {
-            let verdict = match self.course.due(self.driver, index) {
+        for index in 0..self.state.holds.len() {
+            let verdict = match self.state.due(self.driver, index) {
                 Due::Nothing => None,
                 Due::Renew => self.begin_to_renew(index),
                 Due::Tell => {
                     let (driver, ending) = (self.driver, self.supervision.is_ending());
-                    let failed = self.course.on_no_answer(driver, index, ending);
+                    let failed = self.state.on_no_answer(driver, index, ending);
                     self.follow(failed)
                 }
             };
@@ -478,12 +486,12 @@ impl Running<'_> {
         moves != before
     }
 
-    /// Opens news, or opens it again: a file that was replaced takes its watch with it.
-    fn open_news(&mut self) {
+    /// Opens the watch, or opens it again: a file that was replaced takes its watch with it.
+    fn open_notices(&mut self) {
         self.watches = true;
         // Without it a cancel is noticed at the next renewal.
         let held = self.driver.held.iter();
-        self.news = held
+        self.notices = held
             .filter_map(|held| held.store.notices(held.handle))
             .collect();
         // Where nothing can be watched, the locks themselves are looked at all the time.
@@ -495,13 +503,13 @@ impl Running<'_> {
         let _ = self.look_at_locks();
     }
 
-    /// Whether there was news. Reads it all, so that it does not wake us twice.
-    fn drain_news(&mut self) -> bool {
+    /// Whether there were notices. Reads them all, so that they do not wake us twice.
+    fn drain_notices(&mut self) -> bool {
         let mut any = false;
         let mut buffer = [0; 1024];
-        self.news.retain(|news| {
+        self.notices.retain(|notices| {
             loop {
-                match rustix::io::read(&news.descriptor, &mut buffer) {
+                match rustix::io::read(&notices.descriptor, &mut buffer) {
                     // Whoever would tell is gone; it would wake us again and again.
                     Ok(0) => return false,
                     Ok(_) => any = true,
@@ -544,7 +552,7 @@ impl Running<'_> {
         };
         let now = self.driver.clock.now();
         asker.ask(index, Question::Renew(now.clone()));
-        self.course.begin(index, &now);
+        self.state.begin(index, &now);
         None
     }
 
@@ -561,7 +569,7 @@ impl Running<'_> {
                 self.unsure = true;
                 None
             }
-            Answer::Renewed(renewal) if self.course.is_asking(index) => {
+            Answer::Renewed(renewal) if self.state.is_asking(index) => {
                 self.on_renewed(index, renewal)
             }
             // It is named, or was renewed by another way meanwhile.
@@ -573,7 +581,7 @@ impl Running<'_> {
         let driver = self.driver;
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
-        self.course.begin(index, &now);
+        self.state.begin(index, &now);
         let renewal = signals::unstopped(|| held.store.renew(held.handle, &now));
         self.on_renewed(index, renewal)
     }
@@ -584,25 +592,25 @@ impl Running<'_> {
         renewal: Result<Renewal, StoreError>,
     ) -> Option<Verdict> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.course.on_renewed(driver, index, renewal, ending);
+        let event = self.state.on_renewed(driver, index, renewal, ending);
         self.follow(event)
     }
 
     fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.course.on_renewal(driver, index, renewal, ending);
+        let event = self.state.on_renewal(driver, index, renewal, ending);
         self.follow(event)
     }
 
     fn lose(&mut self, index: usize) -> Option<Verdict> {
-        let event = (self.course).lose(self.driver, index, self.supervision.is_ending());
+        let event = (self.state).lose(self.driver, index, self.supervision.is_ending());
         self.follow(event)
     }
 
     /// Carries out what was found of a lock, if anything follows from it, and then says it.
     fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
         let verdict = event.and_then(|event| self.handle(event));
-        self.course.speak(self.driver);
+        self.state.speak(self.driver);
         verdict
     }
 
@@ -612,7 +620,7 @@ impl Running<'_> {
             let event = self.ended_or_stopped();
             if event.is_none() && (!self.watching_rest || self.stays.is_some()) {
                 // Somebody that came to us has ended.
-                let _ = self.rest.left(self.pid);
+                let _ = self.descendants.left(self.pid);
             }
             return event;
         }
@@ -632,7 +640,7 @@ impl Running<'_> {
     }
 
     /// Looks at what is left of the work, where that matters.
-    fn rest(&mut self) -> Option<Event> {
+    fn descendants(&mut self) -> Option<Event> {
         if !self.watching_rest && !self.supervision.is_ending() {
             return None;
         }
@@ -640,9 +648,9 @@ impl Running<'_> {
         let left = match self.stays {
             // What else the command left behind goes on.
             Some(_) if !ending => self.is_entered(),
-            Some(_) => self.rest.look(self.pid, None) | self.is_entered(),
-            None if self.collected && !self.rest.adopts() => false,
-            None => self.rest.look(self.pid, self.own_group()),
+            Some(_) => self.descendants.look(self.pid, None) | self.is_entered(),
+            None if self.collected && !self.descendants.adopts() => false,
+            None => self.descendants.look(self.pid, self.own_group()),
         };
         if left || !self.watching_rest {
             self.tell_of_survivors();
@@ -650,7 +658,7 @@ impl Running<'_> {
         }
         // Nobody is seen. That is the truth once the kernel says so, and it can be asked only now.
         self.collect();
-        if (self.stays.is_none() || ending) && self.rest.is_left(self.own_group()) {
+        if (self.stays.is_none() || ending) && self.descendants.is_left(self.own_group()) {
             self.tell_of_survivors();
             return None;
         }
@@ -681,7 +689,7 @@ impl Running<'_> {
             return;
         }
         self.killed = None;
-        let mut survivors = self.rest.survivors(self.pid);
+        let mut survivors = self.descendants.survivors(self.pid);
         if !self.watching_rest {
             survivors.push(self.pid);
         }
@@ -690,7 +698,7 @@ impl Running<'_> {
             .map(|pid| pid.as_raw_pid().to_string())
             .collect();
         let who = match numbers.as_slice() {
-            [] if self.rest.adopts() => "a process that cannot be seen from here".to_owned(),
+            [] if self.descendants.adopts() => "a process that cannot be seen from here".to_owned(),
             [] => "a part of the command's process group".to_owned(),
             [one] => format!("PID {one}"),
             several => format!("the processes {}", several.join(", ")),
@@ -742,13 +750,15 @@ impl Running<'_> {
     }
 
     /// The kernel has ceased to tell of the command: to release would be a guess. So the claim is left to the
-    /// beacon, which the command has inherited, or to its number in the record (`close`). A lock that nobody
+    /// liveness lock, which the command has inherited, or to its number in the record (`close`). A lock that nobody
     /// renews any more would run out under it, so there it is killed first.
     #[cold]
     #[inline(never)]
     fn leave_unseen(&self, errno: rustix::io::Errno) -> ! {
         let lives_by_us = |held: &Held<'_>| {
-            held.store.is_remote() || held.store.publishes() || !held.store.policy().asks_beacon
+            held.store.is_remote()
+                || held.store.publishes()
+                || !held.store.policy().asks_liveness_lock
         };
         let what = if self.driver.held.iter().any(lives_by_us) {
             self.send(libc::SIGKILL);
@@ -798,7 +808,7 @@ impl Running<'_> {
                 Action::WatchRest => self.watch_rest(),
                 Action::Abandon(number) => {
                     self.placement.take_back(self.pid);
-                    crate::exit::leave_at_once(crate::exit::Exit::Signalled(number));
+                    crate::exit::leave_at_once(crate::exit::signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
             }
@@ -819,8 +829,8 @@ impl Running<'_> {
     /// Before the work goes on after a stop, which may have lasted longer than a lease.
     fn reassure(&mut self) {
         // Either may begin an end, and neither is one.
-        for index in 0..self.course.holds.len() {
-            if self.course.due(self.driver, index) != Due::Nothing {
+        for index in 0..self.state.holds.len() {
+            if self.state.due(self.driver, index) != Due::Nothing {
                 let _ = self.renew(index);
             }
         }
@@ -849,7 +859,7 @@ impl Running<'_> {
     fn ask(&mut self, number: i32) {
         self.send(number);
         if let Some(signal) = Signal::from_named_raw(number) {
-            self.rest.ask(signal, !self.collected);
+            self.descendants.ask(signal, !self.collected);
         }
         if number == libc::SIGKILL {
             self.killed = Some(instant());

@@ -5,14 +5,14 @@
 //!
 //! # Crash safety
 //! A lock of a byte ends with the process that took it, whoever has inherited the handle. So the command
-//! cannot keep the beacon of its supervisor lit; it ends with the supervisor instead. It is started
+//! cannot keep the liveness lock of its supervisor lit; it ends with the supervisor instead. It is started
 //! suspended, put into a job that ends when its last handle is closed, and only then let go: whatever kills
 //! this process, the system closes the handle, and with it ends the command and all that it has started.
 //! Death before the command was put into its job leaves a process that never ran. The claim names the
 //! command, so the lock counts as held until the command itself is gone.
 
 use super::around::Watch;
-use super::locks::{Course, Driver, SpawnError, lease_clock};
+use super::locks::{Driver, RunState, SpawnError, lease_clock};
 use super::{Action, End, Event, Supervision, Verdict};
 use crate::render::say;
 use crate::signals::{self, Job, numbers};
@@ -42,7 +42,7 @@ struct Running<'a> {
     driver: &'a Driver<'a>,
     /// Watches the locks of the run around this one.
     watch: Option<Watch>,
-    course: &'a mut Course,
+    state: &'a mut RunState,
     child: Child,
     job: Job,
     supervision: Supervision,
@@ -54,22 +54,26 @@ struct Running<'a> {
 
 impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when this
-    /// returns; releasing it is the caller's next step. What is run by a second call with the same course
+    /// returns; releasing it is the caller's next step. What is run by a second call with the same state
     /// is the rollback of the first.
-    pub(crate) fn run(&self, command: Command, course: &mut Course) -> Result<Verdict, SpawnError> {
+    pub(crate) fn run(
+        &self,
+        command: Command,
+        state: &mut RunState,
+    ) -> Result<Verdict, SpawnError> {
         if self.around.is_empty() {
-            return self.run_watching(command, course, None);
+            return self.run_watching(command, state, None);
         }
         std::thread::scope(|scope| {
-            let watch = Watch::start(scope, &self.around).map_err(SpawnError::Beacon)?;
-            self.run_watching(command, course, Some(watch))
+            let watch = Watch::start(scope, &self.around).map_err(SpawnError::LivenessLock)?;
+            self.run_watching(command, state, Some(watch))
         })
     }
 
     /// Stays, after the command has ended like this, for as long as runs that went on under one of its
     /// locks are at work. Nothing descends from us any more that could be asked; a signal is answered
     /// when they have ended.
-    pub(crate) fn stay(&self, course: &mut Course, end: End) -> Verdict {
+    pub(crate) fn stay(&self, state: &mut RunState, end: End) -> Verdict {
         let mut verdict = Verdict::Command(end);
         while (self.held.iter()).any(|held| held.handle.is_entered()) {
             if let Some(arrived) = self.signals.next() {
@@ -79,11 +83,11 @@ impl Driver<'_> {
                 };
             }
             for (index, held) in self.held.iter().enumerate() {
-                if course.due(self, index) != Due::Nothing {
+                if state.due(self, index) != Due::Nothing {
                     let now = self.clock.now();
-                    course.begin(index, &now);
+                    state.begin(index, &now);
                     let renewal = held.store.renew(held.handle, &now);
-                    let _ = course.on_renewed(self, index, renewal, true);
+                    let _ = state.on_renewed(self, index, renewal, true);
                 }
             }
             std::thread::sleep(LOCKS_LOOK);
@@ -94,10 +98,10 @@ impl Driver<'_> {
     fn run_watching(
         &self,
         mut command: Command,
-        course: &mut Course,
+        state: &mut RunState,
         watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
-        let job = Job::new().map_err(SpawnError::Beacon)?;
+        let job = Job::new().map_err(SpawnError::LivenessLock)?;
         command.creation_flags(NEW_GROUP_SUSPENDED);
         let mut child = command.spawn().map_err(SpawnError::Command)?;
         let placed = job
@@ -107,7 +111,7 @@ impl Driver<'_> {
             // It has not run a single instruction, and must not.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(SpawnError::Beacon(error));
+            return Err(SpawnError::LivenessLock(error));
         }
         let began = instant();
         let named = self.name_command(child.id(), |_, held, process| {
@@ -120,26 +124,26 @@ impl Driver<'_> {
             watch,
             child,
             job,
-            supervision: match course.asked {
+            supervision: match state.asked {
                 Some(before) => supervision.after(before),
                 None => supervision,
             },
             began,
             watching_rest: false,
             next_look: began + LOCKS_LOOK,
-            course,
+            state,
         };
         let verdict = match named {
             Ok(None) => None,
             Ok(Some(lost)) => running.lose(lost),
-            // The beacon speaks for the command; the next renewal tries again.
+            // The liveness lock speaks for the command; the next renewal tries again.
             Err(error) => {
                 self.tell_unnamed(&error);
                 None
             }
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
-        running.course.asked = Some(running.supervision.asked());
+        running.state.asked = Some(running.supervision.asked());
         // What it has left behind goes on, as everywhere. Where that cannot be arranged, it ends with us,
         // which is said.
         if running.job.running().is_ok_and(|left| left > 0)
@@ -160,7 +164,7 @@ impl Running<'_> {
             let event = self
                 .ended()
                 .or_else(|| self.next_signal())
-                .or_else(|| self.rest());
+                .or_else(|| self.descendants());
             let verdict = match event {
                 Some(event) => self.handle(event),
                 None => self.sleep(),
@@ -174,12 +178,12 @@ impl Running<'_> {
     /// Sleeps until something happens, and deals with what only time or the lock tells.
     fn sleep(&mut self) -> Option<Verdict> {
         let now = instant();
-        let mut until = if self.course.holds.is_empty() && self.watch.is_none() {
+        let mut until = if self.state.holds.is_empty() && self.watch.is_none() {
             now + Duration::from_secs(30)
         } else {
             self.next_look
         };
-        if let Some(beat_ms) = self.course.next_ms() {
+        if let Some(beat_ms) = self.state.next_ms() {
             let left_ms = beat_ms.saturating_sub(lease_clock(self.driver.clock));
             until = until.min(now + Duration::from_millis(left_ms));
         }
@@ -205,7 +209,7 @@ impl Running<'_> {
             self.next_look = instant() + LOCKS_LOOK;
             while let Some(index) = self.watch.as_ref().and_then(Watch::lost) {
                 let (driver, ending) = (self.driver, self.supervision.is_ending());
-                let event = self.course.lose_around(driver, index, ending);
+                let event = self.state.lose_around(driver, index, ending);
                 if let Some(verdict) = self.follow(event) {
                     return Some(verdict);
                 }
@@ -214,8 +218,8 @@ impl Running<'_> {
                 return Some(verdict);
             }
         }
-        for index in 0..self.course.holds.len() {
-            if self.course.due(self.driver, index) != Due::Nothing
+        for index in 0..self.state.holds.len() {
+            if self.state.due(self.driver, index) != Due::Nothing
                 && let Some(verdict) = self.renew(index)
             {
                 return Some(verdict);
@@ -246,27 +250,27 @@ impl Running<'_> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
-        self.course.begin(index, &now);
+        self.state.begin(index, &now);
         let renewal = held.store.renew(held.handle, &now);
-        let event = (self.course).on_renewed(driver, index, renewal, ending);
+        let event = (self.state).on_renewed(driver, index, renewal, ending);
         self.follow(event)
     }
 
     fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.course.on_renewal(driver, index, renewal, ending);
+        let event = self.state.on_renewal(driver, index, renewal, ending);
         self.follow(event)
     }
 
     fn lose(&mut self, index: usize) -> Option<Verdict> {
-        let event = (self.course).lose(self.driver, index, self.supervision.is_ending());
+        let event = (self.state).lose(self.driver, index, self.supervision.is_ending());
         self.follow(event)
     }
 
     /// Carries out what was found of a lock, if anything follows from it, and then says it.
     fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
         let verdict = event.and_then(|event| self.handle(event));
-        self.course.speak(self.driver);
+        self.state.speak(self.driver);
         verdict
     }
 
@@ -293,7 +297,7 @@ impl Running<'_> {
     }
 
     /// Looks at what is left of the work, where that matters.
-    fn rest(&mut self) -> Option<Event> {
+    fn descendants(&mut self) -> Option<Event> {
         if !self.watching_rest {
             return None;
         }
@@ -326,7 +330,7 @@ impl Running<'_> {
                 Action::Continue | Action::StopSelf(_) => {}
                 Action::WatchRest => self.watching_rest = true,
                 Action::Abandon(number) => {
-                    crate::exit::leave_at_once(crate::exit::Exit::Signalled(number));
+                    crate::exit::leave_at_once(crate::exit::signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
             }

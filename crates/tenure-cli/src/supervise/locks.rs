@@ -4,11 +4,11 @@
 //! an event leads to, the supervision's.
 //!
 //! **First act, then speak.** What is to be said of a finding, and written into the audit, is kept with
-//! the course ([`Course::speak`]) until the driver has carried out what follows from it: a reader who does
+//! the state of the run ([`RunState::speak`]) until the driver has carried out what follows from it: a reader who does
 //! not read, or an audit that somebody keeps, must not keep a command running whose lock is lost.
 
 #[cfg(unix)]
-use super::rest::Rest;
+use super::descendants::Descendants;
 use super::{Before, Event, OnLost, Terms};
 use crate::render::lock::asks_for_the_lock;
 use crate::render::say;
@@ -65,7 +65,7 @@ pub(crate) struct Driver<'a> {
 }
 
 /// What outlasts one command: a rollback goes on from where the command has left off.
-pub(crate) struct Course {
+pub(crate) struct RunState {
     /// One for each lock, in the order in which they were taken.
     pub(super) holds: Vec<HoldCourse>,
     /// Which of the locks of the run around it was found gone first.
@@ -77,7 +77,7 @@ pub(crate) struct Course {
     pub(super) asked: Option<Before>,
     /// What is left of all that was run; `None` until something is.
     #[cfg(unix)]
-    pub(super) rest: Option<Rest>,
+    pub(super) descendants: Option<Descendants>,
     /// What is to be said once what follows from it was done.
     unsaid: Vec<Remark>,
 }
@@ -96,7 +96,7 @@ enum Remark {
     },
 }
 
-/// The course of one hold.
+/// The state of one hold.
 pub(super) struct HoldCourse {
     pub(super) schedule: Schedule,
     /// The lock is not to be relied on any more.
@@ -109,7 +109,7 @@ pub(crate) enum SpawnError {
     /// The system does not start it.
     Command(std::io::Error),
     /// What ties the lock to its life could not be arranged, and it has not run.
-    Beacon(std::io::Error),
+    LivenessLock(std::io::Error),
     /// It could not be written down which process it is. Nothing else would have spoken for it, so nothing of
     /// it has run.
     #[cfg_attr(windows, allow(dead_code, reason = "a job speaks for it there"))]
@@ -179,7 +179,7 @@ impl Driver<'_> {
     }
 }
 
-impl Course {
+impl RunState {
     /// The schedules are those of the driver's locks, in the same order.
     pub(crate) fn new(schedules: impl IntoIterator<Item = Schedule>) -> Self {
         let holds = schedules.into_iter().map(|schedule| HoldCourse {
@@ -192,7 +192,7 @@ impl Course {
             began: None,
             asked: None,
             #[cfg(unix)]
-            rest: None,
+            descendants: None,
             unsaid: Vec::new(),
         }
     }
@@ -224,7 +224,7 @@ impl Course {
         self.unsaid.push(Remark::Told(message.into()));
     }
 
-    /// The schedules, to go on with under another course.
+    /// The schedules, to go on with under another state.
     #[cfg(unix)]
     pub(crate) fn into_schedules(self) -> impl Iterator<Item = Schedule> {
         self.holds.into_iter().map(|hold| hold.schedule)

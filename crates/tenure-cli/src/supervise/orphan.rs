@@ -12,10 +12,10 @@
 //!   number of a group belongs to nobody else while the group has a member.
 //!
 //! A process that lost its parent before it was looked at, and has left the group, cannot be proven.
-//! It is left alone, and the beacon tells whether it still keeps the lock.
+//! It is left alone, and the liveness lock tells whether it still keeps the lock.
 //!
 //! When to ask and by which signal is decided in `supervise`, as for a run that has its supervisor. Whoever
-//! still has a parent is left to that, as in `rest`; SIGKILL is for all.
+//! still has a parent is left to that, as in `descendants`; SIGKILL is for all.
 
 use super::{Action, Event, Supervision, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,5 +1,5 @@
 //! Rules of the five contracts that no other test holds: what the audit says, and some corners.
-//! `docs/systems-coverage.md` has all of the rules with their tests.
+//! `docs/internals/systems-coverage.md` has all of the rules with their tests.
 #![allow(
     clippy::disallowed_methods,
     reason = "the dates in its records are of the machine's own clock"
@@ -366,7 +366,7 @@ fn fleet_and_native_never_meet_in_one_folder() {
 #[test]
 fn session_ten_minutes_are_reached_and_not_passed() {
     use tenure_core::{
-        Beacon, Claim, Evidence, Holder, Host, Kind, Lease, Liveness, Now, Policy, RequestId,
+        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
         Stamp, Standing, judge,
     };
     let at = Stamp {
@@ -401,7 +401,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
     ] {
         for (age_ms, stale) in [(0, false), (599_999, false), (600_000, true)] {
             let evidence = Evidence {
-                beacon: Beacon::None,
+                liveness_lock: LivenessLock::None,
                 process,
                 command: process,
             };

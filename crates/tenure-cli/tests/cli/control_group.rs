@@ -20,7 +20,7 @@ const DEAF: &str = "trap '' INT TERM HUP QUIT USR1";
 /// A mount namespace in which a control group of the test's own can be seen and written to.
 struct Surroundings {
     /// A process that keeps the namespace, outside of the group.
-    keeper: Started,
+    renewer: Started,
     /// The group, as the namespace shows it.
     group: PathBuf,
 }
@@ -42,27 +42,27 @@ impl Surroundings {
             mount = mount.display(),
             group = group.display(),
         );
-        let mut keeper = scene.program("unshare");
-        keeper.args(["-m", "sh", "-c", &line]);
-        keeper
+        let mut renewer = scene.program("unshare");
+        renewer.args(["-m", "sh", "-c", &line]);
+        renewer
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut keeper = Started::new(&mut keeper);
+        let mut renewer = Started::new(&mut renewer);
         let mut said = String::new();
-        let _ = BufReader::new(keeper.stdout()).read_line(&mut said);
+        let _ = BufReader::new(renewer.stdout()).read_line(&mut said);
         if said != "ready\n" {
             return skipped(&format!(
                 "needs a mount namespace with control groups: {}",
-                keeper.finish().said()
+                renewer.finish().said()
             ));
         }
-        Some(Self { keeper, group })
+        Some(Self { renewer, group })
     }
 
     /// The group, as it is seen from here.
     fn seen(&self) -> PathBuf {
-        let root = format!("/proc/{}/root", self.keeper.pid());
+        let root = format!("/proc/{}/root", self.renewer.pid());
         PathBuf::from(root).join(self.group.strip_prefix("/").unwrap())
     }
 
@@ -70,7 +70,7 @@ impl Surroundings {
     fn shell(&self, scene: &Scene, line: &str) -> Command {
         let line = format!("echo $$ >'{}/cgroup.procs'\n{line}", self.group.display());
         let mut command = scene.program("nsenter");
-        command.arg(format!("--mount=/proc/{}/ns/mnt", self.keeper.pid()));
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.renewer.pid()));
         command.args(["bash", "-c", &line]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command

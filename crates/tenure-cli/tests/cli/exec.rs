@@ -238,7 +238,7 @@ fn signals_mean_the_same_after_a_wait() {
 }
 
 #[test]
-fn the_command_inherits_the_beacon_and_no_other_descriptor_of_ours() {
+fn the_command_inherits_the_liveness_lock_and_no_other_descriptor_of_ours() {
     let scene = Scene::new();
     let look = "for fd in /proc/$$/fd/*; do readlink \"$fd\"; done";
     let without = scene.shell(look).stdout();
@@ -247,7 +247,7 @@ fn the_command_inherits_the_beacon_and_no_other_descriptor_of_ours() {
         .stdout();
     let lock = scene.locks().join("x.tenure");
     let ours = with.lines().filter(|target| lock.to_str() == Some(target));
-    assert_eq!(ours.count(), 1, "the beacon: {with}");
+    assert_eq!(ours.count(), 1, "the liveness lock: {with}");
     assert_eq!(
         with.lines().count(),
         without.lines().count() + 1,

@@ -738,7 +738,7 @@ fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
 #[test]
 fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     use tenure_core::{
-        Beacon, Claim, Evidence, Holder, Host, Kind, Lease, Liveness, Now, Policy, RequestId,
+        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
         Stamp, Standing, judge,
     };
     let at = |wall_ms| Stamp {
@@ -767,7 +767,11 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     claim.token = Some(1);
     claim.since = Some(at(0));
     // Only the age of the heartbeat decides, in both directions.
-    for beacon in [Beacon::Lit, Beacon::Out, Beacon::None] {
+    for liveness_lock in [
+        LivenessLock::Held,
+        LivenessLock::Released,
+        LivenessLock::None,
+    ] {
         for process in [
             Liveness::Alive,
             Liveness::Dead(tenure_core::Death::Gone),
@@ -775,7 +779,7 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             Liveness::Unknown,
         ] {
             let evidence = Evidence {
-                beacon,
+                liveness_lock,
                 process,
                 command: process,
             };

@@ -731,7 +731,7 @@ fn a_detached_predecessor_sees_the_request_and_is_waited_for() {
 }
 
 /// "A run whose supervisor died while its command lives is an orphan … a newcomer waits for the
-/// beacon." Its processes are left alone: a recorded PID is never signalled.
+/// liveness lock." Its processes are left alone: a recorded PID is never signalled.
 #[test]
 fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
     let scene = Scene::new();

@@ -188,7 +188,7 @@ fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
     let order = fs::read_to_string(scene.path("order")).unwrap();
     assert_eq!(order, "first\nlater\n");
 
-    // Away, it is passed over.
+    // Reservation, it is passed over.
     let held = holder(&scene);
     let ticket = ticket_of(&ticketed(&scene, "auto"));
     let later = start(&scene, &words("later"));

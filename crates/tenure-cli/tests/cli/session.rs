@@ -205,7 +205,7 @@ fn a_lock_is_stale_from_ten_minutes_on_whatever_its_process_does() {
 }
 
 #[test]
-fn a_held_beacon_does_not_protect_an_expired_lock() {
+fn a_held_liveness_lock_does_not_protect_an_expired_lock() {
     let state = State::new();
     let script = format!(
         "sed -i 's/\"acquiredAt\": .*/\"acquiredAt\": \"2026-01-01T00:00:00.000Z\",/' {f}; \

@@ -73,7 +73,7 @@ fn the_command_inherits_one_descriptor_of_ours_and_no_more() {
     let with = scene.run(["run", "x", "--", "sh", "-c", look]).stdout();
     let lock = scene.locks().join("x.tenure");
     let ours = with.lines().filter(|target| lock.to_str() == Some(target));
-    assert_eq!(ours.count(), 1, "the beacon: {with}");
+    assert_eq!(ours.count(), 1, "the liveness lock: {with}");
     assert_eq!(
         with.lines().count(),
         without.lines().count() + 1,

@@ -820,7 +820,7 @@ fn a_command_that_the_lock_is_closed_to_starts_as_any_other() {
     assert_eq!(without(&plain), without(&closed));
     assert!(
         !closed.stdout().contains(&lock),
-        "it has no copy of the beacon"
+        "it has no copy of the liveness lock"
     );
     for (program, code) in [("/", 126), ("no-such-program", 127)] {
         let _ = scene

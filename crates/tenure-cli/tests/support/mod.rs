@@ -168,7 +168,7 @@ impl Scene {
         });
     }
 
-    /// Waits until the record names the command of a run. Before that its beacon alone speaks for
+    /// Waits until the record names the command of a run. Before that its liveness lock alone speaks for
     /// it, and nobody can be told its PID.
     pub(crate) fn until_named(&self, name: &str) {
         eventually(&format!("the command of {name} to be named"), || {

@@ -418,7 +418,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether a descriptor has news, or its other end is gone, within `limit`.
+/// Whether a descriptor has changed, or its other end is gone, within `limit`.
 pub(crate) fn readable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
     let end = instant() + limit;
     loop {

@@ -1,5 +1,5 @@
-//! What the crash points find, as the page `docs/crash-matrix.md` says it: for each step that others
-//! can notice, what is on disk if the program dies there, and who goes on.
+//! What the crash points find, as the page `docs/internals/crash-matrix.md` says it: for each step
+//! that others can notice, what is on disk if the program dies there, and who goes on.
 //!
 //! Each test of a transition has its section and compares it with what it has just seen;
 //! `scripts/crash-matrix` has them written anew.
@@ -76,15 +76,15 @@ fn lock(rest: &str) -> Option<String> {
     let which = match byte {
         // Taken and let go together with the byte beside it, where that costs nothing.
         GUARD | WITHIN_ANY => "guard",
-        ..TURNS => "beacon",
+        ..TURNS => "liveness lock",
         _ => "turn",
     };
     Some(if rest.contains("F_UNLCK") {
-        format!("unlock the {which}")
+        format!("release the {which}")
     } else if rest.contains("F_RDLCK") {
         format!("sleep on a {which}")
     } else {
-        format!("lock the {which}")
+        format!("take the {which}")
     })
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn list(file: &Path, known: &BTreeSet<u64>) -> String {
         let state = match (claim["token"].is_u64(), claim["away"].is_object()) {
             (true, _) if claim["command_pid"].is_u64() => "holds, its command named",
             (true, _) => "holds",
-            (false, true) => "is away, its place kept",
+            (false, true) => "reserves its place",
             (false, false) => "waits",
         };
         let asked = if claim["cancel"].is_object() {
@@ -151,7 +151,7 @@ pub(crate) fn list(file: &Path, known: &BTreeSet<u64>) -> String {
         }
     }
     if words.is_empty() {
-        "a list with nobody in it".to_owned()
+        "an empty list".to_owned()
     } else {
         words.join("; ")
     }
@@ -205,16 +205,16 @@ pub(crate) fn agree(name: &str, seen: &[(String, Aftermath)]) {
     let differences = differences(&rows(committed), seen, in_place);
     assert!(
         differences.is_empty(),
-        "docs/crash-matrix.md no longer says what happens to {name:?}; look at the difference, and \
-         have the page written by scripts/crash-matrix if it is right.\n{}\nfound:\n{section}\non \
-         the page:\n{committed}",
+        "docs/internals/crash-matrix.md no longer says what happens to {name:?}; look at the \
+         difference, and have the page written by scripts/crash-matrix if it is right.\n{}\n\
+         found:\n{section}\non the page:\n{committed}",
         differences.join("\n")
     );
 }
 
 fn page() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/crash-matrix.md");
-    std::fs::read_to_string(page).expect("docs/crash-matrix.md")
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/crash-matrix.md");
+    std::fs::read_to_string(page).expect("docs/internals/crash-matrix.md")
 }
 
 /// A row of the page: its steps, what may be on disk, who may go on.
@@ -258,8 +258,8 @@ fn differences(rows: &[Row<'_>], seen: &[(String, Aftermath)], in_place: bool) -
             }
         }
     }
-    // Of a row that joins several, each is a matter of timing; and where somebody waits, so is any that
-    // lasts for an instant only. Most of them are seen all the same, or the page is of another program.
+    // Of a row that joins several, each is a matter of timing. Where a claim waits, so is any that lasts
+    // for an instant only. Most of them are seen all the same, or the page is of another program.
     let single = rows.iter().filter(|[_, disk, _]| disk.len() == 1);
     let single: BTreeSet<&str> = single.flat_map(|[_, disk, _]| disk).copied().collect();
     let is_seen = |state: &&&str| seen.iter().any(|(_, after)| after.disk == ***state);
@@ -353,7 +353,7 @@ mod crash_points {
         let seen = |step: &str, disk: &str| {
             let after = Aftermath {
                 disk: disk.to_owned(),
-                then: "whoever is next".to_owned(),
+                then: "the next caller".to_owned(),
             };
             (step.to_owned(), after)
         };
@@ -363,9 +363,9 @@ mod crash_points {
         let wrong = [
             section.replace("no file", "an empty file"),
             section.replace("write `a`", "write `b`"),
-            section.replace("whoever is next", "nobody"),
+            section.replace("the next caller", "no caller"),
             section.lines().take(5).collect::<Vec<_>>().join("\n"),
-            format!("{section}| cut `a` | no file | whoever is next |\n"),
+            format!("{section}| cut `a` | no file | the next caller |\n"),
         ];
         for page in wrong {
             assert_ne!(differences(&rows(&page), &run, false), [""; 0], "{page}");

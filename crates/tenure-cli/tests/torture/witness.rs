@@ -1,9 +1,9 @@
 //! The witness: kernel locks on files that have nothing to do with the locks under test, and the
 //! roster of who works for a lock.
 //!
-//! The descriptors are inherited by all that a command starts, as the beacon is. They are high ones:
+//! The descriptors are inherited by all that a command starts, as the liveness lock is. They are high ones:
 //! of a process that ends, Linux lets go of the highest first, and the witness has to be gone before
-//! the beacon is. That holds within one process. A supervisor whose command is killed releases when
+//! the liveness lock is. That holds within one process. A supervisor whose command is killed releases when
 //! the command has ended, and others that were killed with it may still be in the kernel, which has
 //! not closed their copies of the witness. So a witness that is taken counts only if somebody has
 //! it open who still runs. Whoever was sent SIGKILL executes nothing more.
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// No beacon has a number like this.
+/// No liveness lock has a number like this.
 const DESCRIPTOR_MIN: i32 = 200;
 
 /// How a lock is held, so how its witness is.

@@ -15,7 +15,7 @@
 use super::transitions::{admits, entered, granted};
 use super::{Answer, At, Plan, Purpose, World};
 use crate::scenario::{Defect, Scenario};
-use tenure_core::{Advance, Claim, Entering, Entry, Event, Mode, Renewal, Request, RestsOn};
+use tenure_core::{Claim, Entering, Entry, Event, Mode, Renewal, Request, RestsOn, TryGrant};
 
 /// The ticket of a claim that is not committed yet. The store draws the final one.
 const NEW_TICKET: u64 = u64::MAX - 1;
@@ -81,7 +81,7 @@ impl World {
                     (shown.claims).retain(|claim| claim.ticket <= own || claim.token.is_some());
                 }
                 Purpose::Leave
-                | Purpose::Park
+                | Purpose::Reserve
                 | Purpose::Name
                 | Purpose::Renew
                 | Purpose::Release => shown.claims.retain(|claim| claim.ticket == own),
@@ -108,9 +108,9 @@ impl World {
                 let rule = RestsOn::entering(&request, entering, events, last)?;
                 narrower_entering(scenario, &request, entering, rule)
             }
-            (Purpose::Look, Answer::Advance(advance)) => {
+            (Purpose::Look, Answer::TryGrant(grant)) => {
                 let mode = scenario.scripts[who].mode;
-                let rule = RestsOn::looking(mode, was_passed, advance, events)?;
+                let rule = RestsOn::looking(mode, was_passed, grant, events)?;
                 narrower_look(scenario, was_passed, mode, rule)
             }
             (Purpose::Clean, _) => {
@@ -157,7 +157,7 @@ impl World {
                 provisional_ticket(shown, ticket)
             }
             Answer::Entering(Entering::Queued { ticket, .. }) => provisional_ticket(shown, ticket),
-            Answer::Advance(Advance::Granted { token }) => {
+            Answer::TryGrant(TryGrant::Granted { token }) => {
                 *token = NEW_TOKEN;
                 self.people[who].ticket.unwrap_or(0)
             }
@@ -182,7 +182,7 @@ impl World {
     }
 
     /// Commits a plan that nobody has overtaken, and overtakes others. One atomic step, in which the
-    /// claim's beacon is lit as well.
+    /// claim's liveness lock is held as well.
     pub(super) fn compare_and_commit(&mut self, scenario: &Scenario, who: usize, plan: &Plan) {
         let Some(conditions) = &plan.conditions else {
             return;
@@ -223,7 +223,7 @@ impl World {
         };
         if admits(&done) {
             self.people[who].ticket = entered(&done.answer);
-            self.light(scenario, who, &done);
+            self.take_liveness_lock(scenario, who, &done);
         }
         if plan.purpose == Purpose::Enter {
             self.people[who].returning = false;
@@ -372,7 +372,7 @@ fn settle(answer: &mut Answer, claim: &Claim) {
             *token = claim.token.unwrap_or(*token);
         }
         Answer::Entering(Entering::Queued { ticket, .. }) => *ticket = claim.ticket,
-        Answer::Advance(Advance::Granted { token }) => *token = claim.token.unwrap_or(*token),
+        Answer::TryGrant(TryGrant::Granted { token }) => *token = claim.token.unwrap_or(*token),
         _ => {}
     }
 }

@@ -9,7 +9,7 @@
 
 use super::{Answer, At, Byte, Person, Plan, World, claimant};
 use crate::scenario::Scenario;
-use tenure_core::{Advance, Claim, Entering, Entry, Input, Kind, Predecessor, Stamp};
+use tenure_core::{Claim, Entering, Entry, Input, Kind, Predecessor, Stamp, TryGrant};
 
 impl World {
     /// The state as bytes: equal for equal states.
@@ -115,7 +115,7 @@ impl Writer {
 
     fn bits(&mut self, bytes: &[Byte], who: usize) {
         for byte in bytes {
-            let sets = [byte.keepers, byte.commands, byte.wakers, byte.turns];
+            let sets = [byte.renewers, byte.commands, byte.wakers, byte.turns];
             let own = sets.map(|set| (set >> who) & 1);
             self.byte(own[0] | own[1] << 1 | own[2] << 2 | own[3] << 3);
         }
@@ -133,7 +133,7 @@ impl Writer {
             person.renewed,
             person.inside,
             person.exempt,
-            person.parked,
+            person.reserved,
             person.returned,
             person.returning,
             person.stopped,
@@ -164,7 +164,7 @@ impl Writer {
             At::Start => self.byte(0),
             At::Guard(purpose) => self.out.extend([1, *purpose as u8]),
             At::Read(purpose) => self.out.extend([2, *purpose as u8]),
-            At::Light(plan) => self.plan(3, plan),
+            At::TakesLiveness(plan) => self.plan(3, plan),
             At::Commit(plan) => self.plan(4, plan),
             At::Unlock(plan) => self.plan(5, plan),
             At::FallAsleep(behind) => {
@@ -193,7 +193,7 @@ impl Writer {
 
     fn behind(&mut self, behind: &Predecessor) {
         match behind {
-            Predecessor::Beacon { ticket } => {
+            Predecessor::LivenessLock { ticket } => {
                 self.byte(0);
                 self.number(*ticket);
             }
@@ -234,25 +234,25 @@ impl Writer {
             }
             Answer::Entering(Entering::Yours { .. }) => self.byte(2),
             Answer::Entering(Entering::Refused(_) | Entering::NotKept) => self.byte(3),
-            Answer::Advance(Advance::Granted { token }) => {
+            Answer::TryGrant(TryGrant::Granted { token }) => {
                 self.byte(4);
                 self.number(*token);
             }
-            Answer::Advance(Advance::Behind(behind)) => {
+            Answer::TryGrant(TryGrant::Behind(behind)) => {
                 self.byte(5);
                 self.behind(behind);
             }
-            Answer::Advance(Advance::Cancelled { .. }) => self.byte(6),
-            Answer::Advance(Advance::Blocked(_)) => self.byte(7),
-            Answer::Advance(Advance::Gone) => self.byte(8),
-            Answer::Advance(Advance::Yours { .. }) => self.byte(15),
+            Answer::TryGrant(TryGrant::Cancelled { .. }) => self.byte(6),
+            Answer::TryGrant(TryGrant::Blocked(_)) => self.byte(7),
+            Answer::TryGrant(TryGrant::Gone) => self.byte(8),
+            Answer::TryGrant(TryGrant::Yours { .. }) => self.byte(15),
             Answer::Renewal(tenure_core::Renewal::Lost) => self.byte(9),
             Answer::Renewal(tenure_core::Renewal::Renewed {
                 cancel_requested, ..
             }) => self.byte(10 + u8::from(*cancel_requested)),
             Answer::Named(there) => self.byte(12 + u8::from(*there)),
             Answer::Nothing => self.byte(14),
-            Answer::Parked(done) => self.byte(16 + u8::from(*done)),
+            Answer::Reserved(done) => self.byte(16 + u8::from(*done)),
         }
         self.byte(u8::try_from(plan.exempt.len()).expect("a handful of claims"));
         for ticket in &plan.exempt {
@@ -285,12 +285,12 @@ impl Writer {
         let named = u8::from(claim.holder.command.is_some());
         let kind = u8::from(claim.kind == Kind::Detached);
         let asked = u8::from(claim.cancel.is_some());
-        let away = u8::from(claim.away.is_some());
+        let away = u8::from(claim.reservation.is_some());
         let aside = u8::from(claim.aside.is_some());
         let flags = named | kind << 1 | asked << 2 | away << 3 | aside << 4;
         self.out.extend([name, round, flags]);
         // The wall clock alone: places are kept in scenarios without ages.
-        let since = claim.away.map_or(0, |away| away.since.wall_ms);
+        let since = claim.reservation.map_or(0, |away| away.since.wall_ms);
         self.out.extend(since.to_le_bytes());
         self.stamp(claim.entered);
         self.stamp(claim.since.unwrap_or_default());

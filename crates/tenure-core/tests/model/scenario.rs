@@ -13,7 +13,7 @@ pub(crate) enum Job {
     Clean,
 }
 
-/// When a command closes the descriptor of the beacon that it inherited.
+/// When a command closes the descriptor of the liveness lock that it inherited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
     Never,
@@ -103,9 +103,9 @@ impl Script {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Defect {
     /// The claim is written first and its byte locked afterwards, both under the guard.
-    LightsAfterCommit,
+    TakesLivenessAfterCommit,
     /// The claim's byte is locked only after the guard was let go.
-    LightsAfterUnlock,
+    TakesLivenessAfterUnlock,
     /// The byte is let go first and the claim taken out afterwards.
     PutsOutBeforeLeaving,
     /// As before, and the one who wakes goes on with the list as it read it when it fell asleep.
@@ -125,9 +125,9 @@ pub(crate) enum Defect {
     /// A change of the record is noticed only if it happens during the sleep.
     NoticesOnlyNewChanges,
     /// A waiter that gives up takes its claim out and keeps its byte locked.
-    GivesUpWithItsBeaconLit,
-    /// The command does not inherit the beacon.
-    BeaconIsNotInherited,
+    GivesUpWithItsLivenessLockHeld,
+    /// The command does not inherit the liveness lock.
+    LivenessLockIsNotInherited,
     /// Nobody asks whether the command still runs.
     NeverAsksTheCommand,
     /// The lock is given back before the work has ended.
@@ -155,8 +155,8 @@ pub(crate) enum Defect {
     NeverDisplaces,
     /// A waiter is not woken by a request to stop.
     SleepsThroughRequestsToStop,
-    /// A place is kept with the write alone: its beacon goes on being lit.
-    KeepsItsPlaceWithItsBeaconLit,
+    /// A place is kept with the write alone: its liveness lock goes on being held.
+    ReservesWithItsLivenessLockHeld,
     /// A waiter whose process is stopped keeps its turn.
     WaitsForTheStopped,
     /// A waiter that is slow counts as stopped.

@@ -4,7 +4,7 @@
 use super::transitions::admits;
 use super::{At, Command, Purpose, Step, World};
 use crate::scenario::{Closes, Defect, Job, Place, Scenario, Stops};
-use tenure_core::{Advance, Attempt, Claim, Effect, Input, Predecessor};
+use tenure_core::{Attempt, Claim, Effect, Input, Predecessor, TryGrant};
 
 impl World {
     /// Every state that one step leads to.
@@ -85,7 +85,7 @@ impl Successors<'_> {
             if inherited && may_close {
                 self.step(
                     who,
-                    "its command closes the inherited beacon",
+                    "its command closes the inherited liveness lock",
                     false,
                     |world| world.let_go_everywhere(|byte| byte.commands &= !bit),
                 );
@@ -152,12 +152,12 @@ impl Successors<'_> {
                 });
             }
             // Whoever slept on the byte of a kept place has it for an instant; the store tries again.
-            At::Light(_) if person.returned && self.world.is_taken_by_others(who) => {}
-            At::Light(plan) => self.step(who, "lights its beacon", true, |world| {
-                world.light(scenario, who, plan);
-                world.people[who].at = if scenario.has(Defect::LightsAfterCommit) {
+            At::TakesLiveness(_) if person.returned && self.world.is_taken_by_others(who) => {}
+            At::TakesLiveness(plan) => self.step(who, "takes its liveness lock", true, |world| {
+                world.take_liveness_lock(scenario, who, plan);
+                world.people[who].at = if scenario.has(Defect::TakesLivenessAfterCommit) {
                     At::Unlock(plan.clone())
-                } else if scenario.has(Defect::LightsAfterUnlock) {
+                } else if scenario.has(Defect::TakesLivenessAfterUnlock) {
                     world.after(scenario, who, plan.as_ref().clone());
                     return;
                 } else if scenario.has(Defect::UnlocksBeforeCommit) {
@@ -177,8 +177,8 @@ impl Successors<'_> {
                 if world.guard == u8::try_from(who).ok() {
                     world.guard = None;
                 }
-                if scenario.has(Defect::LightsAfterUnlock) && admits(plan) {
-                    world.people[who].at = At::Light(plan.clone());
+                if scenario.has(Defect::TakesLivenessAfterUnlock) && admits(plan) {
+                    world.people[who].at = At::TakesLiveness(plan.clone());
                 } else if scenario.has(Defect::UnlocksBeforeCommit) && plan.changed {
                     world.people[who].at = At::Commit(plan.clone());
                 } else {
@@ -191,7 +191,7 @@ impl Successors<'_> {
                     Predecessor::AnyOf(claims) => claims
                         .iter()
                         .any(|claim| world.disk.claim(claim.ticket) != Some(claim)),
-                    Predecessor::Beacon { .. }
+                    Predecessor::LivenessLock { .. }
                     | Predecessor::Turn { .. }
                     | Predecessor::Stopped { .. } => false,
                 };
@@ -216,7 +216,7 @@ impl Successors<'_> {
                 let token = *token;
                 self.step(who, "lets go of its turn", true, |world| {
                     world.give_turn(who);
-                    world.feed(scenario, who, Input::Advanced(Advance::Granted { token }));
+                    world.feed(scenario, who, Input::Tried(TryGrant::Granted { token }));
                 });
             }
             At::Section => self.section(who),
@@ -224,7 +224,7 @@ impl Successors<'_> {
             At::PutOut => self.put_out(who),
             At::Exit => self.step(who, "exits, its owner lives on", true, |world| {
                 let bit = 1u8 << who;
-                world.let_go_everywhere(|byte| byte.keepers &= !bit);
+                world.let_go_everywhere(|byte| byte.renewers &= !bit);
                 world.people[who].alive = false;
                 world.people[who].at = At::Holding;
             }),
@@ -251,12 +251,12 @@ impl Successors<'_> {
 
     fn put_out(&mut self, who: usize) {
         let scenario = self.scenario;
-        self.step(who, "puts its beacon out", true, |world| {
+        self.step(who, "releases its liveness lock", true, |world| {
             let person = &world.people[who];
             let gave_up = person.giving_up.is_some();
-            let stays_lit = (gave_up && scenario.has(Defect::GivesUpWithItsBeaconLit))
-                || (person.parked && scenario.has(Defect::KeepsItsPlaceWithItsBeaconLit));
-            if !stays_lit {
+            let stays_held = (gave_up && scenario.has(Defect::GivesUpWithItsLivenessLockHeld))
+                || (person.reserved && scenario.has(Defect::ReservesWithItsLivenessLockHeld));
+            if !stays_held {
                 world.put_out(who);
             }
             if gave_up {
@@ -297,12 +297,13 @@ impl Successors<'_> {
         let (world, scenario) = (self.world, self.scenario);
         let person = &world.people[who];
         if world.wakes(scenario, &world.disk, behind) {
-            if let (Predecessor::Beacon { ticket }, false) = (behind, scenario.is_compared()) {
+            if let (Predecessor::LivenessLock { ticket }, false) = (behind, scenario.is_compared())
+            {
                 self.step(who, "is handed the byte before it", true, |world| {
                     let bit = 1u8 << who;
                     world.keep(*ticket, |byte| {
                         if scenario.has(Defect::KeepsThePredecessorsByte) {
-                            byte.keepers |= bit;
+                            byte.renewers |= bit;
                         } else {
                             byte.wakers |= bit;
                         }
@@ -362,7 +363,7 @@ impl Successors<'_> {
             } else {
                 Command::Running
             };
-            if !scenario.has(Defect::BeaconIsNotInherited) {
+            if !scenario.has(Defect::LivenessLockIsNotInherited) {
                 world.keep(ticket, |byte| byte.commands |= 1u8 << who);
             }
             world.people[who].at = At::Guard(Purpose::Name);
@@ -423,7 +424,7 @@ fn decide_label(purpose: Purpose) -> &'static str {
         Purpose::Enter => "reads and decides to enter",
         Purpose::Look => "reads and looks whether it holds",
         Purpose::Leave => "reads and withdraws its claim",
-        Purpose::Park => "reads and keeps its place",
+        Purpose::Reserve => "reads and keeps its place",
         Purpose::Name => "reads and names its command",
         Purpose::Renew => "reads and renews",
         Purpose::Release => "reads and releases",

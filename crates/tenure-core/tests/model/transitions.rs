@@ -8,9 +8,9 @@ use super::{
 };
 use crate::scenario::{Defect, Job, Place, Scenario};
 use tenure_core::{
-    Advance, Attempt, Beacon, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input,
-    Kept, Kind, Mode, Outcome, Ownership, Patience, Policy, Predecessor, Queueing, Reason, Renewal,
-    Request, StaleReason, Stamp, Takeover, Terms,
+    Attempt, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input, Kept, Kind,
+    LivenessLock, Mode, Outcome, Ownership, Patience, Policy, Predecessor, Queueing, Reason,
+    Renewal, Request, StaleReason, Stamp, Takeover, Terms, TryGrant,
 };
 
 /// How long a place is kept: longer than nothing, shorter than an hour.
@@ -27,7 +27,7 @@ pub(super) fn admits(plan: &Plan) -> bool {
 pub(super) fn granted(answer: &Answer) -> Option<u64> {
     match answer {
         Answer::Entering(Entering::Granted { token, .. })
-        | Answer::Advance(Advance::Granted { token }) => Some(*token),
+        | Answer::TryGrant(TryGrant::Granted { token }) => Some(*token),
         _ => None,
     }
 }
@@ -113,7 +113,7 @@ impl World {
         self.check_answer(scenario, who, &entry, &answer);
         Self::normalise(scenario, &mut entry);
         if let Answer::Entering(Entering::Queued { behind, .. })
-        | Answer::Advance(Advance::Behind(behind)) = &mut answer
+        | Answer::TryGrant(TryGrant::Behind(behind)) = &mut answer
         {
             Self::normalise_behind(scenario, behind);
         }
@@ -150,11 +150,11 @@ impl World {
             conditions: None,
         });
         self.people[who].at = if admits(&plan)
-            && !scenario.has(Defect::LightsAfterCommit)
-            && !scenario.has(Defect::LightsAfterUnlock)
+            && !scenario.has(Defect::TakesLivenessAfterCommit)
+            && !scenario.has(Defect::TakesLivenessAfterUnlock)
         {
             self.people[who].ticket = entered(&plan.answer);
-            At::Light(plan)
+            At::TakesLiveness(plan)
         } else if scenario.has(Defect::UnlocksBeforeCommit) {
             At::Unlock(plan)
         } else if plan.changed {
@@ -167,7 +167,7 @@ impl World {
     /// The ticket of a contender's claim, also while it comes back to it.
     fn own_ticket(&self, who: usize) -> u64 {
         let mut claims = self.disk.claims.iter();
-        let kept = claims.find(|claim| claim.away.is_some() && claimant(claim).0 == who);
+        let kept = claims.find(|claim| claim.reservation.is_some() && claimant(claim).0 == who);
         let kept = kept.map(|claim| claim.ticket);
         self.people[who].ticket.or(kept).unwrap_or(0)
     }
@@ -184,7 +184,10 @@ impl World {
             }
         }
         if asks && scenario.has(Defect::CountsWhoIsAway) {
-            entry.claims.iter_mut().for_each(|claim| claim.away = None);
+            entry
+                .claims
+                .iter_mut()
+                .for_each(|claim| claim.reservation = None);
         }
         if scenario.has(Defect::OverlooksHoldersBehind) {
             let is_there = asks && entry.position(own).is_some();
@@ -210,7 +213,7 @@ impl World {
                     }
                     let returned = claim.holder.process != before.holder.process;
                     if scenario.has(Defect::CountsWhoIsAway) && !returned {
-                        claim.away = before.away;
+                        claim.reservation = before.reservation;
                     }
                 }
                 None if scenario.has(Defect::OverlooksHoldersBehind) && before.token.is_some() => {
@@ -237,11 +240,13 @@ impl World {
         let evidence = |claim: &Claim| {
             let mut seen = self.evidence(scenario, claim);
             if scenario.has(Defect::ReportsWaitersAsDead) && claim.token.is_none() {
-                seen.beacon = Beacon::Out;
+                seen.liveness_lock = LivenessLock::Released;
             }
             let aside = self.disk.claim(claim.ticket);
-            if scenario.has(Defect::CountsWhoIsAway) && aside.is_some_and(|c| c.away.is_some()) {
-                seen.beacon = Beacon::Lit;
+            if scenario.has(Defect::CountsWhoIsAway)
+                && aside.is_some_and(|c| c.reservation.is_some())
+            {
+                seen.liveness_lock = LivenessLock::Held;
             }
             seen
         };
@@ -264,21 +269,21 @@ impl World {
                 match entry.claim_mut(ticket) {
                     Some(claim) => {
                         claim.token = Some(token);
-                        Answer::Advance(Advance::Granted { token })
+                        Answer::TryGrant(TryGrant::Granted { token })
                     }
-                    None => Answer::Advance(Advance::Gone),
+                    None => Answer::TryGrant(TryGrant::Gone),
                 }
             }
             Purpose::Look => {
-                let advance =
-                    entry.advance_seeing(policy, ticket, &now, evidence, is_stopped, events);
+                let grant =
+                    entry.try_grant_seeing(policy, ticket, &now, evidence, is_stopped, events);
                 if scenario.has(Defect::ForgetsWhoGoesOn)
                     && let Some(before) = self.disk.claim(ticket)
                     && let Some(own) = entry.claim_mut(ticket).filter(|own| own.token.is_none())
                 {
                     own.aside = before.aside;
                 }
-                Answer::Advance(advance)
+                Answer::TryGrant(grant)
             }
             Purpose::Leave | Purpose::Release => {
                 let first = entry.claims.first().map_or(0, |claim| claim.ticket);
@@ -290,9 +295,9 @@ impl World {
                 let _left = entry.leave(ticket, &now);
                 Answer::Nothing
             }
-            Purpose::Park => {
+            Purpose::Reserve => {
                 let owner = process(OWNER, who, self.people[who].round);
-                Answer::Parked(entry.park(ticket, Some(owner), GRACE_MS, &now))
+                Answer::Reserved(entry.reserve(ticket, Some(owner), GRACE_MS, &now))
             }
             Purpose::Name => {
                 let command = process(COMMAND, who, self.people[who].round);
@@ -335,7 +340,7 @@ impl World {
     fn check_answer(&mut self, scenario: &Scenario, who: usize, entry: &Entry, answer: &Answer) {
         match answer {
             Answer::Entering(Entering::Queued { behind, .. })
-            | Answer::Advance(Advance::Behind(behind)) => {
+            | Answer::TryGrant(TryGrant::Behind(behind)) => {
                 // The grace of the stopped begins anew with a holder that is found dead, which this clock
                 // does not show; then the next look lets it pass.
                 let has_grace = matches!(behind, Predecessor::Stopped { .. });
@@ -356,7 +361,7 @@ impl World {
                 }
             }
             Answer::Entering(Entering::Refused(refusal))
-            | Answer::Advance(Advance::Blocked(refusal)) => {
+            | Answer::TryGrant(TryGrant::Blocked(refusal)) => {
                 let live = |claim: &Claim| self.is_truly_live(scenario, claim);
                 let held = self.disk.claims.iter().any(live);
                 if refusal.reason == Reason::Held && !held {
@@ -386,7 +391,7 @@ impl World {
 
     fn normalise_behind(scenario: &Scenario, behind: &mut Predecessor) {
         match behind {
-            Predecessor::Beacon { .. } | Predecessor::Turn { .. } => {}
+            Predecessor::LivenessLock { .. } | Predecessor::Turn { .. } => {}
             Predecessor::Stopped { behind, .. } => Self::normalise_behind(scenario, behind),
             Predecessor::Record(claim) => Self::normalise_claim(scenario, claim),
             Predecessor::AnyOf(claims) => {
@@ -412,7 +417,7 @@ impl World {
         }
     }
 
-    /// Whether somebody has the beacon's byte that a contender is about to take.
+    /// Whether somebody has the liveness lock's byte that a contender is about to take.
     pub(super) fn is_taken_by_others(&self, who: usize) -> bool {
         let ticket = self.people[who].ticket;
         let mut bytes = self.bytes.iter();
@@ -425,13 +430,13 @@ impl World {
         self.let_go_everywhere(|byte| byte.turns &= !bit);
     }
 
-    pub(super) fn light(&mut self, scenario: &Scenario, who: usize, plan: &Plan) {
+    pub(super) fn take_liveness_lock(&mut self, scenario: &Scenario, who: usize, plan: &Plan) {
         let person = &self.people[who];
         let ticket = person.ticket.expect("a claimant has a ticket");
         let waits = matches!(plan.answer, Answer::Entering(Entering::Queued { .. }));
         let has_turn = waits && person.mode != Mode::Exclusive && !scenario.is_compared();
         self.keep(ticket, |byte| {
-            byte.keepers |= 1u8 << who;
+            byte.renewers |= 1u8 << who;
             byte.turns |= u8::from(has_turn) << who;
         });
     }
@@ -453,7 +458,7 @@ impl World {
         for claim in &self.disk.claims {
             let gone = plan.entry.claim(claim.ticket).is_none();
             let other = Some(claim.ticket) != self.people[who].ticket;
-            let here = claim.token.is_none() && claim.away.is_none();
+            let here = claim.token.is_none() && claim.reservation.is_none();
             if gone && other && here && self.is_alive(claim) {
                 self.broken = Some("nobody alive is thrown out of the queue");
             }
@@ -465,8 +470,8 @@ impl World {
         if let Some(token) = granted(&plan.answer) {
             self.grant(scenario, who, token);
         }
-        self.people[who].at = if scenario.has(Defect::LightsAfterCommit) && admits(plan) {
-            At::Light(Box::new(plan.clone()))
+        self.people[who].at = if scenario.has(Defect::TakesLivenessAfterCommit) && admits(plan) {
+            At::TakesLiveness(Box::new(plan.clone()))
         } else if scenario.has(Defect::UnlocksBeforeCommit) {
             self.after(scenario, who, plan.clone());
             return;
@@ -512,18 +517,18 @@ impl World {
         }
         match plan.answer {
             Answer::Entering(entering) => self.feed(scenario, who, Input::Entered(entering)),
-            Answer::Advance(Advance::Granted { token })
+            Answer::TryGrant(TryGrant::Granted { token })
                 if self.keeps_turn(self.people[who].ticket.unwrap_or(0))
                     && !scenario.has(Defect::KeepsItsTurn) =>
             {
                 self.people[who].at = At::GiveTurn(token);
             }
-            Answer::Advance(advance) => self.feed(scenario, who, Input::Advanced(advance)),
-            Answer::Parked(true) => {
-                self.people[who].parked = true;
+            Answer::TryGrant(grant) => self.feed(scenario, who, Input::Tried(grant)),
+            Answer::Reserved(true) => {
+                self.people[who].reserved = true;
                 self.people[who].at = At::PutOut;
             }
-            Answer::Parked(false) => {
+            Answer::Reserved(false) => {
                 self.people[who].giving_up = None;
                 self.feed(scenario, who, Input::Woken);
             }
@@ -562,7 +567,7 @@ impl World {
             attempt = attempt.keeping_place();
         }
         if let Some(ticket) = person.ticket {
-            let behind = Predecessor::Beacon { ticket: 0 };
+            let behind = Predecessor::LivenessLock { ticket: 0 };
             let _sleep = attempt.on(Input::Entered(Entering::Queued { ticket, behind }));
         }
         if let Some(why) = person.giving_up.clone() {
@@ -583,11 +588,11 @@ impl World {
                 person.giving_up = Some(input);
                 self.people[who].at = At::Guard(Purpose::Leave);
             }
-            Effect::Park => {
+            Effect::Reserve => {
                 person.giving_up = Some(input);
-                self.people[who].at = At::Guard(Purpose::Park);
+                self.people[who].at = At::Guard(Purpose::Reserve);
             }
-            Effect::Finish(Outcome::TimedOut) if person.parked => self.go_away(who),
+            Effect::Finish(Outcome::TimedOut) if person.reserved => self.go_away(who),
             Effect::Finish(Outcome::Granted { ticket, token }) => {
                 if person.ticket != Some(ticket) || person.token != Some(token) {
                     self.broken = Some("the attempt reports what was granted");
@@ -612,7 +617,7 @@ impl World {
     fn go_away(&mut self, who: usize) {
         let person = &mut self.people[who];
         person.alive = false;
-        person.parked = false;
+        person.reserved = false;
         person.giving_up = None;
         person.at = At::Away;
     }
@@ -653,7 +658,7 @@ impl World {
             command: Command::No,
             asked: false,
             renewed: false,
-            parked: false,
+            reserved: false,
             returned: false,
             returning: false,
             inside: false,
@@ -676,12 +681,12 @@ impl World {
             self.disk = Entry::default();
         }
         self.let_go_everywhere(|byte| {
-            byte.keepers &= !bit;
+            byte.renewers &= !bit;
             byte.wakers &= !bit;
             byte.turns &= !bit;
         });
         let own = self.people[who].ticket.and_then(|t| self.disk.claim(t));
-        if own.is_some_and(|claim| claim.away.is_some()) {
+        if own.is_some_and(|claim| claim.reservation.is_some()) {
             self.go_away(who);
             return;
         }

@@ -15,9 +15,9 @@ mod transitions;
 use crate::scenario::{Defect, Scenario};
 use std::fmt::Write as _;
 use tenure_core::{
-    Advance, Beacon, Claim, Death, Entering, Entry, Evidence, Input, Kind, Liveness, Mode, Now,
-    Predecessor, Process, Queueing, Renewal, RequestId, STOPPED_GRACE_MS, Standing, UnknownLife,
-    judge,
+    Claim, Death, Entering, Entry, Evidence, Input, Kind, Liveness, LivenessLock, Mode, Now,
+    Predecessor, Process, Queueing, Renewal, RequestId, STOPPED_GRACE_MS, Standing, TryGrant,
+    UnknownLife, judge,
 };
 
 /// What a transition is for.
@@ -26,7 +26,7 @@ enum Purpose {
     Enter,
     Look,
     Leave,
-    Park,
+    Reserve,
     Name,
     Renew,
     Release,
@@ -38,10 +38,10 @@ enum Purpose {
 #[derive(Debug, Clone)]
 enum Answer {
     Entering(Entering),
-    Advance(Advance),
+    TryGrant(TryGrant),
     Renewal(Renewal),
     Named(bool),
-    Parked(bool),
+    Reserved(bool),
     Nothing,
 }
 
@@ -65,7 +65,7 @@ enum At {
     Start,
     Guard(Purpose),
     Read(Purpose),
-    Light(Box<Plan>),
+    TakesLiveness(Box<Plan>),
     Commit(Box<Plan>),
     Unlock(Box<Plan>),
     FallAsleep(Predecessor),
@@ -111,7 +111,7 @@ struct Person {
     asked: bool,
     renewed: bool,
     /// Its place is kept from now on.
-    parked: bool,
+    reserved: bool,
     /// It has come back to its place once, and leaves it for good the next time.
     returned: bool,
     /// It asks for the place that was kept.
@@ -135,7 +135,7 @@ struct Person {
 struct Byte {
     ticket: u64,
     /// The claimant's process.
-    keepers: u8,
+    renewers: u8,
     /// The claimant's command.
     commands: u8,
     /// Waiters that the kernel has just handed the byte to. They have it shared, so nobody takes
@@ -146,12 +146,12 @@ struct Byte {
 }
 
 impl Byte {
-    fn is_lit(&self) -> bool {
-        self.keepers | self.commands != 0
+    fn is_held(&self) -> bool {
+        self.renewers | self.commands != 0
     }
 
     fn is_taken(&self) -> bool {
-        self.is_lit() || self.wakers != 0
+        self.is_held() || self.wakers != 0
     }
 
     fn is_free(&self) -> bool {
@@ -204,7 +204,7 @@ fn claimant(claim: &Claim) -> (usize, u8) {
 
 /// Whether a waiting claim stands there for nothing: its caller is away, or was asked to stop.
 fn stands_aside(claim: &Claim) -> bool {
-    claim.away.is_some() || claim.cancel.is_some()
+    claim.reservation.is_some() || claim.cancel.is_some()
 }
 
 fn request_id(who: usize, round: u8) -> RequestId {
@@ -224,7 +224,7 @@ impl World {
             command: Command::No,
             asked: false,
             renewed: false,
-            parked: false,
+            reserved: false,
             returned: false,
             returning: false,
             inside: false,
@@ -256,14 +256,14 @@ impl World {
         let mut lines = format!("then: last {}, top token {}\n", self.disk.last, self.top);
         for claim in &self.disk.claims {
             let (who, _) = claimant(claim);
-            let lit = if self.is_lit(claim.ticket) {
-                "lit"
+            let held = if self.is_held(claim.ticket) {
+                "held"
             } else {
                 "out"
             };
             let _ = writeln!(
                 lines,
-                "  claim {} of #{who}: {:?}, token {:?}, beacon {lit}",
+                "  claim {} of #{who}: {:?}, token {:?}, liveness lock {held}",
                 claim.ticket, claim.kind, claim.token
             );
         }
@@ -288,9 +288,9 @@ impl World {
         }
     }
 
-    fn is_lit(&self, ticket: u64) -> bool {
+    fn is_held(&self, ticket: u64) -> bool {
         let mut bytes = self.bytes.iter();
-        bytes.any(|byte| byte.ticket == ticket && byte.is_lit())
+        bytes.any(|byte| byte.ticket == ticket && byte.is_held())
     }
 
     fn keeps_turn(&self, ticket: u64) -> bool {
@@ -303,7 +303,7 @@ impl World {
         let index = index.unwrap_or_else(|| {
             self.bytes.push(Byte {
                 ticket,
-                keepers: 0,
+                renewers: 0,
                 commands: 0,
                 wakers: 0,
                 turns: 0,
@@ -330,7 +330,7 @@ impl World {
         if let Some(ticket) = self.people[who].ticket {
             let bit = 1u8 << who;
             self.keep(ticket, |byte| {
-                byte.keepers &= !bit;
+                byte.renewers &= !bit;
                 byte.commands &= !bit;
                 byte.turns &= !bit;
             });
@@ -358,10 +358,10 @@ impl World {
     /// What anybody on this machine can find out about a claim at this moment.
     fn evidence(&self, scenario: &Scenario, claim: &Claim) -> Evidence {
         Evidence {
-            beacon: if self.is_lit(claim.ticket) {
-                Beacon::Lit
+            liveness_lock: if self.is_held(claim.ticket) {
+                LivenessLock::Held
             } else {
-                Beacon::Out
+                LivenessLock::Released
             },
             process: self.life_of(claim.holder.process),
             command: if scenario.has(Defect::NeverAsksTheCommand) {
@@ -427,11 +427,11 @@ impl World {
     /// record, a sleeper that misses neither a change nor a verdict.
     fn wakes(&self, scenario: &Scenario, entry: &Entry, behind: &Predecessor) -> bool {
         match behind {
-            Predecessor::Beacon { ticket } => !self.is_lit(*ticket),
+            Predecessor::LivenessLock { ticket } => !self.is_held(*ticket),
             Predecessor::Record(claim) => self.has_changed(scenario, entry, claim),
             // Servers tell of a change of the claim itself.
             Predecessor::Turn { ticket } if scenario.is_compared() => {
-                let waits = |claim: &Claim| claim.token.is_none() && self.is_lit(*ticket);
+                let waits = |claim: &Claim| claim.token.is_none() && self.is_held(*ticket);
                 !entry.claim(*ticket).is_some_and(waits)
             }
             Predecessor::Turn { ticket } => !self.keeps_turn(*ticket),

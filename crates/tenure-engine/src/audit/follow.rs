@@ -5,7 +5,7 @@ use super::read::{
     DAYS_FOLLOWED, Day, Entry, Events, Filter, Link, Position, Trouble, chain, days, read_day,
 };
 use super::{AuditError, FILE, Place};
-use crate::os::{self, BorrowedDescriptor, News};
+use crate::os::{self, BorrowedDescriptor, WatchFor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -113,8 +113,8 @@ impl Follower {
         &self.trouble.problems
     }
 
-    /// What to sleep on until the next look (readable when there is news), and how long at most.
-    pub fn news(&self) -> (Option<BorrowedDescriptor<'_>>, Duration) {
+    /// What to sleep on until the next look (readable when there is a notice), and how long at most.
+    pub fn notices(&self) -> (Option<BorrowedDescriptor<'_>>, Duration) {
         match &self.watch {
             Some(watch) if watch.is_set() => (Some(watch.fd()), NAP_WATCHED),
             _ => (None, NAP),
@@ -221,7 +221,7 @@ impl Watch {
 
     /// Watches a folder; one that is watched already stays so.
     fn add(&mut self, path: &Path) {
-        self.is_set = self.watch.add(path, News::Files).is_ok();
+        self.is_set = self.watch.add(path, WatchFor::Files).is_ok();
     }
 
     /// Forgets what woke us.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
-    Asker, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
+    Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
     Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
     Standstill, UnreadableRule, decide, retry_after_ms,
 };
@@ -269,7 +269,7 @@ impl LockView {
     }
 
     fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
-        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Asker::Other);
+        let decision = decide(policy, standing, Force::No, Patience::AtOnce, Caller::Other);
         Self {
             name: name.to_owned(),
             standing: match standing {
@@ -798,7 +798,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         ticket: claim.ticket,
         mode: mode(claim.mode),
         slots: slots(claim.mode),
-        away: claim.away.is_some(),
+        away: claim.reservation.is_some(),
         stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
         other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
@@ -836,7 +836,7 @@ const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or
 /// Why somebody does not count any more, in words.
 pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
-        StaleReason::BeaconOut => "it ended without releasing",
+        StaleReason::LivenessLockReleased => "it ended without releasing",
         StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
         StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",

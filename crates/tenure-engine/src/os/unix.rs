@@ -242,7 +242,7 @@ pub(crate) fn open_file(
     };
     let open = |flags| rustix::fs::openat(&folder, name.as_ref(), flags, OWNER_ONLY);
     match how {
-        // Every change reads first. The time of that is no news, and noting it would cost as much as
+        // Every change reads first. The time of that is no event, and noting it would cost as much as
         // noting that of the write. Only a file's owner may ask for that.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         Open::Change | Open::Create => match open(flags | OFlags::NOATIME) {
@@ -665,7 +665,7 @@ pub fn read_all(descriptor: &Descriptor) -> Told {
     loop {
         match rustix::io::read(descriptor, &mut buffer) {
             Ok(0) => return Told::Ended,
-            Ok(_) => told = Told::News,
+            Ok(_) => told = Told::Changed,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return told,
             Err(_) => return Told::Ended,
@@ -730,7 +730,7 @@ impl Bell {
 /// Watches files.
 #[cfg(target_os = "linux")]
 mod watch {
-    use super::super::News;
+    use super::super::WatchFor;
     use super::{BorrowedDescriptor, Descriptor, Errno};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
     use std::os::fd::AsFd;
@@ -747,15 +747,15 @@ mod watch {
         }
 
         /// Watches a file from now on.
-        pub(crate) fn add(&self, file: &Path, news: News) -> Result<(), Errno> {
+        pub(crate) fn add(&self, file: &Path, notices: WatchFor) -> Result<(), Errno> {
             let touches = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
-            let what = match news {
-                News::Changes => touches | WatchFlags::MODIFY,
-                News::Touches => touches,
-                News::Moves => {
+            let what = match notices {
+                WatchFor::Changes => touches | WatchFlags::MODIFY,
+                WatchFor::Touches => touches,
+                WatchFor::Moves => {
                     WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR
                 }
-                News::Files => WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO,
+                WatchFor::Files => WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO,
             };
             inotify::add_watch(&self.0, file, what).map(|_| ())
         }
@@ -781,7 +781,7 @@ mod watch {
 /// Nothing can be watched here, so whoever asks looks again after a pause.
 #[cfg(not(target_os = "linux"))]
 mod watch {
-    use super::super::News;
+    use super::super::WatchFor;
     use super::{BorrowedDescriptor, Descriptor, Errno};
     use std::convert::Infallible;
     use std::path::Path;
@@ -795,7 +795,7 @@ mod watch {
             Err(Errno::NODEV)
         }
 
-        pub(crate) fn add(&self, _: &Path, _: News) -> Result<(), Errno> {
+        pub(crate) fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
             match self.0 {}
         }
 

@@ -18,7 +18,7 @@ pub(crate) mod raw;
 
 pub use raw::console;
 
-use super::{News, Open, Told};
+use super::{Open, Told, WatchFor};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
@@ -839,7 +839,7 @@ impl Watch {
         Err(Errno(ERROR_CALL_NOT_IMPLEMENTED))
     }
 
-    pub(crate) fn add(&self, _: &Path, _: News) -> Result<(), Errno> {
+    pub(crate) fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
         match self.0 {}
     }
 

@@ -256,7 +256,7 @@ impl RowConfig {
     pub fn apply(&self, base: Policy) -> Result<Policy, RowError> {
         let policy = Policy {
             name: base.name,
-            asks_beacon: base.asks_beacon,
+            asks_liveness_lock: base.asks_liveness_lock,
             unknown_life: word("unknown_process", self.unknown_process.as_deref())?
                 .unwrap_or(base.unknown_life),
             age: self.age(base.age)?,
@@ -337,7 +337,7 @@ fn consistent(policy: &Policy) -> Result<(), RowError> {
         return Err(RowError::NeverStale);
     }
     // Where kernel locks prove that a run works, nothing may take the lock from under it.
-    match (policy.asks_beacon, policy.force_on_held) {
+    match (policy.asks_liveness_lock, policy.force_on_held) {
         (false, ForceOnHeld::AskToStop) => return Err(RowError::NobodyToAsk),
         (true, given @ (ForceOnHeld::Override | ForceOnHeld::OverrideConfirmed)) => {
             return Err(RowError::TwoRuns {
@@ -350,7 +350,7 @@ fn consistent(policy: &Policy) -> Result<(), RowError> {
         | (true, ForceOnHeld::AskToStop)
         | (false, ForceOnHeld::Override | ForceOnHeld::OverrideConfirmed) => {}
     }
-    match (policy.asks_beacon, policy.release_by_other) {
+    match (policy.asks_liveness_lock, policy.release_by_other) {
         (true, given @ ReleaseByOther::WarnAndRelease) => Err(RowError::TwoRuns {
             key: "release_by_other",
             given: given.word(),
@@ -539,7 +539,7 @@ mod tests {
     fn every_built_in_row_can_be_written_as_an_own_one() {
         for policy in Policy::ALL {
             for base in Policy::ALL {
-                if base.asks_beacon != policy.asks_beacon {
+                if base.asks_liveness_lock != policy.asks_liveness_lock {
                     continue;
                 }
                 // How exact instants are is the format's affair.
@@ -555,7 +555,7 @@ mod tests {
                 assert_eq!(
                     written(&policy).apply(base),
                     Ok(expected),
-                    "{} over {}: every axis but the beacon can be said",
+                    "{} over {}: every axis but the liveness lock can be said",
                     policy.name,
                     base.name
                 );

@@ -69,8 +69,9 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Event, Force, Host, Left, Life, LockName, Ownership,
+    Claim, Entering, Entry, Event, Force, Host, Left, Life, LivenessLock, LockName, Ownership,
     Patience, Predecessor, Process, Reason, Released, Renewal, Request, Standing, Takeover,
+    TryGrant,
 };
 
 use terms::{
@@ -223,7 +224,7 @@ fn reading_an_absent_lock_finds_it_free_and_creates_nothing<H: Harness>(
     })
 }
 
-/// The first claim is granted; the second queues behind its beacon; a reading shows both in
+/// The first claim is granted; the second queues behind its liveness lock; a reading shows both in
 /// order, with their evidence.
 ///
 /// # Errors
@@ -241,7 +242,7 @@ fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
     scene.same(
         "what the second queues behind",
         &second.behind,
-        &Predecessor::Beacon {
+        &Predecessor::LivenessLock {
             ticket: first.ticket,
         },
     )?;
@@ -261,9 +262,12 @@ fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
         &vec![Some(first.token), None],
     )?;
     scene.same(
-        "the beacons",
-        &evidence.iter().map(|seen| seen.beacon).collect::<Vec<_>>(),
-        &vec![Beacon::Lit, Beacon::Lit],
+        "the liveness locks",
+        &evidence
+            .iter()
+            .map(|seen| seen.liveness_lock)
+            .collect::<Vec<_>>(),
+        &vec![LivenessLock::Held, LivenessLock::Held],
     )?;
     let reading = scene.reading(&one)?;
     let (standing, claim) = reading.standing(&one.rules().policy, &scene.now());
@@ -504,11 +508,11 @@ fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
         &tickets(&scene.list(one)?),
         &vec![first.ticket, third.ticket, fourth.ticket],
     )?;
-    let third = scene.advances(three, third)?;
+    let third = scene.tries(three, third)?;
     scene.same(
         "what the third stands behind then",
         &third.behind,
-        &Predecessor::Beacon {
+        &Predecessor::LivenessLock {
             ticket: first.ticket,
         },
     )?;
@@ -681,11 +685,11 @@ fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), Broke
             &woken,
             &Wake::Ready,
         )?;
-        let third = scene.advances(&three, third)?;
+        let third = scene.tries(&three, third)?;
         scene.same(
             "what the third stands behind then",
             &third.behind,
-            &Predecessor::Beacon {
+            &Predecessor::LivenessLock {
                 ticket: first.ticket,
             },
         )?;
@@ -731,7 +735,7 @@ fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
     let reading = scene.reading(&two)?;
     let (standing, _) = reading.standing(&two.rules().policy, &scene.now());
     scene.same("the standing", &standing, &Standing::Held(Life::Orphaned))?;
-    let second = scene.advances(&two, second)?;
+    let second = scene.tries(&two, second)?;
     harness.end_process(command);
     let second = scene.wait(&two, second)?;
     scene.same("from whom", &second.stolen(), &Some(ticket))?;
@@ -1006,7 +1010,7 @@ fn a_detached_waiter_dies_with_its_handle<H: Harness>(harness: &H) -> Result<(),
     scene.same(
         "what a waiter stands behind",
         &stays.behind,
-        &Predecessor::Beacon {
+        &Predecessor::LivenessLock {
             ticket: gone.ticket,
         },
     )?;
@@ -1068,8 +1072,8 @@ fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
     let advanced = scene.done("looking", two.try_grant(&*second.handle, &scene.now()))?;
     scene.same(
         "what the second place is told",
-        &advanced.advance,
-        &Advance::Yours {
+        &advanced.grant,
+        &TryGrant::Yours {
             ticket: held.ticket,
             token: held.token,
         },
@@ -1133,7 +1137,7 @@ fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
         ),
         || format!("a look at the target says {seen:?}"),
     )?;
-    let between = scene.advances(two, between)?;
+    let between = scene.tries(two, between)?;
     scene.release(one, &target)?;
     let asked_still = scene.list(one)?.claims;
     let asked_still = asked_still.iter().any(|claim| claim.cancel.is_some());
@@ -1151,8 +1155,8 @@ fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
     scene.release(two, &between)?;
     let forcing = scene.wait(three, forcing)?;
     scene.same(
-        "whether the asker itself is asked",
-        &asked(three, &*forcing.handle, "the asker")?,
+        "whether the caller itself is asked",
+        &asked(three, &*forcing.handle, "the caller")?,
         &false,
     )?;
     scene.release(three, &forcing)

@@ -452,7 +452,7 @@ pub trait Store: Send + Sync {
     }
 
     /// How often the place was found to be another one than before: removed, renamed, or hidden by a
-    /// mount. A keeper of many holds asks it every few seconds, and looks at them when it changes.
+    /// mount. A renewer of many holds asks it every few seconds, and looks at them when it changes.
     fn moves(&self) -> u64 {
         0
     }

@@ -4,7 +4,7 @@
 //! which etcd wrote the claims; the revision of the write that grants is the fencing token. Beside
 //! it stands the claim's *life*, an empty key that hangs on a lease which the claimant's process
 //! keeps alive: what a kernel lock on a byte is to the file store. A waiter watches the claim and
-//! the life before its own, and nobody else's.
+//! the lease key before its own, and nobody else's.
 //!
 //! A transaction reads the list, runs the change, and commits what it changed in one transaction of
 //! etcd that names everything the decision rests on (`list`). If anything of that was changed meanwhile
@@ -18,10 +18,10 @@
 //!
 //! # Crash safety
 //! Every change is one transaction, so there is nothing between two steps. A process that dies
-//! leaves its claims as they are; their lives end with its lease, and whoever asks next sweeps them.
+//! leaves its claims as they are; their lease keys end with its lease, and whoever asks next sweeps them.
 //!
 //! # What a lease proves
-//! A life that is there proves that its process was alive within its ttl, by etcd's clock. One that
+//! A lease key that is there proves that its process was alive within its ttl, by etcd's clock. One that
 //! has run out lets others pass; the holder has to know **before** that, which [`Rules::lapse`]
 //! tells whoever renews. A machine that was suspended finds out with its first renewal: it succeeds
 //! only if nobody has taken the claim out of the list, and then the hold was never interrupted.
@@ -32,15 +32,15 @@ mod address;
 mod api;
 mod attempt;
 mod connect;
-mod driver;
+mod connection;
 mod expect;
 mod handle;
 mod ids;
 mod keys;
-mod life;
-mod link;
+mod lease_key;
 mod list;
 mod read;
+mod runtime;
 mod session;
 mod transact;
 mod value;
@@ -55,10 +55,10 @@ use super::file::Sleeper;
 use super::{Content, Reading, StoreError, Wake};
 use crate::clock::{SystemClock, instant};
 use api::GetOptions;
+use connection::{Connection, Fault};
 use handle::EtcdHandle;
 use ids::Ids;
 use keys::{Keys, end_of};
-use link::{Fault, Link};
 use read::{Scope, read_range};
 use session::Sessions;
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,7 +94,7 @@ pub struct EtcdStore {
 }
 
 struct Shared {
-    link: Link,
+    connection: Connection,
     sessions: Sessions,
     keys: Keys,
     rules: Rules,
@@ -107,14 +107,14 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.sessions.give_back(&self.link);
+        self.sessions.give_back(&self.connection);
     }
 }
 
 impl std::fmt::Debug for EtcdStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EtcdStore")
-            .field("place", &self.shared.link.place())
+            .field("place", &self.shared.connection.place())
             .finish_non_exhaustive()
     }
 }
@@ -147,7 +147,7 @@ impl EtcdStore {
     ) -> Result<Self, StoreError> {
         Ok(Self {
             shared: Arc::new(Shared {
-                link: Link::start(address, credentials)?,
+                connection: Connection::start(address, credentials)?,
                 sessions: Sessions::default(),
                 keys: Keys::new(address.prefix().to_owned()),
                 rules: Rules {
@@ -176,14 +176,14 @@ impl EtcdStore {
 
     /// A descriptor that can be read each time that somebody has touched the claim of a handle, or its
     /// life has ended, for as long as the handle is there.
-    fn news(&self, handle: &EtcdHandle) -> Result<OwnedFd, StoreError> {
+    fn notices(&self, handle: &EtcdHandle) -> Result<OwnedFd, StoreError> {
         let keys = &self.shared.keys;
         let from = handle.seen().own + 1;
         let watched = vec![
             watch::Watched::changes(keys.claim(&handle.name, &handle.id), from),
-            watch::Watched::end(keys.life(&handle.name, &handle.life), from),
+            watch::Watched::end(keys.lease_key(&handle.name, &handle.lease_key), from),
         ];
-        let (reads, task) = watch::lasting(&self.shared.link, watched)?;
+        let (reads, task) = watch::lasting(&self.shared.connection, watched)?;
         handle.seen().watches.extend(task);
         Ok(reads)
     }
@@ -201,7 +201,7 @@ impl EtcdStore {
     /// When a call that begins now gives up. After etcd has been out of reach for as long as that
     /// already, nobody waits for it all over again.
     fn end(&self) -> Instant {
-        let failing = self.shared.link.endpoints().failing();
+        let failing = self.shared.connection.endpoints().failing();
         let patience = match failing {
             Some(since) if since >= self.shared.patience => PATIENCE_LEFT,
             _ => self.shared.patience,
@@ -215,7 +215,7 @@ impl EtcdStore {
     }
 
     fn unreachable(&self, doing: &'static str, why: String) -> StoreError {
-        self.shared.link.fault(doing, &Fault::Unsure(why))
+        self.shared.connection.fault(doing, &Fault::Unsure(why))
     }
 
     /// Sleeps until what a waiter stands behind has ended, or somebody has touched its own claim.
@@ -226,7 +226,7 @@ impl EtcdStore {
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
         let behind: Vec<(u64, bool)> = match waiting.behind {
-            Predecessor::Beacon { ticket } => vec![(*ticket, true)],
+            Predecessor::LivenessLock { ticket } => vec![(*ticket, true)],
             Predecessor::Turn { ticket } => vec![(*ticket, false)],
             Predecessor::Record(claim) => vec![(claim.ticket, false)],
             Predecessor::AnyOf(claims) => {
@@ -243,7 +243,7 @@ impl EtcdStore {
             watched.push(watch::Watched::changes(own, seen.own + 1));
             let from = seen.revision + 1;
             for (ticket, only_end) in behind {
-                let Some((claim, life)) = seen.keys.get(&ticket).cloned() else {
+                let Some((claim, lease_key)) = seen.keys.get(&ticket).cloned() else {
                     return Ok(Wake::Ready);
                 };
                 watched.push(if only_end {
@@ -251,7 +251,7 @@ impl EtcdStore {
                 } else {
                     watch::Watched::changes(claim, from)
                 });
-                watched.push(watch::Watched::end(life, from));
+                watched.push(watch::Watched::end(lease_key, from));
             }
         }
         let nap = self.nap_behind(waiting.behind, waiting.now);
@@ -279,7 +279,7 @@ impl EtcdStore {
         };
         let watched = vec![
             range(keys.claims(waiting.name), false),
-            range(keys.lives(waiting.name), true),
+            range(keys.lease_keys(waiting.name), true),
         ];
         let nap = self.nap_behind(waiting.behind, waiting.now);
         let (wake, _) = self.sleep_on(watched, nap, until)?;
@@ -291,9 +291,9 @@ impl EtcdStore {
         let claims = match behind {
             Predecessor::Record(claim) => std::slice::from_ref(&**claim),
             Predecessor::AnyOf(claims) => claims,
-            Predecessor::Beacon { .. } | Predecessor::Turn { .. } | Predecessor::Stopped { .. } => {
-                &[]
-            }
+            Predecessor::LivenessLock { .. }
+            | Predecessor::Turn { .. }
+            | Predecessor::Stopped { .. } => &[],
         };
         let naps = claims.iter().map(|claim| self.nap(claim, now));
         naps.min().unwrap_or(RECORD_NAP_MAX)
@@ -324,17 +324,17 @@ impl EtcdStore {
         nap: Duration,
         until: Option<Instant>,
     ) -> Result<(Wake, bool), StoreError> {
-        let news = watch::News::of(&self.shared.link, watched)?;
+        let notices = watch::Notices::of(&self.shared.connection, watched)?;
         let slept = self
             .shared
             .sleeper
-            .poll(&[news.descriptor().as_fd()], nap, until);
+            .poll(&[notices.descriptor().as_fd()], nap, until);
         let wake = slept.map_err(|source| StoreError::Io {
-            place: self.shared.link.place().to_owned(),
+            place: self.shared.connection.place().to_owned(),
             doing: "waiting",
             source,
         })?;
-        let rung = rustix::io::read(news.descriptor(), &mut [0; 1]);
+        let rung = rustix::io::read(notices.descriptor(), &mut [0; 1]);
         Ok((wake, rung.is_ok_and(|read| read > 0)))
     }
 }
@@ -346,7 +346,7 @@ impl Store for EtcdStore {
 
     fn location(&self, name: &LockName) -> Location {
         Location {
-            shown: format!("{}/locks/{name}", self.shared.link.place()),
+            shown: format!("{}/locks/{name}", self.shared.connection.place()),
             file: None,
         }
     }
@@ -388,7 +388,7 @@ impl Store for EtcdStore {
         change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
     ) -> Result<Outcome, StoreError> {
         let handle = self.own(ask.name, ask.about.handle())?;
-        // The life of a claim hangs on the lease of the caller that made it, whoever asks.
+        // The lease key of a claim hangs on the lease of the caller that made it, whoever asks.
         let store = handle.map_or_else(|| self.clone(), EtcdHandle::store);
         Transaction::new(&store, ask, handle, change).commit()
     }
@@ -405,19 +405,22 @@ impl Store for EtcdStore {
             return Ok(());
         }
         let keys = self.shared.keys.clone();
-        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
         let end = self.end();
-        let names = self.shared.link.block("listing the locks", async move {
-            let options = GetOptions::new().with_keys_only();
-            let (_, found) = read_range(&endpoints, &keys.locks(), options, end).await?;
-            let mut names: Vec<LockName> = found
-                .iter()
-                .filter_map(|pair| keys.name_of(pair.key()))
-                .collect();
-            // Keys come in their order, so those of one lock stand beside each other.
-            names.dedup();
-            Ok(names)
-        })?;
+        let names = self
+            .shared
+            .connection
+            .block("listing the locks", async move {
+                let options = GetOptions::new().with_keys_only();
+                let (_, found) = read_range(&endpoints, &keys.locks(), options, end).await?;
+                let mut names: Vec<LockName> = found
+                    .iter()
+                    .filter_map(|pair| keys.name_of(pair.key()))
+                    .collect();
+                // Keys come in their order, so those of one lock stand beside each other.
+                names.dedup();
+                Ok(names)
+            })?;
         names.into_iter().for_each(each);
         Ok(())
     }
@@ -425,7 +428,7 @@ impl Store for EtcdStore {
     fn notices(&self, of: &dyn Handle) -> Option<Notices> {
         let handle = self.own(of.name(), Some(of)).ok()??;
         Some(Notices {
-            descriptor: self.news(handle).ok()?,
+            descriptor: self.notices(handle).ok()?,
             ends_with_renewal: false,
         })
     }

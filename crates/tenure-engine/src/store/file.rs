@@ -1,6 +1,6 @@
 //! The file store: one coordination file per lock, kernel locks on single bytes of it.
 //!
-//! The file holds the list of claims, in two slots (`record`, `list`). What other programs see of a hold is
+//! The file holds the list of claims, in two pages (`pages`, `list`). What other programs see of a hold is
 //! a record beside it (`publication`), where a profile publishes one; list and record are brought together
 //! whenever they are read (`joined`).
 //!
@@ -19,7 +19,6 @@
 //! a library may not.
 
 mod bytes;
-mod excerpt;
 mod floor;
 mod folder;
 #[cfg(feature = "fuzzing")]
@@ -30,8 +29,9 @@ mod handle;
 mod joined;
 pub(in crate::store) mod list;
 mod look;
+mod pages;
+mod partial;
 mod publication;
-mod record;
 mod sleeper;
 mod transact;
 mod wait;

@@ -1,6 +1,6 @@
 //! The memory store: the same lists of claims under one mutex, for tests and models.
 //!
-//! What kernel locks do for files, a set of *lit* tickets does here, and a condition variable
+//! What kernel locks do for files, a set of *held* tickets does here, and a condition variable
 //! wakes whoever sleeps. The transitions are the core's, so whatever is true of a queue here is
 //! true of it in a file. What the machine would say of a recorded process is told with
 //! [`MemoryStore::set_process`].
@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Beacon, Claim, Entry, Evidence, Kind, Liveness, LockName, Now, Policy, Predecessor, Process,
-    Standing, judge,
+    Claim, Entry, Evidence, Kind, Liveness, LivenessLock, LockName, Now, Policy, Predecessor,
+    Process, Standing, judge,
 };
 
 /// How long a sleep behind a record lasts at most before the caller looks at its clock again: a
@@ -67,21 +67,21 @@ struct Lock {
     entry: Entry,
     /// The tickets whose liveness locks are held, and by which handle: a place that was kept has one
     /// handle after another, and only its present one can release it.
-    lit: BTreeMap<u64, u64>,
+    held: BTreeMap<u64, u64>,
 }
 
 impl State {
-    fn is_lit(&self, name: &LockName, ticket: u64) -> bool {
+    fn is_held(&self, name: &LockName, ticket: u64) -> bool {
         self.locks
             .get(name)
-            .is_some_and(|lock| lock.lit.contains_key(&ticket))
+            .is_some_and(|lock| lock.held.contains_key(&ticket))
     }
 
     fn release(&mut self, claim: &MemoryHandle) {
         if let Some(lock) = self.locks.get_mut(&claim.name)
-            && lock.lit.get(&claim.ticket) == Some(&claim.number)
+            && lock.held.get(&claim.ticket) == Some(&claim.number)
         {
-            lock.lit.remove(&claim.ticket);
+            lock.held.remove(&claim.ticket);
         }
     }
 
@@ -93,11 +93,11 @@ impl State {
 
     /// What is known of a claim.
     fn evidence(&self, name: &LockName, claim: &Claim) -> Evidence {
-        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
-        let beacon = match (has_beacon, self.is_lit(name, claim.ticket)) {
-            (false, _) => Beacon::None,
-            (true, true) => Beacon::Lit,
-            (true, false) => Beacon::Out,
+        let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
+        let liveness_lock = match (has_liveness_lock, self.is_held(name, claim.ticket)) {
+            (false, _) => LivenessLock::None,
+            (true, true) => LivenessLock::Held,
+            (true, false) => LivenessLock::Released,
         };
         let ask = |process: Option<&Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
@@ -106,7 +106,7 @@ impl State {
             })
         };
         Evidence {
-            beacon,
+            liveness_lock,
             process: ask(claim.holder.process.as_ref()),
             command: ask(claim.holder.command.as_ref()),
         }
@@ -231,11 +231,11 @@ impl MemoryStore {
         let Waiting { name, now, .. } = *waiting;
         let is_same = |claim: &Claim| self.is_same(state, name, claim, now);
         match waiting.behind {
-            Predecessor::Beacon { ticket } => state.is_lit(name, *ticket),
+            Predecessor::LivenessLock { ticket } => state.is_held(name, *ticket),
             Predecessor::Turn { ticket } => {
                 let entry = state.locks.get(name).map(|lock| &lock.entry);
                 let claim = entry.and_then(|entry| entry.claim(*ticket));
-                claim.is_some_and(|claim| claim.token.is_none()) && state.is_lit(name, *ticket)
+                claim.is_some_and(|claim| claim.token.is_none()) && state.is_held(name, *ticket)
             }
             Predecessor::Record(claim) => is_same(claim),
             Predecessor::AnyOf(claims) => claims.iter().all(is_same),
@@ -324,7 +324,7 @@ impl Store for MemoryStore {
             state.handles += 1;
             let number = state.handles;
             if made.liveness {
-                lock.lit.insert(made.ticket, number);
+                lock.held.insert(made.ticket, number);
             }
             done.own = Some(made.ticket);
             done.handle = Some(Box::new(MemoryHandle {
@@ -349,7 +349,7 @@ impl Store for MemoryStore {
         };
         // A grace and a lease run out by the caller's clock.
         let nap = match waiting.behind {
-            Predecessor::Beacon { .. } | Predecessor::Turn { .. } => None,
+            Predecessor::LivenessLock { .. } | Predecessor::Turn { .. } => None,
             Predecessor::Record(_) | Predecessor::AnyOf(_) | Predecessor::Stopped { .. } => {
                 Some(RECORD_NAP_MAX)
             }

@@ -13,9 +13,9 @@ use super::contract::{
 use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Forced, Left, Liveness,
-    LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther,
-    Released, Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover,
+    Claim, Entering, Entry, Event, Evidence, Force, Forced, Left, Liveness, LivenessLock, LockName,
+    Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther, Released,
+    Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover, TryGrant,
     UnreadableRule, WaitingFor, unreadable,
 };
 
@@ -39,7 +39,7 @@ pub struct Entered {
 #[derive(Debug)]
 pub struct Tried {
     /// What happened.
-    pub advance: Advance,
+    pub grant: TryGrant,
     /// The list afterwards.
     pub entry: Entry,
     /// What an audit would record.
@@ -126,20 +126,20 @@ pub trait Verbs: Store {
     fn try_grant(&self, handle: &dyn Handle, now: &Now) -> Result<Tried, StoreError> {
         let (rules, ticket) = (self.rules(), handle.ticket());
         let ask = Ask::new(handle.name(), About::Turn(handle), now);
-        let (mut advance, done) = settled(self, &ask, Ok(Advance::Gone), |draft| {
+        let (mut grant, done) = settled(self, &ask, Ok(TryGrant::Gone), |draft| {
             whole(draft, |draft| advancing(rules, ticket, now, draft))
         })?;
         let (entry, events) = match done {
             Some(done) => (done.entry, done.events),
             None => Default::default(),
         };
-        if let Ok(Advance::Granted { token }) = &mut advance
+        if let Ok(TryGrant::Granted { token }) = &mut grant
             && let Some(counts) = entry.claim(ticket).and_then(|claim| claim.token)
         {
             *token = counts;
         }
         Ok(Tried {
-            advance: advance?,
+            grant: grant?,
             entry,
             events,
         })
@@ -235,7 +235,9 @@ pub trait Verbs: Store {
                 let claim = entry.claim(handle.ticket());
                 let seen = claim.and_then(|claim| reading.evidence_of(claim));
                 // Any other caller may take it now: that it stands is worth nothing before it is renewed.
-                if self.rules().leased && seen.is_some_and(|seen| seen.beacon == Beacon::Lapsed) {
+                if self.rules().leased
+                    && seen.is_some_and(|seen| seen.liveness_lock == LivenessLock::Lapsed)
+                {
                     return self.renew(handle, now);
                 }
                 Ok(entry.verify(handle.ticket()))
@@ -276,7 +278,7 @@ pub trait Verbs: Store {
         now: &Now,
     ) -> Result<bool, StoreError> {
         let reserved = own(self, handle, false, now, |draft| {
-            let reserved = draft.entry.park(handle.ticket(), owner, grace_ms, now);
+            let reserved = draft.entry.reserve(handle.ticket(), owner, grace_ms, now);
             (reserved, Step::write_if(reserved))
         })?;
         // A process that is killed before this line takes its liveness lock with it; the place is kept.
@@ -465,14 +467,15 @@ pub trait Verbs: Store {
             return Ok(Wake::Ready);
         };
         let rules = self.rules();
-        let asks_liveness = rules.policy.asks_beacon || rules.leased;
+        let asks_liveness = rules.policy.asks_liveness_lock || rules.leased;
         // Holders come first: a waiter that stands aside may stand in the list before them.
         let waiters = entry.claims.iter().filter(|claim| claim.token.is_none());
         for claim in entry.granted().chain(waiters) {
             let evidence = seen.evidence_of(claim);
-            let is_held = evidence.is_some_and(|evidence| evidence.beacon == Beacon::Lit);
+            let is_held =
+                evidence.is_some_and(|evidence| evidence.liveness_lock == LivenessLock::Held);
             let behind = if asks_liveness && is_held {
-                Predecessor::Beacon {
+                Predecessor::LivenessLock {
                     ticket: claim.ticket,
                 }
             } else if claim.token.is_some() {
@@ -653,7 +656,7 @@ fn would_clean(policy: &Policy, reading: Reading, now: &Now) -> Result<Cleaned, 
 
 /// What is known of a claim that nobody looked at.
 const UNSEEN: Evidence = Evidence {
-    beacon: Beacon::None,
+    liveness_lock: LivenessLock::None,
     process: Liveness::Unknown,
     command: Liveness::Unknown,
 };
@@ -751,12 +754,12 @@ fn forced_at(corrupt: &Corrupt, force: Force) -> Force {
 }
 
 /// The change of [`Verbs::try_grant`].
-fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (Advance, Step) {
+fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (TryGrant, Step) {
     let claims = draft.entry.claims.len();
     let own = draft.entry.claim(ticket);
     let (mode, was_passed) =
         own.map_or((Mode::Exclusive, false), |own| (own.mode, own.was_passed()));
-    let advance = draft.entry.advance_seeing(
+    let grant = draft.entry.try_grant_seeing(
         &rules.policy,
         ticket,
         now,
@@ -767,7 +770,7 @@ fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (A
     // Each look reads the waiters that died, and across a network that is what costs: the first one that
     // passes them removes them.
     let sweeps = rules.network && draft.entry.claims.len() < claims;
-    let rests_on = RestsOn::looking(mode, was_passed, &advance, &draft.events);
+    let rests_on = RestsOn::looking(mode, was_passed, &grant, &draft.events);
     let step = match rests_on.or(sweeps.then_some(RestsOn::Before)) {
         None => Step::Keep,
         Some(rests_on) => Step::Write(Write {
@@ -775,7 +778,7 @@ fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (A
             ..Write::PLAIN
         }),
     };
-    (advance, step)
+    (grant, step)
 }
 
 /// Whether a request depends on how those in its way live, and not only on whether they do: what force
@@ -790,7 +793,7 @@ fn looks_closer(request: &Request) -> bool {
 fn queued_behind_nobody(ticket: u64) -> Entering {
     Entering::Queued {
         ticket,
-        behind: Predecessor::Beacon { ticket: 0 },
+        behind: Predecessor::LivenessLock { ticket: 0 },
     }
 }
 
@@ -806,16 +809,16 @@ fn look_again<S: Store + ?Sized>(
     let tried = store.try_grant(&*handle, now)?;
     entered.entry = tried.entry;
     entered.events.extend(tried.events);
-    match tried.advance {
-        Advance::Granted { token } => entered.entering = Entering::Granted { ticket, token },
-        Advance::Behind(behind) => entered.entering = Entering::Queued { ticket, behind },
-        Advance::Blocked(refusal) => {
+    match tried.grant {
+        TryGrant::Granted { token } => entered.entering = Entering::Granted { ticket, token },
+        TryGrant::Behind(behind) => entered.entering = Entering::Queued { ticket, behind },
+        TryGrant::Blocked(refusal) => {
             store.release(&*handle, now)?;
             entered.entering = Entering::Refused(refusal);
             return Ok(entered);
         }
         // What it was asked meanwhile it hears at its next look.
-        Advance::Yours { .. } | Advance::Cancelled { .. } | Advance::Gone => {}
+        TryGrant::Yours { .. } | TryGrant::Cancelled { .. } | TryGrant::Gone => {}
     }
     entered.handle = Some(handle);
     Ok(entered)

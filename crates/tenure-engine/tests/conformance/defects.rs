@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Beacon, Claim, Entry, Evidence, Host, Kind, Liveness, LockName, Mode, Policy, Predecessor,
-    Process, Queueing, RequestId,
+    Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Mode, Policy,
+    Predecessor, Process, Queueing, RequestId,
 };
 use tenure_engine::clock::instant;
 use tenure_engine::store::conformance::{self, Harness};
@@ -212,7 +212,7 @@ impl Drop for DefectiveHandle {
 
 /// What a claim lives by that nobody looks at.
 const ALIVE: Evidence = Evidence {
-    beacon: Beacon::Lit,
+    liveness_lock: LivenessLock::Held,
     process: Liveness::Unknown,
     command: Liveness::Unknown,
 };
@@ -245,14 +245,14 @@ impl Defective {
         for claim in &mut entry.claims {
             match self.defect {
                 Defect::LosesGraces => {
-                    if let Some(away) = &mut claim.away {
+                    if let Some(away) = &mut claim.reservation {
                         away.grace_ms = u64::MAX;
                     }
                 }
                 Defect::LosesKinds => claim.kind = Kind::Kernel,
                 Defect::LosesModes => claim.mode = Mode::Exclusive,
                 Defect::LosesNotes => claim.waiting_for = None,
-                Defect::LosesPlacesThatAreKept => claim.away = None,
+                Defect::LosesPlacesThatAreKept => claim.reservation = None,
                 Defect::LosesQueueing => claim.queueing = Queueing::Fifo,
                 Defect::LosesRequestIds => {
                     claim.holder.request_id = RequestId::new("unknown").expect("an accepted id");

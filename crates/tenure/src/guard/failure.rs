@@ -1,7 +1,6 @@
 //! What can go wrong with a guard as programs are told it: exit code and the document's `error`.
 
 use super::{AcquireError, OpenError, Refused};
-use crate::config::ConfigError;
 use crate::envelope::{Exit, Failure, LockView};
 use tenure_core::LockName;
 
@@ -21,10 +20,10 @@ impl From<AcquireError> for Failure {
                 Self::bad_arguments(error.to_string())
             }
             AcquireError::HeldByThisProcess { ref name, token } => {
-                already_held(&error, name, token)
+                already_held(name, token, &error)
             }
             AcquireError::HeldByOuterRun { ref name, token } => {
-                already_held(&error, name, Some(token))
+                already_held(name, Some(token), &error)
             }
             AcquireError::Superseded { ref name, ref by } => Self::superseded(name, Some(by)),
             AcquireError::Cancelled { .. }
@@ -36,7 +35,7 @@ impl From<AcquireError> for Failure {
     }
 }
 
-fn already_held(error: &AcquireError, name: &LockName, token: Option<u64>) -> Failure {
+fn already_held(name: &LockName, token: Option<u64>, error: &AcquireError) -> Failure {
     let mut failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", error.to_string());
     failure.context.insert("name".into(), name.as_str().into());
     failure.context.insert("token".into(), token.into());
@@ -45,22 +44,13 @@ fn already_held(error: &AcquireError, name: &LockName, token: Option<u64>) -> Fa
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        match &error {
-            OpenError::Config(ConfigError::Untrusted { .. }) => {
-                Self::new(Exit::Permission, "UNSAFE_PLACE", error.to_string())
-            }
-            OpenError::Config(_) | OpenError::Elsewhere { .. } => {
-                Self::new(Exit::BadArguments, "BAD_CONFIGURATION", error.to_string())
-            }
-            OpenError::Servers { .. } => Self::new(
-                Exit::StoreUnavailable,
-                "STORE_UNREACHABLE",
-                error.to_string(),
-            ),
-            OpenError::Folder { .. } => {
-                Self::new(Exit::General, "NO_CURRENT_FOLDER", error.to_string())
-            }
-        }
+        let (exit, code) = match error {
+            OpenError::Config(source) => return source.into(),
+            OpenError::Elsewhere { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
+            OpenError::Servers { .. } => (Exit::StoreUnavailable, "STORE_UNREACHABLE"),
+            OpenError::Folder { .. } => (Exit::General, "NO_CURRENT_FOLDER"),
+        };
+        Self::new(exit, code, error.to_string())
     }
 }
 
@@ -77,5 +67,31 @@ impl Refused {
         );
         view.unreadable_because.clone_from(&self.unreadable_because);
         view
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use tenure_engine::config::ConfigError;
+
+    fn denied() -> ConfigError {
+        ConfigError::Read {
+            path: "tenure.toml".to_owned(),
+            source: ErrorKind::PermissionDenied.into(),
+        }
+    }
+
+    #[test]
+    fn a_configuration_that_may_not_be_read_has_one_entry_wherever_it_comes_from() {
+        let direct = Failure::from(denied());
+        assert_eq!(
+            (direct.exit, &*direct.code),
+            (Exit::Permission, "PERMISSION_DENIED")
+        );
+        let opened = Failure::from(OpenError::Config(denied()));
+        assert_eq!((opened.exit, &opened.code), (direct.exit, &direct.code));
+        assert_eq!(opened.message, direct.message);
     }
 }

@@ -1,10 +1,10 @@
 //! The guard: what holding a lock is, and how it ends.
 //!
 //! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of
-//! them. Heartbeats are the keeper's business.
+//! them. Heartbeats are the renewer's business.
 
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
-use super::keeper::Watching;
+use super::renewer::Watching;
 use super::term::{GuardState, Term};
 use super::{Shared, log};
 use crate::offload;
@@ -106,7 +106,7 @@ impl Guard {
     /// - [`ReleaseError::Forked`] if another process acquired it.
     ///
     /// # Crash safety
-    /// The list is changed first, and the beacon put out afterwards. Death before the change leaves
+    /// The list is changed first, and the liveness lock released afterwards. Death before the change leaves
     /// a dead claim, which the next caller sweeps; death after it leaves nothing.
     pub fn release(self) -> Result<(), ReleaseError> {
         if !self.hold.is_here() {
@@ -420,7 +420,7 @@ impl Hold {
         if !self.is_here() {
             return GuardState::Lost;
         }
-        // Whoever was stopped for longer than its lease may ask before the keeper has had its turn.
+        // Whoever was stopped for longer than its lease may ask before the renewer has had its turn.
         if let Some(lapses_ms) = self.lapses_ms
             && self.term.known() != GuardState::Lost
         {
@@ -440,7 +440,7 @@ impl Hold {
         let (name, token) = (&self.name, self.token);
         match by {
             Finder::Caller => self.term.found(state, || tell(state, name, token)),
-            Finder::Keeper => self.term.found_for(state, |wakers| {
+            Finder::Renewer => self.term.found_for(state, |wakers| {
                 let (shared, name) = (&self.shared, name.clone());
                 if !wakers.is_empty() {
                     let wake = move || wakers.into_iter().for_each(Waker::wake);
@@ -452,7 +452,7 @@ impl Hold {
     }
 
     pub(super) fn is_lost_by_silence(&self) {
-        self.found(GuardState::Lost, Finder::Keeper);
+        self.found(GuardState::Lost, Finder::Renewer);
     }
 
     /// Whether others may have it after some silence although it is held.
@@ -475,7 +475,7 @@ impl Hold {
     /// Renews the lease. `None` once it was released.
     pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
         let now = self.shared.clock.now();
-        let answer = self.ask(Finder::Keeper, |store| store.renew(&*self.handle, &now));
+        let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, &now));
         if let Some(Ok(GuardState::Held | GuardState::StopRequested)) = &answer {
             self.renewed_ms.fetch_max(now.boot_ms, Ordering::AcqRel);
         }
@@ -483,13 +483,13 @@ impl Hold {
     }
 
     /// Can be read once something has happened to it.
-    pub(super) fn news(&self) -> Option<Notices> {
+    pub(super) fn notices(&self) -> Option<Notices> {
         self.shared.store.notices(&*self.handle)
     }
 
     /// Looks whether it stands, without a change. `None` once it was released.
     pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
-        self.ask(Finder::Keeper, |store| self.verified(store))
+        self.ask(Finder::Renewer, |store| self.verified(store))
     }
 
     fn verified(&self, store: &dyn Store) -> Result<Renewal, StoreError> {
@@ -553,7 +553,7 @@ impl Hold {
             }
             Left::Withdrawn | Left::Absent => Ok(false),
         };
-        // After an error it is lost as well: the beacon is out, whatever the list says.
+        // After an error it is lost as well: the liveness lock is released, whatever the list says.
         let ended = self.term.end(leave, || log::lost(&self.name, self.token))?;
         if ended.just_now {
             self.shared.forget(self);
@@ -569,7 +569,7 @@ enum Finder {
     Caller,
     /// A thread that has other holds to renew. It must not be kept by a waker that blocks, or by a log
     /// that does.
-    Keeper,
+    Renewer,
 }
 
 fn tell(state: GuardState, name: &LockName, token: u64) {

@@ -66,7 +66,7 @@ impl Term {
         }
     }
 
-    /// Notes what was found. If that is news, those who wait for it are woken first, and `tell` is
+    /// Notes what was found. If that is a change, those who wait for it are woken first, and `tell` is
     /// called then. A lost lock stays lost, and a request to stop stands.
     pub(super) fn found(&self, state: GuardState, tell: impl FnOnce()) -> GuardState {
         self.found_for(state, |wakers| {
@@ -148,7 +148,7 @@ impl Term {
     }
 
     /// Ends the hold, if it has not ended, by `leave`, which says whether it was still ours. If it
-    /// was not, it is lost, and after an error too; `tell` is called if that is news.
+    /// was not, it is lost, and after an error too; `tell` is called if that is a change.
     ///
     /// # Errors
     /// - Those of `leave`. It has not ended then.

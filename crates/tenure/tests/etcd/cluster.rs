@@ -696,10 +696,10 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
 /// Nothing of those who are gone stands in the way for longer than a lease.
 fn nobody_is_left(cluster: &Cluster) {
     let end = instant() + TTL * 4;
-    let lives = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
+    let lease_keys = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
     loop {
         let left = cluster
-            .etcdctl(&lives)
+            .etcdctl(&lease_keys)
             .unwrap_or_else(|| "no answer".to_owned());
         if left.trim().is_empty() {
             break;

@@ -6,8 +6,8 @@
 use super::proxy::{Dice, Fault, Proxy, Rates, Weather};
 use super::server::Server;
 use super::{
-    Callers, Seat, caller, claims, hold_twice, is_long, keeps_every_promise, line_up, name, now,
-    request, take, until, wait,
+    Callers, ClaimHandle, caller, claims, hold_twice, is_long, keeps_every_promise, line_up, name,
+    now, request, take, until, wait,
 };
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use tenure::store::Verbs;
 use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
-    Advance, Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request,
+    Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request, TryGrant,
 };
 use tenure_engine::clock::instant;
 
@@ -107,34 +107,35 @@ impl Worker<'_> {
     }
 
     /// Enters and waits. With the hold comes the moment from which it counts.
-    fn acquire(&mut self, number: u64) -> Option<(Seat, u64, Instant)> {
+    fn acquire(&mut self, number: u64) -> Option<(ClaimHandle, u64, Instant)> {
         let request = request(&format!("{}-{number}", self.who), self.ttl);
         let entered = self.answer("entering", self.store.enter(self.name, request, &now()))?;
-        let seat = entered.handle;
-        let from = |entry: &Entry, seat: &Seat| entry.claim(seat.ticket()).map(certain_from);
+        let handle = entered.handle;
+        let from =
+            |entry: &Entry, handle: &ClaimHandle| entry.claim(handle.ticket()).map(certain_from);
         let mut behind = match entered.entering {
             Entering::Granted { token, .. } => {
-                let seat = seat?;
-                let began = from(&entered.entry, &seat)?;
-                return Some((seat, token, began));
+                let handle = handle?;
+                let began = from(&entered.entry, &handle)?;
+                return Some((handle, token, began));
             }
             Entering::Queued { behind, .. } => behind,
             other => panic!("a request that queues was answered {other:?}"),
         };
-        let seat = seat?;
+        let handle = handle?;
         let end = instant() + Duration::from_secs(60);
         while instant() < end {
-            let wake = self.store.sleep(&*seat, &behind, &now(), Some(end));
+            let wake = self.store.sleep(&*handle, &behind, &now(), Some(end));
             self.answer("sleeping", wake)?;
-            let advanced = self.answer("looking", self.store.try_grant(&*seat, &now()))?;
-            match advanced.advance {
-                Advance::Granted { token } => {
-                    let began = from(&advanced.entry, &seat)?;
-                    return Some((seat, token, began));
+            let advanced = self.answer("looking", self.store.try_grant(&*handle, &now()))?;
+            match advanced.grant {
+                TryGrant::Granted { token } => {
+                    let began = from(&advanced.entry, &handle)?;
+                    return Some((handle, token, began));
                 }
-                Advance::Behind(now_behind) => behind = now_behind,
+                TryGrant::Behind(now_behind) => behind = now_behind,
                 // Its lease ran out in the queue, and somebody swept it.
-                Advance::Gone => return None,
+                TryGrant::Gone => return None,
                 other => panic!("a waiter was answered {other:?}"),
             }
         }
@@ -142,7 +143,7 @@ impl Worker<'_> {
     }
 
     /// Works under a hold, now and then cut off for longer than its lease.
-    fn work(&mut self, seat: Seat, token: u64, began: Instant) {
+    fn work(&mut self, handle: ClaimHandle, token: u64, began: Instant) {
         let lapses = self.store.rules().lapse(self.ttl).expect("leases run out");
         let mut seen = Witnessed {
             who: self.who,
@@ -162,7 +163,7 @@ impl Worker<'_> {
             );
             self.proxy.weather(Weather::Fair);
             let asked = instant();
-            match self.answer("renewing", self.store.renew(&*seat, &now())) {
+            match self.answer("renewing", self.store.renew(&*handle, &now())) {
                 Some(Renewal::Renewed { .. }) => {
                     seen.renewed.push(asked);
                     seen.relied = asked.max(seen.relied);
@@ -181,10 +182,10 @@ impl Worker<'_> {
         self.witnessed.lock().expect("no panic").push(seen);
         if kind >= 95 {
             // It dies.
-            drop(seat);
+            drop(handle);
             return;
         }
-        let left = self.answer("leaving", self.store.release(&*seat, &now()));
+        let left = self.answer("leaving", self.store.release(&*handle, &now()));
         // One that took longer than the lease cannot know whether it was an earlier try of its own.
         let took = instant().saturating_duration_since(ends);
         if let Some(left) = left
@@ -235,8 +236,8 @@ fn take_turns(server: &Server, seed: u64, callers: usize, time: Duration) {
                 let mut number = 0;
                 while !over.load(Ordering::SeqCst) {
                     number += 1;
-                    if let Some((seat, token, began)) = worker.acquire(number) {
-                        worker.work(seat, token, began);
+                    if let Some((handle, token, began)) = worker.acquire(number) {
+                        worker.work(handle, token, began);
                     }
                 }
             });
@@ -364,12 +365,12 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         };
         let done = "a call that only lost an answer";
 
-        let (seat, token) = with(&proxy, faults, &written("enter"), || {
+        let (handle, token) = with(&proxy, faults, &written("enter"), || {
             take(&one, &name, "holder", ttl)
         });
         assert_eq!(claims(&two, &name).len(), 1, "one claim was made");
         let renewed = with(&proxy, faults, &written("renew"), || {
-            one.renew(&*seat, &now())
+            one.renew(&*handle, &now())
         });
         assert!(
             matches!(renewed, Ok(Renewal::Renewed { .. })),
@@ -380,7 +381,7 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             started: None,
         };
         let named = with(&proxy, faults, &written("name_command"), || {
-            one.name_command(&*seat, process, &now())
+            one.name_command(&*handle, process, &now())
         });
         assert!(named.expect(done), "the command was named");
         let waiting = tenure_core::WaitingFor {
@@ -431,10 +432,10 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         let (next, behind) = line_up(&one, &name, "next", ttl);
 
         let left = with(&proxy, faults, &removed("leave", 0), || {
-            one.release(&*seat, &now())
+            one.release(&*handle, &now())
         });
         assert!(matches!(left, Ok(Left::Released { .. })), "{left:?}");
-        let next_token = with(&proxy, faults, &written("advance"), || {
+        let next_token = with(&proxy, faults, &written("try_grant"), || {
             wait(&one, &next, behind, Duration::from_secs(20))
         });
         assert!(next_token > token, "the token rises");
@@ -460,8 +461,8 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         );
 
         let dead = caller(&server.address("lost"));
-        let (seat, _) = take(&dead, &name, "dead", ttl);
-        drop((seat, dead));
+        let (handle, _) = take(&dead, &name, "dead", ttl);
+        drop((handle, dead));
         let cleaned = with(&proxy, faults, &removed("clean", 0), || {
             one.clean(&name, &now(), false)
         });
@@ -521,17 +522,17 @@ fn a_hold_that_was_overridden_is_not_said_to_be_released_where_an_answer_is_lost
             ..request("one", Duration::from_secs(60))
         };
         let entered = one.enter(&name, detached, &now()).expect("an answer");
-        let seat = entered.handle.expect("a free lock");
+        let handle = entered.handle.expect("a free lock");
         let forced = two.force_release(&name, Force::Confirmed, &now());
         let forced = forced.expect("an answer").released;
         assert!(matches!(forced, Forced::Done { .. }), "{forced:?}");
         let told = match asks {
-            "renew" => one.renew(&*seat, &now()),
-            _ => one.verify(&*seat, &now()),
+            "renew" => one.renew(&*handle, &now()),
+            _ => one.verify(&*handle, &now()),
         };
         assert_eq!(told.expect("an answer"), Renewal::Lost, "{asks}");
         proxy.strike(&format!("{name}/claims/"), Fault::CutAfter);
-        let left = one.release(&*seat, &now()).expect("an answer");
+        let left = one.release(&*handle, &now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{asks}");
     }
 }
@@ -599,9 +600,9 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
             &format!("{name}/claims/"),
             Fault::Late(Duration::from_secs(4)),
         );
-        let (seat, token) = take(&one, name, "one", ttl);
+        let (handle, token) = take(&one, name, "one", ttl);
         if name == &leaves {
-            let left = one.release(&*seat, &now()).expect("an etcd that answers");
+            let left = one.release(&*handle, &now()).expect("an etcd that answers");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
         }
         assert_eq!(proxy.late(), number - 1, "the stray is still under way");
@@ -614,7 +615,7 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
         } else {
             assert_eq!(found.len(), 1, "nobody else came: {found:?}");
             assert_eq!(found[0].token, Some(token), "and the hold stands");
-            let standing = one.verify(&*seat, &now()).expect("an etcd that answers");
+            let standing = one.verify(&*handle, &now()).expect("an etcd that answers");
             assert!(matches!(standing, Renewal::Renewed { .. }), "{standing:?}");
         }
     }

@@ -11,7 +11,7 @@ use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use tenure::guard::{Again, LockManager, Options};
 use tenure::store::Verbs;
-use tenure_core::{Advance, Entering};
+use tenure_core::{Entering, TryGrant};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::Wait;
 
@@ -123,11 +123,11 @@ fn uncontended(server: &Server, on: &str) -> f64 {
         let bare = since(began);
         let began = instant();
         let entered = store.enter(&name, wish.clone(), &clock.now());
-        let seat = entered.expect("an answer").handle.expect("a free lock");
+        let handle = entered.expect("an answer").handle.expect("a free lock");
         let lock = since(began);
-        store.release(&*seat, &clock.now()).expect("an answer");
+        store.release(&*handle, &clock.now()).expect("an answer");
         let whole = since(began);
-        drop(seat);
+        drop(handle);
         let began = instant();
         drop(locks.acquire("guarded").expect("a free lock"));
         let guard = since(began);
@@ -204,14 +204,14 @@ fn many_holds(server: &Server) {
                 store = caller(&server.address("holds"));
                 // The connection and the lease are not what is asked about.
                 let other = super::name("other");
-                let (seat, _) = take(&store, &other, "one", TTL);
-                store.release(&*seat, &clock.now()).expect("an answer");
+                let (handle, _) = take(&store, &other, "one", TTL);
+                store.release(&*handle, &clock.now()).expect("an answer");
             }
             let began = instant();
             let entered = store.enter(&name, wish.clone(), &clock.now());
             let took = since(began);
-            let seat = entered.expect("an answer").handle.expect("a free lock");
-            store.release(&*seat, &clock.now()).expect("an answer");
+            let handle = entered.expect("an answer").handle.expect("a free lock");
+            store.release(&*handle, &clock.now()).expect("an answer");
             if hold < MEASURED {
                 first.push(took);
             }
@@ -318,7 +318,7 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
     let name = name("crowd");
     let address = server.address("crowd");
     let gate = caller(&address);
-    let (seat, _) = take(&gate, &name, "gate", Duration::from_secs(600));
+    let (handle, _) = take(&gate, &name, "gate", Duration::from_secs(600));
     let barrier = Barrier::new(waiters + 1);
     let grants = Mutex::new(Vec::new());
     let (mut before, mut after, mut took) = (BTreeMap::new(), BTreeMap::new(), Duration::ZERO);
@@ -330,36 +330,38 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
             scope.spawn(move || {
                 let store = caller(address);
                 let ttl = Duration::from_secs(600);
-                let (seat, behind) = line_up(&store, name, &format!("w{who}"), ttl);
-                let ticket = seat.ticket();
+                let (handle, behind) = line_up(&store, name, &format!("w{who}"), ttl);
+                let ticket = handle.ticket();
                 barrier.wait();
-                let mut waiting = Some((seat, behind, ticket));
+                let mut waiting = Some((handle, behind, ticket));
                 for round in 0..rounds {
-                    let (seat, ticket) = if let Some((seat, behind, ticket)) = waiting.take() {
-                        wait(&store, &seat, behind, Duration::from_secs(300));
-                        (seat, ticket)
+                    let (handle, ticket) = if let Some((handle, behind, ticket)) = waiting.take() {
+                        wait(&store, &handle, behind, Duration::from_secs(300));
+                        (handle, ticket)
                     } else {
                         let request = request(&format!("w{who}-{round}"), ttl);
                         let entered = store.enter(name, request, &now()).expect("an answer");
-                        let seat = entered.handle.expect("a handle");
-                        let ticket = seat.ticket();
+                        let handle = entered.handle.expect("a handle");
+                        let ticket = handle.ticket();
                         let mut behind = match entered.entering {
                             Entering::Queued { behind, .. } => Some(behind),
                             _ => None,
                         };
                         while let Some(before) = behind.take() {
                             let end = Some(instant() + Duration::from_secs(300));
-                            store.sleep(&*seat, &before, &now(), end).expect("a sleep");
+                            store
+                                .sleep(&*handle, &before, &now(), end)
+                                .expect("a sleep");
                             *looks.lock().expect("no panic") += 1;
-                            let looked = store.try_grant(&*seat, &now()).expect("an answer");
-                            if let Advance::Behind(before) = looked.advance {
+                            let looked = store.try_grant(&*handle, &now()).expect("an answer");
+                            if let TryGrant::Behind(before) = looked.grant {
                                 behind = Some(before);
                             }
                         }
-                        (seat, ticket)
+                        (handle, ticket)
                     };
                     grants.lock().expect("no panic").push((instant(), ticket));
-                    store.release(&*seat, &now()).expect("an answer");
+                    store.release(&*handle, &now()).expect("an answer");
                 }
             });
         }
@@ -369,7 +371,7 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
         });
         before = server.metrics();
         let began = instant();
-        gate.release(&*seat, &now()).expect("an answer");
+        gate.release(&*handle, &now()).expect("an answer");
         until("all have had their turns", Duration::from_secs(300), || {
             grants.lock().expect("no panic").len() == waiters * rounds
         });

@@ -32,15 +32,15 @@ use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Store, Wake};
 use tenure_core::{
-    Advance, Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience,
-    Predecessor, Process, Request, RequestId, Terms,
+    Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience, Predecessor,
+    Process, Request, RequestId, Terms, TryGrant,
 };
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::process::{Identity, start_time};
 use tonic::transport::Endpoint;
 
 /// A claim's place.
-pub(crate) type Seat = Box<dyn Handle>;
+pub(crate) type ClaimHandle = Box<dyn Handle>;
 
 /// Callers on one prefix; processes are real ones.
 pub(crate) struct Callers {
@@ -117,7 +117,12 @@ pub(crate) fn request(id: &str, ttl: Duration) -> Request {
 
 /// Enters and expects a grant.
 #[track_caller]
-pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) -> (Seat, u64) {
+pub(crate) fn take(
+    store: &EtcdStore,
+    name: &LockName,
+    id: &str,
+    ttl: Duration,
+) -> (ClaimHandle, u64) {
     let entered = store.enter(name, request(id, ttl), &now());
     let entered = entered.expect("an etcd that answers");
     match entered.entering {
@@ -129,8 +134,8 @@ pub(crate) fn take(store: &EtcdStore, name: &LockName, id: &str, ttl: Duration) 
 /// Holds it twice: from then on its names are used again.
 pub(crate) fn hold_twice(store: &EtcdStore, name: &LockName) {
     for _ in 0..2 {
-        let (seat, _) = take(store, name, "before", Duration::from_secs(600));
-        let left = store.release(&*seat, &now()).expect("an answer");
+        let (handle, _) = take(store, name, "before", Duration::from_secs(600));
+        let left = store.release(&*handle, &now()).expect("an answer");
         assert!(matches!(left, Left::Released { .. }), "{left:?}");
     }
 }
@@ -142,7 +147,7 @@ pub(crate) fn line_up(
     name: &LockName,
     id: &str,
     ttl: Duration,
-) -> (Seat, Predecessor) {
+) -> (ClaimHandle, Predecessor) {
     let entered = store.enter(name, request(id, ttl), &now());
     let entered = entered.expect("an etcd that answers");
     match entered.entering {
@@ -155,14 +160,14 @@ pub(crate) fn line_up(
 #[track_caller]
 pub(crate) fn wait(
     store: &EtcdStore,
-    seat: &Seat,
+    handle: &ClaimHandle,
     mut behind: Predecessor,
     patience: Duration,
 ) -> u64 {
     let end = instant() + patience;
     loop {
         let wake = store
-            .sleep(&**seat, &behind, &now(), Some(end))
+            .sleep(&**handle, &behind, &now(), Some(end))
             .expect("a sleep");
         assert_eq!(
             wake,
@@ -170,11 +175,11 @@ pub(crate) fn wait(
             "a waiter was not woken within {patience:?}"
         );
         let advanced = store
-            .try_grant(&**seat, &now())
+            .try_grant(&**handle, &now())
             .expect("an etcd that answers");
-        match advanced.advance {
-            Advance::Granted { token } => return token,
-            Advance::Behind(now_behind) => behind = now_behind,
+        match advanced.grant {
+            TryGrant::Granted { token } => return token,
+            TryGrant::Behind(now_behind) => behind = now_behind,
             other => panic!("expected a grant, saw {other:?}"),
         }
     }

@@ -5,8 +5,8 @@ use super::api::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, Wa
 use super::proxy::{Proxy, Weather};
 use super::server::{self, Server, Tls};
 use super::{
-    Seat, caller, caller_as, claims, client, end_of, hold_twice, line_up, name, now, request, take,
-    until, wait,
+    ClaimHandle, caller, caller_as, claims, client, end_of, hold_twice, line_up, name, now,
+    request, take, until, wait,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use tenure::store::etcd::{Address, Credentials, EtcdStore};
 use tenure::store::file::ThreadSleeper;
 use tenure::store::{Content, Store, StoreError, Wake};
 use tenure_core::{
-    Advance, Entering, Event, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership,
-    Patience, Predecessor, Renewal, Standing,
+    Entering, Event, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
+    Predecessor, Renewal, Standing, TryGrant,
 };
 use tenure_engine::clock::instant;
 use tenure_engine::engine::Wait;
@@ -113,7 +113,7 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
     }
 }
 
-/// The lease that a claim's life hangs on, as etcdctl writes it; found by the request's id.
+/// The lease that a claim's lease key hangs on, as etcdctl writes it; found by the request's id.
 fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
     on(server, async |client| {
         let everything = GetOptions::new().with_range(end_of("/"));
@@ -125,9 +125,12 @@ fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
             key.contains(&format!("/{name}/claims/")) && value.contains(&format!("\"{id}\""))
         });
         let claim = text(claim.expect("the claim").key());
-        let life = claim.replace("/claims/", "/lives/");
-        let life = found.kvs().iter().find(|pair| text(pair.key()) == life);
-        format!("{:x}", life.expect("its life").lease())
+        let lease_key = claim.replace("/claims/", "/lives/");
+        let lease_key = found
+            .kvs()
+            .iter()
+            .find(|pair| text(pair.key()) == lease_key);
+        format!("{:x}", lease_key.expect("its lease key").lease())
     })
 }
 
@@ -158,19 +161,19 @@ fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
     let address = server.address("lost");
     let name = name("lost");
     let (one, two) = (caller(&address), caller(&address));
-    let (seat, token) = take(&one, &name, "one", LONG);
+    let (handle, token) = take(&one, &name, "one", LONG);
     let (waiter, behind) = line_up(&two, &name, "two", LONG);
     let spared = here_lease(&server, &name, "two");
     revoke_all_but(&server, &[&spared]);
     let next = wait(&two, &waiter, behind, PATIENCE);
     assert!(next > token, "the token rises: {token}, {next}");
-    let renewed = one.renew(&*seat, &now()).expect("an etcd that answers");
+    let renewed = one.renew(&*handle, &now()).expect("an etcd that answers");
     assert_eq!(renewed, Renewal::Lost);
     assert_eq!(
-        one.verify(&*seat, &now()).expect("an answer"),
+        one.verify(&*handle, &now()).expect("an answer"),
         Renewal::Lost
     );
-    let left = one.release(&*seat, &now()).expect("an etcd that answers");
+    let left = one.release(&*handle, &now()).expect("an etcd that answers");
     assert_eq!(left, Left::Absent, "what is not held cannot be released");
     let standing = two.verify(&*waiter, &now()).expect("an etcd that answers");
     assert!(
@@ -183,10 +186,10 @@ fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
 #[test]
 fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
     let server = Server::start();
-    let address = server.address("relit");
-    let name = name("relit");
+    let address = server.address("lit");
+    let name = name("lit");
     let (one, two) = (caller(&address), caller(&address));
-    let (seat, token) = take(&one, &name, "one", LONG);
+    let (handle, token) = take(&one, &name, "one", LONG);
     for asking in ["renew", "verify"] {
         revoke_all_but(&server, &[]);
         let reading = two.read(&name, None).expect("an etcd that answers");
@@ -196,8 +199,8 @@ fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
             "anybody could come: {standing:?}"
         );
         let answer = match asking {
-            "renew" => one.renew(&*seat, &now()),
-            _ => one.verify(&*seat, &now()),
+            "renew" => one.renew(&*handle, &now()),
+            _ => one.verify(&*handle, &now()),
         };
         let answer = answer.expect("an etcd that answers");
         assert!(
@@ -206,13 +209,13 @@ fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
         );
         let (_waiter, behind) = line_up(&two, &name, "two", LONG);
         assert!(
-            matches!(behind, Predecessor::Beacon { .. }),
+            matches!(behind, Predecessor::LivenessLock { .. }),
             "{asking}: whoever comes now has to wait: {behind:?}"
         );
     }
 }
 
-/// A waiter whose own lease ran out while it slept shows its life again, or learns that it has lost
+/// A waiter whose own lease ran out while it slept shows its lease key again, or learns that it has lost
 /// its place.
 #[test]
 fn a_waiter_outlives_the_end_of_its_lease() {
@@ -221,17 +224,17 @@ fn a_waiter_outlives_the_end_of_its_lease() {
     let (one, two, three) = (caller(&address), caller(&address), caller(&address));
     let (kept, swept) = (name("kept"), name("swept"));
 
-    let (seat, _) = take(&one, &kept, "one", LONG);
+    let (handle, _) = take(&one, &kept, "one", LONG);
     let (waiter, behind) = line_up(&two, &kept, "two", LONG);
     let spared = here_lease(&server, &kept, "one");
     revoke_all_but(&server, &[&spared]);
-    one.release(&*seat, &now()).expect("an etcd that answers");
+    one.release(&*handle, &now()).expect("an etcd that answers");
     wait(&two, &waiter, behind, PATIENCE);
     let standing = three.read(&kept, None).expect("an etcd that answers");
     let (standing, _) = standing.standing(&three.rules().policy, &now());
     assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
 
-    let (_seat, _) = take(&one, &swept, "one", LONG);
+    let (_handle, _) = take(&one, &swept, "one", LONG);
     let (waiter, behind) = line_up(&two, &swept, "two", LONG);
     let spared = here_lease(&server, &swept, "one");
     revoke_all_but(&server, &[&spared]);
@@ -246,7 +249,7 @@ fn a_waiter_outlives_the_end_of_its_lease() {
     let advanced = two
         .try_grant(&*waiter, &now())
         .expect("an etcd that answers");
-    assert_eq!(advanced.advance, Advance::Gone);
+    assert_eq!(advanced.grant, TryGrant::Gone);
 }
 
 /// The history that a watch would begin in may be compacted away before or while it sleeps.
@@ -256,7 +259,7 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
     let address = server.address("compacted");
     let name = name("compacted");
     let (one, two) = (caller(&address), caller(&address));
-    let (seat, _) = take(&one, &name, "one", LONG);
+    let (handle, _) = take(&one, &name, "one", LONG);
     let (waiter, behind) = line_up(&two, &name, "two", LONG);
     let compact = || {
         for _ in 0..3 {
@@ -276,13 +279,13 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
     let advanced = two
         .try_grant(&*waiter, &now())
         .expect("an etcd that answers");
-    let Advance::Behind(behind) = advanced.advance else {
-        panic!("it still waits: {:?}", advanced.advance);
+    let TryGrant::Behind(behind) = advanced.grant else {
+        panic!("it still waits: {:?}", advanced.grant);
     };
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(&two, &waiter, behind, PATIENCE));
         compact();
-        one.release(&*seat, &now()).expect("an etcd that answers");
+        one.release(&*handle, &now()).expect("an etcd that answers");
         sleeper.join().expect("it was woken");
     });
 }
@@ -294,7 +297,7 @@ fn a_server_may_go_and_come_back() {
     let address = server.address("restarted");
     let name = name("restarted");
     let (one, two) = (caller(&address), caller(&address));
-    let (seat, token) = take(&one, &name, "one", LONG);
+    let (handle, token) = take(&one, &name, "one", LONG);
     let (waiter, behind) = line_up(&two, &name, "two", LONG);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(&two, &waiter, behind, Duration::from_secs(60)));
@@ -302,24 +305,24 @@ fn a_server_may_go_and_come_back() {
         server.again();
         // A call may come too early for the new server; it says so.
         until("the holder is answered again", PATIENCE, || {
-            match one.renew(&*seat, &now()) {
+            match one.renew(&*handle, &now()) {
                 Ok(Renewal::Renewed { token: same, .. }) => same == token,
                 Ok(Renewal::Lost) => panic!("the hold outlives its server"),
                 Err(StoreError::Unreachable { .. }) => false,
                 Err(other) => panic!("{other}"),
             }
         });
-        one.release(&*seat, &now()).expect("an etcd that answers");
+        one.release(&*handle, &now()).expect("an etcd that answers");
         let next = sleeper.join().expect("it was woken");
         assert!(next > token, "the token rises");
     });
 }
 
-/// Every verb, at a seat that holds and another one that waits.
+/// Every verb, at a handle that holds and another one that waits.
 fn ask_everything(
     store: &EtcdStore,
     name: &LockName,
-    seat: &Seat,
+    handle: &ClaimHandle,
     each: &dyn Fn(&str, Instant, Option<StoreError>),
 ) {
     let anybody = |_: &tenure_core::Claim| Ownership::Shown;
@@ -335,14 +338,14 @@ fn ask_everything(
     ask("enter", &|| {
         store.enter(name, request("more", LONG), &now()).err()
     });
-    ask("advance", &|| store.try_grant(&**seat, &now()).err());
+    ask("try_grant", &|| store.try_grant(&**handle, &now()).err());
     ask("name_command", &|| {
-        store.name_command(&**seat, process, &now()).err()
+        store.name_command(&**handle, process, &now()).err()
     });
-    ask("renew", &|| store.renew(&**seat, &now()).err());
-    ask("verify", &|| store.verify(&**seat, &now()).err());
+    ask("renew", &|| store.renew(&**handle, &now()).err());
+    ask("verify", &|| store.verify(&**handle, &now()).err());
     ask("park", &|| {
-        store.reserve(&**seat, None, 1_000, &now()).err()
+        store.reserve(&**handle, None, 1_000, &now()).err()
     });
     ask("cancel", &|| {
         store.cancel(name, "somebody".into(), &now()).err()
@@ -361,7 +364,7 @@ fn ask_everything(
     });
     ask("names", &|| store.names(Which::Locks, &mut |_| {}).err());
     ask("clean", &|| store.clean(name, &now(), false).err());
-    ask("leave", &|| store.release(&**seat, &now()).err());
+    ask("leave", &|| store.release(&**handle, &now()).err());
 }
 
 /// With etcd out of reach, each call says so within its patience, and none says that a lock is free.
@@ -373,9 +376,9 @@ fn without_etcd_every_call_says_so_in_time() {
         let proxy = Proxy::to(server.port());
         let store = caller(&proxy.address("down")).patience(patience);
         let name = name("down");
-        let (seat, _) = take(&store, &name, "one", LONG);
+        let (handle, _) = take(&store, &name, "one", LONG);
         proxy.weather(weather);
-        ask_everything(&store, &name, &seat, &|verb, began, error| {
+        ask_everything(&store, &name, &handle, &|verb, began, error| {
             let took = instant().saturating_duration_since(began);
             assert!(
                 matches!(error, Some(StoreError::Unreachable { .. })),
@@ -408,15 +411,15 @@ fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
         ] {
             let store = caller(&server::address(&endpoints, "endpoints"));
             let name = name(&format!("{kind}-{}", endpoints.len()));
-            let (seat, _) = take(&store, &name, "one", LONG);
+            let (handle, _) = take(&store, &name, "one", LONG);
             let began = instant();
-            let verified = store.verify(&*seat, &now()).expect("an answer");
+            let verified = store.verify(&*handle, &now()).expect("an answer");
             assert!(matches!(verified, Renewal::Renewed { .. }));
             assert!(
                 instant().saturating_duration_since(began) < Duration::from_secs(2),
                 "{kind}: who was found is asked first from then on"
             );
-            store.release(&*seat, &now()).expect("an answer");
+            store.release(&*handle, &now()).expect("an answer");
         }
     }
     // The one that is asked stops answering while somebody sleeps and somebody holds.
@@ -424,14 +427,15 @@ fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
     let address = server::address(&endpoints, "endpoints");
     let (one, two) = (caller(&address), caller(&address));
     let name = name("switched");
-    let (seat, token) = take(&one, &name, "one", LONG);
+    let (handle, token) = take(&one, &name, "one", LONG);
     let (waiter, behind) = line_up(&two, &name, "two", LONG);
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(&two, &waiter, behind, Duration::from_secs(40)));
         good.weather(Weather::Parted);
-        let renewed = one.renew(&*seat, &now()).expect("the other one answers");
+        let renewed = one.renew(&*handle, &now()).expect("the other one answers");
         assert!(matches!(renewed, Renewal::Renewed { token: same, .. } if same == token));
-        one.release(&*seat, &now()).expect("the other one answers");
+        one.release(&*handle, &now())
+            .expect("the other one answers");
         sleeper
             .join()
             .expect("it was woken by way of the other one");
@@ -476,10 +480,10 @@ fn a_user_and_a_password_are_needed_where_the_server_wants_them() {
         caller_as(&server.address(prefix), &credentials).patience(Duration::from_secs(2))
     };
     let ann = as_user(Some(("ann", "pass:word")), "mine");
-    let (seat, _) = take(&ann, &name, "ann", LONG);
+    let (handle, _) = take(&ann, &name, "ann", LONG);
     let (waiter, behind) = line_up(&ann, &name, "again", LONG);
     assert!(matches!(
-        ann.release(&*seat, &now()),
+        ann.release(&*handle, &now()),
         Ok(Left::Released { .. })
     ));
     wait(&ann, &waiter, behind, PATIENCE);
@@ -528,10 +532,10 @@ fn an_encrypted_connection_trusts_its_own_authority_only() {
         caller_as(&address, &credentials).patience(Duration::from_secs(2))
     };
     let trusted = with("ca", Some("client"));
-    let (seat, _) = take(&trusted, &name, "one", LONG);
+    let (handle, _) = take(&trusted, &name, "one", LONG);
     let (waiter, behind) = line_up(&trusted, &name, "two", LONG);
     trusted
-        .release(&*seat, &now())
+        .release(&*handle, &now())
         .expect("an etcd that answers");
     wait(&trusted, &waiter, behind, PATIENCE);
 
@@ -579,9 +583,11 @@ fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
     let stores = ours.map(|prefix| caller(&server.address(&prefix[1..])));
     let name = name("same");
     for (store, prefix) in stores.iter().zip(ours) {
-        let (seat, _) = take(store, &name, "holder", LONG);
+        let (handle, _) = take(store, &name, "holder", LONG);
         let (waiter, behind) = line_up(store, &name, "waiter", LONG);
-        store.release(&*seat, &now()).expect("an etcd that answers");
+        store
+            .release(&*handle, &now())
+            .expect("an etcd that answers");
         wait(store, &waiter, behind, PATIENCE);
         store.renew(&*waiter, &now()).expect("an etcd that answers");
         let mut detached = request("detached", LONG);
@@ -735,7 +741,7 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
         let value = String::from_utf8_lossy(model.value()).into_owned();
         assert!(
             value.contains(&id),
-            "its life has the name of the claim: {value}"
+            "its lease key has the name of the claim: {value}"
         );
         let lease = client.grant_lease(600).await.expect("a lease");
         // One after the other: what is written together has one revision, and so one ticket.
@@ -743,8 +749,8 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
             let own = format!("{label}-{number}");
             let claim = TxnOp::put(format!("{claims}{own}"), value.replace(&id, &own), None);
             let options = PutOptions::new().with_lease(lease);
-            let life = format!("/{prefix}/locks/{name}/lives/{own}");
-            let both = Txn::new().and_then([claim, TxnOp::put(life, "", Some(options))]);
+            let lease_key = format!("/{prefix}/locks/{name}/lives/{own}");
+            let both = Txn::new().and_then([claim, TxnOp::put(lease_key, "", Some(options))]);
             client.txn(both).await.expect("a claim");
         }
         lease
@@ -762,11 +768,11 @@ fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
     let address = server.address("full");
     let (one, two) = (caller(&address), caller(&address));
     let (name, other) = (name("full"), name("other"));
-    let (seat, token) = take(&one, &name, "one", LONG);
+    let (handle, token) = take(&one, &name, "one", LONG);
     let (waiter, _) = line_up(&two, &name, "two", LONG);
     let (_theirs, their_token) = take(&two, &other, "theirs", LONG);
     server.fill();
-    for asked in [one.renew(&*seat, &now()), one.verify(&*seat, &now())] {
+    for asked in [one.renew(&*handle, &now()), one.verify(&*handle, &now())] {
         let asked = asked.expect("the lease is renewed");
         assert!(matches!(asked, Renewal::Renewed { token: same, .. } if same == token));
     }
@@ -783,7 +789,7 @@ fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
     assert_eq!(claims(&two, &name).len(), 2, "no other claim was made");
     let left = two.release(&*waiter, &now()).expect("an answer");
     assert_eq!(left, Left::Withdrawn);
-    let left = one.release(&*seat, &now()).expect("an answer");
+    let left = one.release(&*handle, &now()).expect("an answer");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     assert_eq!(claims(&two, &name), Vec::new());
     let owns = |_: &tenure_core::Claim| Ownership::Shown;
@@ -802,7 +808,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     let address = server.address("many");
     let (one, two) = (caller(&address), caller(&address));
     let name = name("many");
-    let (seat, token) = take(&one, &name, "holder", LONG);
+    let (handle, token) = take(&one, &name, "holder", LONG);
     let (model, _) = line_up(&one, &name, "waiter", LONG);
     // Two keys each, and 2,000 are read at once.
     let lease = plant(&server, "many", &name, 1_500, "plant");
@@ -827,7 +833,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     // They die in the middle of the queue, with somebody before them and behind them.
     revoke(&server, lease);
     drop(model);
-    one.release(&*seat, &now()).expect("an answer");
+    one.release(&*handle, &now()).expect("an answer");
     let next = wait(&two, &waiter, behind, Duration::from_secs(60));
     assert!(next > token, "the token rises");
     assert_eq!(claims(&two, &name).len(), 1, "the dead are gone");
@@ -863,8 +869,8 @@ fn a_death_far_back_in_a_long_queue_moves_the_next_one_up() {
     let wake = two.sleep(&*waiter, &behind, &now(), end).expect("a sleep");
     assert_eq!(wake, Wake::Ready);
     let advanced = two.try_grant(&*waiter, &now()).expect("an answer");
-    let Advance::Behind(Predecessor::Beacon { ticket }) = advanced.advance else {
-        panic!("it waits behind another one: {:?}", advanced.advance);
+    let TryGrant::Behind(Predecessor::LivenessLock { ticket }) = advanced.grant else {
+        panic!("it waits behind another one: {:?}", advanced.grant);
     };
     let before = claims(&two, &name);
     let before = before.iter().rev().nth(1).expect("a claim before the last");
@@ -1034,22 +1040,22 @@ fn a_guard_that_is_cut_off_tells_before_others_get_in() {
     proxy.weather(Weather::Fair);
 }
 
-/// Whoever holds can be told by a descriptor that somebody wants it to stop, or that its life ended.
+/// Whoever holds can be told by a descriptor that somebody wants it to stop, or that its lease key ended.
 #[test]
 fn news_of_a_claim_come_by_a_descriptor() {
     let server = Server::start();
-    let address = server.address("news");
+    let address = server.address("notices");
     let (one, two) = (caller(&address), caller(&address));
-    let name = name("news");
-    let (seat, _) = take(&one, &name, "one", LONG);
-    let news = one.notices(&*seat).expect("a descriptor");
+    let name = name("notices");
+    let (handle, _) = take(&one, &name, "one", LONG);
+    let notices = one.notices(&*handle).expect("a descriptor");
     let is_ready = |patience: Duration| {
-        let mut fds = [PollFd::new(&news.descriptor, PollFlags::IN)];
+        let mut fds = [PollFd::new(&notices.descriptor, PollFlags::IN)];
         let timeout = Timespec::try_from(patience).expect("a time");
         let ready = poll(&mut fds, Some(&timeout)).expect("a poll") > 0;
         let mut buffer = [0; 64];
         if ready {
-            let _ = rustix::io::read(&news.descriptor, &mut buffer);
+            let _ = rustix::io::read(&notices.descriptor, &mut buffer);
         }
         ready
     };
@@ -1060,7 +1066,7 @@ fn news_of_a_claim_come_by_a_descriptor() {
     two.cancel(&name, "somebody".into(), &now())
         .expect("an answer");
     assert!(is_ready(PATIENCE), "it was asked to stop");
-    let verified = one.verify(&*seat, &now()).expect("an answer");
+    let verified = one.verify(&*handle, &now()).expect("an answer");
     assert!(matches!(
         verified,
         Renewal::Renewed {
@@ -1069,7 +1075,7 @@ fn news_of_a_claim_come_by_a_descriptor() {
         }
     ));
     revoke_all_but(&server, &[]);
-    assert!(is_ready(PATIENCE), "its life ended");
+    assert!(is_ready(PATIENCE), "its lease key ended");
 }
 
 /// A copy of the process made by fork has no connection: it is told so at once, and what it does
@@ -1085,7 +1091,7 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
     let watcher = caller(&address);
     let name = name("forked");
     let ttl = Duration::from_secs(2);
-    let (seat, token) = take(&store, &name, "parent", ttl);
+    let (handle, token) = take(&store, &name, "parent", ttl);
     let (waiter, behind) = line_up(&store, &name, "waiter", ttl);
     // SAFETY: the child calls nothing but the library under test, and ends without handlers; the
     // C library's allocator may be used after a fork.
@@ -1095,9 +1101,9 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             let mut wrong = 0;
             for answer in [
                 store.read(&name, None).err(),
-                store.verify(&*seat, &now()).err(),
-                store.renew(&*seat, &now()).err(),
-                store.release(&*seat, &now()).err(),
+                store.verify(&*handle, &now()).err(),
+                store.renew(&*handle, &now()).err(),
+                store.release(&*handle, &now()).err(),
                 store.enter(&name, request("child", ttl), &now()).err(),
             ] {
                 wrong = (wrong << 1) | i32::from(answer.is_none());
@@ -1107,7 +1113,7 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             let _ = store.sleep(&*waiter, &behind, &now(), end);
             // A thread of the child's own may have what the connection's had.
             let own = std::thread::spawn(|| std::thread::sleep(Duration::from_millis(100)));
-            drop((seat, waiter, store));
+            drop((handle, waiter, store));
             if own.join().is_err() {
                 wrong |= 32;
             }
@@ -1147,7 +1153,7 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
                 assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
                 std::thread::sleep(Duration::from_millis(200));
             }
-            let left = store.release(&*seat, &now()).expect("an answer");
+            let left = store.release(&*handle, &now()).expect("an answer");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
             wait(&store, &waiter, behind, PATIENCE);
         }
@@ -1164,9 +1170,9 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     let name = name("again");
     let mut tokens = Vec::new();
     for _ in 0..HOLDS {
-        let (seat, token) = take(&store, &name, "one", LONG);
+        let (handle, token) = take(&store, &name, "one", LONG);
         tokens.push(token);
-        let left = store.release(&*seat, &now()).expect("an answer");
+        let left = store.release(&*handle, &now()).expect("an answer");
         assert!(matches!(left, Left::Released { .. }), "{left:?}");
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
@@ -1186,7 +1192,11 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
         let mut stream = watched.expect("a watch");
         let mut made = Vec::new();
         while made.len() < HOLDS + 2 {
-            let answer = stream.message().await.expect("news").expect("more news");
+            let answer = stream
+                .message()
+                .await
+                .expect("a notice")
+                .expect("another notice");
             let keys = answer.events().iter().filter_map(|event| event.kv());
             made.extend(keys.map(|pair| pair.key().to_vec()));
         }
@@ -1214,18 +1224,18 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     let held = name("held");
     hold_twice(&store, &held);
     let (theirs, token) = take(&other, &held, "theirs", LONG);
-    let (seat, behind) = line_up(&store, &held, "mine", LONG);
+    let (handle, behind) = line_up(&store, &held, "mine", LONG);
     assert_eq!(claims(&store, &held)[0].token, Some(token), "they hold on");
     other.release(&*theirs, &now()).expect("an answer");
-    assert!(wait(&store, &seat, behind, Duration::from_secs(20)) > token);
-    store.release(&*seat, &now()).expect("an answer");
+    assert!(wait(&store, &handle, behind, Duration::from_secs(20)) > token);
+    store.release(&*handle, &now()).expect("an answer");
     assert_eq!(holds(&held), 4, "every hold is counted");
 
     let waited_for = name("waited-for");
     hold_twice(&store, &waited_for);
-    let (seat, _) = take(&store, &waited_for, "mine", LONG);
+    let (handle, _) = take(&store, &waited_for, "mine", LONG);
     let (theirs, behind) = line_up(&other, &waited_for, "theirs", LONG);
-    store.release(&*seat, &now()).expect("an answer");
+    store.release(&*handle, &now()).expect("an answer");
     let (again, _) = line_up(&store, &waited_for, "again", LONG);
     wait(&other, &theirs, behind, Duration::from_secs(20));
     drop((again, theirs));
@@ -1234,16 +1244,16 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     hold_twice(&store, &used);
     let (theirs, _) = take(&other, &used, "theirs", LONG);
     other.release(&*theirs, &now()).expect("an answer");
-    let (seat, _) = take(&store, &used, "mine", LONG);
-    store.release(&*seat, &now()).expect("an answer");
+    let (handle, _) = take(&store, &used, "mine", LONG);
+    store.release(&*handle, &now()).expect("an answer");
     assert_eq!(holds(&used), 4, "every hold is counted");
 
     let cleaned = name("cleaned");
     hold_twice(&store, &cleaned);
     let gone = other.clean(&cleaned, &now(), false).expect("an answer");
     assert!(gone.removed, "nobody holds it");
-    let (seat, _) = take(&store, &cleaned, "mine", LONG);
-    store.release(&*seat, &now()).expect("an answer");
+    let (handle, _) = take(&store, &cleaned, "mine", LONG);
+    store.release(&*handle, &now()).expect("an answer");
     assert_eq!(holds(&cleaned), 1, "what was remembered was removed");
 }
 
@@ -1265,8 +1275,8 @@ fn holds_beside_each_other_are_all_counted() {
     };
     for round in 1..=3 {
         let (one, two) = (share(&store, "one"), share(&other, "two"));
-        for (store, seat) in [(&store, &one), (&other, &two)] {
-            let left = store.release(&**seat, &now()).expect("an answer");
+        for (store, handle) in [(&store, &one), (&other, &two)] {
+            let left = store.release(&**handle, &now()).expect("an answer");
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
         }
         let reading = store.read(&name, None).expect("an answer");
@@ -1297,16 +1307,16 @@ fn a_guard_that_has_gone_keeps_nobody_busy() {
     // In ticks of 10 ms.
     let busy = || {
         let tasks = std::fs::read_dir("/proc/self/task").expect("this process");
-        let keepers = tasks.filter_map(|task| {
+        let renewers = tasks.filter_map(|task| {
             let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
             let (name, rest) = stat.rsplit_once(')')?;
             let numbers: Vec<&str> = rest.split_whitespace().collect();
             let ticks = |field: usize| numbers.get(field)?.parse::<u64>().ok();
             // The fields 14 and 15 of proc(5); these begin with the third.
-            name.ends_with("(tenure-keeper").then_some(())?;
+            name.ends_with("(tenure-renewer").then_some(())?;
             Some(ticks(11)? + ticks(12)?)
         });
-        keepers.sum::<u64>()
+        renewers.sum::<u64>()
     };
     let server = Server::start();
     let locks = LockManager::with_store(caller(&server.address("idle")));
@@ -1345,7 +1355,7 @@ fn a_guard_goes_with_its_thread() {
     });
 }
 
-/// A burial that nobody waits for any more makes a life of its name. Whoever uses the name again asks
+/// A tombstone that nobody waits for any more makes a lease key of its name. Whoever uses the name again asks
 /// by another one instead of giving up.
 #[test]
 fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
@@ -1353,16 +1363,18 @@ fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
     let store = caller(&server.address("late"));
     let name = name("late");
     hold_twice(&store, &name);
-    let (seat, _) = take(&store, &name, "one", LONG);
-    let life = on(&server, async |client| {
-        let lives = "/late/locks/late/lives/";
-        let options = GetOptions::new().with_range(end_of(lives)).with_keys_only();
-        let found = client.get(lives, Some(options)).await;
+    let (handle, _) = take(&store, &name, "one", LONG);
+    let lease_key = on(&server, async |client| {
+        let lease_keys = "/late/locks/late/lives/";
+        let options = GetOptions::new()
+            .with_range(end_of(lease_keys))
+            .with_keys_only();
+        let found = client.get(lease_keys, Some(options)).await;
         found.expect("an answer").kvs()[0].key().to_vec()
     });
-    store.release(&*seat, &now()).expect("an answer");
+    store.release(&*handle, &now()).expect("an answer");
     on(&server, async |client| {
-        client.put(life, "buried").await.expect("an answer");
+        client.put(lease_key, "buried").await.expect("an answer");
     });
     let mut request = request("two", LONG);
     request.patience = Patience::AtOnce;
@@ -1428,9 +1440,9 @@ fn a_claim_that_overrides_a_hold_holds_before_those_who_wait() {
         let woken = two.sleep(&*waiter, &behind, &now(), end);
         assert_eq!(woken.expect("a sleep"), Wake::Ready, "the hold has ended");
         for look in ["when it is woken", "when it looks by itself"] {
-            let looked = two.try_grant(&*waiter, &now()).expect("an answer").advance;
+            let looked = two.try_grant(&*waiter, &now()).expect("an answer").grant;
             assert!(
-                matches!(looked, Advance::Behind(_)),
+                matches!(looked, TryGrant::Behind(_)),
                 "{label}, {look}: {looked:?}"
             );
         }
@@ -1443,9 +1455,9 @@ fn a_claim_that_overrides_a_hold_holds_before_those_who_wait() {
         );
         let left = three.release(&*forced, &now()).expect("an answer");
         assert!(matches!(left, Left::Released { .. }), "{left:?}");
-        let looked = two.try_grant(&*waiter, &now()).expect("an answer").advance;
+        let looked = two.try_grant(&*waiter, &now()).expect("an answer").grant;
         assert!(
-            matches!(looked, Advance::Granted { .. }),
+            matches!(looked, TryGrant::Granted { .. }),
             "{label}: {looked:?}"
         );
         two.release(&*waiter, &now()).expect("an answer");

@@ -1,12 +1,12 @@
 //! A hold: how it ends, and who learns of it.
 
-#[path = "../../src/guard/newcomers.rs"]
-mod newcomers;
+#[path = "../../src/guard/pending.rs"]
+mod pending;
 #[path = "../../src/guard/term.rs"]
 mod term;
 
 use super::{explore, finds};
-use newcomers::{Newcomers, Ring};
+use pending::{Pending, Ring};
 use shuttle::future::block_on;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
@@ -30,7 +30,7 @@ struct Row {
 struct Hold {
     term: Term,
     row: Mutex<Row>,
-    /// How often its end was given as news.
+    /// How often its end was given as notices.
     told_lost: AtomicUsize,
 }
 
@@ -61,7 +61,7 @@ impl Hold {
         }
     }
 
-    /// As the keeper does at a heartbeat.
+    /// As the renewer does at a heartbeat.
     fn beat(&self) {
         if let Some(state) = self.term.ask(|| self.verify()) {
             self.term.found(state, || self.tell());
@@ -166,7 +166,7 @@ fn a_wait_for_a_loss(wrongly: bool) {
     for wait in waits {
         wait.join().expect("woken");
     }
-    assert_eq!(hold.told_lost.load(Ordering::SeqCst), 1, "news once");
+    assert_eq!(hold.told_lost.load(Ordering::SeqCst), 1, "notices once");
 }
 
 #[test]
@@ -189,18 +189,18 @@ fn a_loss_that_two_find() {
     hold.beat();
     finder.join().expect("no panic");
     waits.join().expect("woken");
-    assert_eq!(hold.told_lost.load(Ordering::SeqCst), 1, "news once");
+    assert_eq!(hold.told_lost.load(Ordering::SeqCst), 1, "notices once");
 }
 
 #[test]
-fn a_loss_is_news_once() {
+fn a_loss_is_told_once() {
     explore(a_loss_that_two_find);
 }
 
 fn a_release_beside_a_loss(beat: fn(&Hold)) {
     let hold = Hold::new(Row::default());
     let guard = Guard(Arc::clone(&hold));
-    let keeper = {
+    let renewer = {
         let hold = Arc::clone(&hold);
         thread::spawn(move || {
             beat(&hold);
@@ -212,7 +212,7 @@ fn a_release_beside_a_loss(beat: fn(&Hold)) {
         thread::spawn(move || hold.take_away())
     };
     let was_ours = guard.release().is_ok_and(|was_ours| was_ours);
-    keeper.join().expect("no panic");
+    renewer.join().expect("no panic");
     somebody.join().expect("no panic");
     let is_lost = hold.term.known() == GuardState::Lost;
     assert!(was_ours != is_lost, "released or lost, and not both");
@@ -232,7 +232,7 @@ fn a_release_and_a_loss_at_once_have_one_outcome() {
 fn a_question_beside_a_release(ask: fn(&Hold, &dyn Fn())) {
     let hold = Hold::new(Row::default());
     let guard = Guard(Arc::clone(&hold));
-    let keeper = {
+    let renewer = {
         let hold = Arc::clone(&hold);
         thread::spawn(move || {
             let question = || assert!(!hold.has_ended(), "asked of a hold that is gone");
@@ -241,11 +241,11 @@ fn a_question_beside_a_release(ask: fn(&Hold, &dyn Fn())) {
         })
     };
     assert!(guard.release().is_ok(), "released");
-    keeper.join().expect("no panic");
+    renewer.join().expect("no panic");
 }
 
 #[test]
-fn the_keeper_asks_nothing_of_a_hold_that_is_gone() {
+fn the_renewer_asks_nothing_of_a_hold_that_is_gone() {
     explore(|| {
         a_question_beside_a_release(|hold, question| {
             hold.term.ask(question);
@@ -271,7 +271,7 @@ fn guards_that_come_and_go(again: fn(&Arc<Hold>) -> Option<Guard>, fails: usize)
             }
         })
     };
-    let keeper = {
+    let renewer = {
         let hold = Arc::clone(&hold);
         thread::spawn(move || {
             // By silence, say: the store has it still.
@@ -280,7 +280,7 @@ fn guards_that_come_and_go(again: fn(&Arc<Hold>) -> Option<Guard>, fails: usize)
     };
     let given_back = guard.release().map_err(drop).is_err();
     joins.join().expect("no panic");
-    keeper.join().expect("no panic");
+    renewer.join().expect("no panic");
     let tried = hold.row.lock().expect("a row").tried;
     assert!(tried > 0, "the last guard ends the hold");
     // A failure in a drop is nobody's to mend; one that gave the guard back is.
@@ -297,7 +297,7 @@ fn the_last_of_all_guards_ends_the_hold() {
     });
 }
 
-/// The bell by which the keeper is woken.
+/// The bell by which the renewer is woken.
 struct Wakes(Sender<()>);
 
 impl Ring for Wakes {
@@ -306,19 +306,19 @@ impl Ring for Wakes {
     }
 }
 
-/// A manager, as far as its newcomers go.
+/// A manager, as far as its pending holds go.
 #[derive(Default)]
 struct Manager {
-    newcomers: Newcomers<Hold, Wakes>,
+    pending: Pending<Hold, Wakes>,
     started: AtomicUsize,
-    /// How many holds the keeper has taken, and how many there will be.
+    /// How many holds the renewer has taken, and how many there will be.
     kept: Mutex<usize>,
     taken: Condvar,
 }
 
 impl Manager {
     fn add(self: &Arc<Self>, hold: &Arc<Hold>) {
-        let added = self.newcomers.add(hold, instant(), || {
+        let added = self.pending.add(hold, instant(), || {
             self.started.fetch_add(1, Ordering::SeqCst);
             let (wakes, hears) = channel();
             let shared = Arc::downgrade(self);
@@ -329,7 +329,7 @@ impl Manager {
     }
 }
 
-/// As the keeper's thread does: naps while a newcomer has to settle, else sleeps until it is woken, and
+/// As the renewer's thread does: naps while a newcomer has to settle, else sleeps until it is woken, and
 /// ends with the manager.
 fn keep(shared: &Weak<Manager>, hears: &Receiver<()>) {
     let mut naps = true;
@@ -346,7 +346,7 @@ fn keep(shared: &Weak<Manager>, hears: &Receiver<()>) {
         } else {
             Duration::from_secs(3_600)
         };
-        let (settled, next) = shared.newcomers.settled(instant(), settle);
+        let (settled, next) = shared.pending.settled(instant(), settle);
         naps = next.is_some();
         *shared.kept.lock().expect("a number") += settled.len();
         shared.taken.notify_all();

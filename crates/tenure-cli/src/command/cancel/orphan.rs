@@ -4,13 +4,13 @@
 
 use super::super::Session;
 use super::super::run::terms::usual_without_signals;
+use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
 use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
-use crate::trail::occasion;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::clock::{Clock, instant, since};
@@ -18,10 +18,10 @@ use tenure::process::liveness;
 use tenure::profile::{ends_without_release, known_as};
 use tenure::store::{Content, Reading};
 use tenure_core::{
-    Beacon, Claim, Entry, Evidence, Life, Liveness, LockName, Process, RequestId, Standing,
+    Claim, Entry, Evidence, Life, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
 
-/// How long the kernel may take to let go of the beacon of processes that have ended.
+/// How long the kernel may take to let go of the liveness lock of processes that have ended.
 const BEACON_GOES_OUT: Duration = Duration::from_secs(2);
 
 /// How often the lock is looked at meanwhile.
@@ -35,7 +35,7 @@ pub(super) fn end(
     session: &Session,
     name: &LockName,
     by: &RequestId,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     let orphans = orphans(session, name)?;
     let mut ended = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn end(
             return Err(not_orphaned(session, name, &reading));
         }
         let done = orphan.end(terms_of(how, claim, &command));
-        record(session, surface, name, by, claim, &done);
+        record(session, reporter, name, by, claim, &done);
         let outcome = outcome(session, name, claim, &done)?;
         let what = done.gone.iter().map(u32::to_string).collect::<Vec<_>>();
         let afterwards = if outcome.is_free {
@@ -261,7 +261,7 @@ fn outcome(
             let seen = stands.and_then(|stands| evidence_of(&reading, stands));
             let keeps = seen.is_some_and(|seen| {
                 seen.command == Liveness::Alive
-                    || (seen.beacon == Beacon::Lit && !session.store.is_remote())
+                    || (seen.liveness_lock == LivenessLock::Held && !session.store.is_remote())
             });
             // Profiles that go by the age of a record leave it to that.
             if !keeps && done.left.is_empty() {
@@ -311,7 +311,7 @@ fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
 /// Somebody has ended another's work: that is always recorded.
 fn record(
     session: &Session,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
     name: &LockName,
     by: &RequestId,
     claim: &Claim,
@@ -319,6 +319,6 @@ fn record(
 ) {
     let now = session.clock.now();
     session
-        .trail
-        .orphan_ended(surface, occasion(name, by, &now), claim, &done.gone);
+        .audit_writer
+        .orphan_ended(reporter, occasion(name, by, &now), claim, &done.gone);
 }

@@ -8,12 +8,12 @@
 //! What an answer means is `judge`'s business.
 
 use super::judge::Answer;
-use crate::command::run::{Told, not_started, taking, terms};
+use crate::command::run::{ChildEnv, acquire_all, not_started, terms};
 use crate::command::{cancelled, cancelled_by, superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::signals::{self, Signals};
-use crate::supervise::locks::{Course, Driver};
+use crate::supervise::locks::{Driver, RunState};
 use crate::supervise::{End, Terms, Verdict};
 use std::ffi::{CStr, OsString};
 use std::fs::File;
@@ -48,8 +48,8 @@ pub(super) struct Git<'a> {
 
 /// The lock under which it runs.
 pub(super) struct Hold<'a> {
-    pub(super) lock: &'a taking::Hold<'a>,
-    pub(super) told: Told,
+    pub(super) lock: &'a acquire_all::Hold<'a>,
+    pub(super) child_env: ChildEnv,
     pub(super) schedule: Schedule,
     pub(super) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
@@ -98,7 +98,7 @@ impl Git<'_> {
         }
         let (mut command, outputs) = self.command(words)?;
         if let Some(hold) = &hold {
-            hold.told.tell(&mut command);
+            hold.child_env.apply(&mut command);
         }
         let driver = Driver {
             around: Vec::new(),
@@ -116,12 +116,12 @@ impl Git<'_> {
             quiet: self.quiet,
         };
         let schedules = hold.iter().map(|hold| hold.schedule.clone());
-        let mut course = Course::new(schedules);
+        let mut state = RunState::new(schedules);
         let verdict = driver
-            .run(command, &mut course)
+            .run(command, &mut state)
             .map_err(|error| not_started(&[OsString::from("git")], error))?;
         let name = hold.as_ref().map(|hold| hold.lock.name().clone());
-        if let (Some(hold), Some(schedule)) = (hold, course.into_schedules().next()) {
+        if let (Some(hold), Some(schedule)) = (hold, state.into_schedules().next()) {
             hold.schedule = schedule;
         }
         match (verdict, name) {

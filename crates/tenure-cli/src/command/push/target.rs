@@ -13,7 +13,7 @@ use super::judge::{self, Answer};
 use super::upstream::{self, Upstream};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Surface;
+use crate::render::Reporter;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub(super) fn find(
     remote: &str,
     branch: Option<&str>,
     attempts: &mut Attempts,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<Target, Failure> {
     git.tell(&["rev-parse", "--git-dir"])?;
     // A path is meant from the top of the work tree; a repository without one has only its folder.
@@ -63,7 +63,7 @@ pub(super) fn find(
             }
             branch.to_owned()
         }
-        None => unnamed(git, remote, top, attempts, surface)?,
+        None => unnamed(git, remote, top, attempts, reporter)?,
     };
     let place = place_of(&url_of(git, remote)?, top);
     let lock = lock_name(&place, &branch).map_err(|why| {
@@ -86,16 +86,16 @@ fn unnamed(
     remote: &str,
     top: &Path,
     attempts: &mut Attempts,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<String, Failure> {
     let Some(local) = upstream::checked_out(git)? else {
-        return default_branch(git, remote, attempts, surface);
+        return default_branch(git, remote, attempts, reporter);
     };
-    let why = match Upstream::of(git, &local, remote, top, attempts, surface)? {
+    let why = match Upstream::of(git, &local, remote, top, attempts, reporter)? {
         Upstream::Branch(branch) => return Ok(branch),
         Upstream::None(why) => why,
     };
-    let default = default_branch(git, remote, attempts, surface)?;
+    let default = default_branch(git, remote, attempts, reporter)?;
     if default == local {
         return Ok(default);
     }
@@ -116,7 +116,7 @@ pub(super) fn asked(
     git: &Git<'_>,
     words: &[&str],
     attempts: &mut Attempts,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<Answer, Failure> {
     loop {
         let answer = git.run(words, None)?;
@@ -126,8 +126,8 @@ pub(super) fn asked(
         if !judge::is_transient(&answer) {
             return Err(super::failed(&answer));
         }
-        attempts.spend(surface, &answer)?;
-        attempts.pause(surface)?;
+        attempts.spend(reporter, &answer)?;
+        attempts.pause(reporter)?;
     }
 }
 
@@ -136,7 +136,7 @@ fn default_branch(
     git: &Git<'_>,
     remote: &str,
     attempts: &mut Attempts,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<String, Failure> {
     let folder = format!("refs/remotes/{remote}/");
     let known = git.ask(&["symbolic-ref", "--quiet", &format!("{folder}HEAD")])?;
@@ -150,7 +150,7 @@ fn default_branch(
         return Ok(branch.to_owned());
     }
     let words = ["ls-remote", "--symref", "--", remote, "HEAD"];
-    let answer = asked(git, &words, attempts, surface)?;
+    let answer = asked(git, &words, attempts, reporter)?;
     of_symref(&answer).ok_or_else(|| no_default(remote))
 }
 

@@ -9,7 +9,7 @@ use super::git::Git;
 use super::target::{asked, place_of, url_of};
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
-use crate::render::Surface;
+use crate::render::Reporter;
 use serde_json::json;
 use std::path::Path;
 
@@ -37,7 +37,7 @@ impl Upstream {
         remote: &str,
         top: &Path,
         attempts: &mut Attempts,
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) -> Result<Self, Failure> {
         let of = git.ask(&["config", "--get", &format!("branch.{branch}.remote")])?;
         let merge = git.ask(&["config", "--get-all", &format!("branch.{branch}.merge")])?;
@@ -59,7 +59,7 @@ impl Upstream {
             .ask(&["rev-parse", "--verify", "--quiet", "@{upstream}"])?
             .succeeded();
         let full = format!("refs/heads/{merge}");
-        if is_known || tip(git, remote, &full, attempts, surface)?.is_some() {
+        if is_known || tip(git, remote, &full, attempts, reporter)?.is_some() {
             return Ok(Self::Branch(merge.to_owned()));
         }
         Ok(Self::None(format!(
@@ -88,10 +88,10 @@ pub(super) fn tip(
     remote: &str,
     reference: &str,
     attempts: &mut Attempts,
-    surface: &mut Surface,
+    reporter: &mut Reporter,
 ) -> Result<Option<String>, Failure> {
     let words = ["ls-remote", "--", remote, reference];
-    let answer = asked(git, &words, attempts, surface)?;
+    let answer = asked(git, &words, attempts, reporter)?;
     // The end of a longer name fits as well.
     let mut lines = answer
         .stdout

@@ -2,14 +2,14 @@
 //!
 //! # Crash safety
 //! The claim names this process, and `execve` changes neither its number nor its start time: from
-//! the grant to the command's end the same claim is true. The command inherits the beacon, and with
-//! it whatever it starts. Nobody is left to release: when the last of them is gone the beacon is
+//! the grant to the command's end the same claim is true. The command inherits the liveness lock, and with
+//! it whatever it starts. Nobody is left to release: when the last of them is gone the liveness lock is
 //! out, and whoever comes next removes the claim. A death between any two steps amounts to the same.
 //!
 //! So only a lock can be held like this that the kernel vouches for. What has to be renewed, or
 //! published for other programs and withdrawn, needs somebody who stays, and was refused before (`request`).
 
-use super::taking::Hold;
+use super::acquire_all::Hold;
 #[cfg(unix)]
 use crate::signals;
 use crate::signals::Signals;
@@ -73,9 +73,9 @@ pub(super) fn replace_self(
     }
     signals::pause_if_asked();
     let held = holds.iter().filter_map(|hold| hold.handle.descriptor());
-    for beacon in held.chain(parts.iter().filter_map(|part| part.descriptor())) {
-        if let Err(errno) = retry_on_intr(|| fcntl_setfd(beacon, FdFlags::empty())) {
-            return Some(SpawnError::Beacon(errno.into()));
+    for liveness_lock in held.chain(parts.iter().filter_map(|part| part.descriptor())) {
+        if let Err(errno) = retry_on_intr(|| fcntl_setfd(liveness_lock, FdFlags::empty())) {
+            return Some(SpawnError::LivenessLock(errno.into()));
         }
     }
     Some(SpawnError::Command(command.exec()))

@@ -4,9 +4,9 @@
 //! The command's stdin is not theirs, and stdout only where no document will stand on it. Whether
 //! one is run, and what it is told, is the run's business.
 
-use super::told::Told;
+use super::child_env::ChildEnv;
 use crate::failure::human;
-use crate::render::Surface;
+use crate::render::Reporter;
 use crate::signals;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ const NAP: Duration = Duration::from_millis(20);
 
 /// How a hook ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Course {
+enum RunState {
     Ended,
     TooLong,
     /// A signal came, and the run stops before its command has started.
@@ -53,65 +53,65 @@ impl Hook<'_> {
     #[inline(never)]
     pub(super) fn run(
         &self,
-        told: &Told,
+        child_env: &ChildEnv,
         facts: &[(&str, OsString)],
         tend: &mut dyn FnMut(),
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) {
         let flag = self.flag;
         let mut command = Command::new("sh");
         command.args(["-c", self.program]).process_group(0);
         command.stdin(Stdio::null());
-        if !surface.is_text() {
+        if !reporter.is_text() {
             command.stdout(stderr());
         }
-        told.tell(&mut command);
+        child_env.apply(&mut command);
         command.envs(facts.iter().map(|(name, value)| (name, value)));
         let mut child = match signals::as_received(|| command.spawn()) {
             Ok(child) => child,
             Err(error) => {
-                surface.warn(format!("{flag} could not be run: {error}"));
+                reporter.warn(format!("{flag} could not be run: {error}"));
                 return;
             }
         };
-        let course = self.wait(&mut child, tend);
-        match course {
-            Course::Ended => {}
-            Course::TooLong => surface.warn(format!(
+        let state = self.wait(&mut child, tend);
+        match state {
+            RunState::Ended => {}
+            RunState::TooLong => reporter.warn(format!(
                 "{flag} has not ended within {} and is killed",
                 human(self.grace)
             )),
-            Course::Stopped => surface.warn(format!("{flag} is killed, because a signal came")),
+            RunState::Stopped => reporter.warn(format!("{flag} is killed, because a signal came")),
         }
-        if course != Course::Ended {
+        if state != RunState::Ended {
             kill_group(&child);
         }
         match child.wait() {
-            Ok(status) if course != Course::Ended || status.success() => {}
-            Ok(status) => surface.warn(format!("{flag} failed: {status}")),
-            Err(error) => surface.warn(format!("how {flag} ended is not known: {error}")),
+            Ok(status) if state != RunState::Ended || status.success() => {}
+            Ok(status) => reporter.warn(format!("{flag} failed: {status}")),
+            Err(error) => reporter.warn(format!("how {flag} ended is not known: {error}")),
         }
     }
 
     /// Waits until it has ended, or has to be.
-    fn wait(&self, child: &mut Child, tend: &mut dyn FnMut()) -> Course {
+    fn wait(&self, child: &mut Child, tend: &mut dyn FnMut()) -> RunState {
         let end = instant().checked_add(self.grace);
         let is_over = |now: Instant| end.is_some_and(|end| now >= end);
         let handle = end_of(child);
         if HAS_HANDLES && handle.is_none() {
-            return Course::TooLong;
+            return RunState::TooLong;
         }
         let handles: Vec<_> = handle.iter().map(AsFd::as_fd).collect();
         loop {
             if !matches!(child.try_wait(), Ok(None)) {
-                return Course::Ended;
+                return RunState::Ended;
             }
             let now = instant();
             if is_over(now) {
-                return Course::TooLong;
+                return RunState::TooLong;
             }
             if self.yields && signals::stop_asked().is_some() {
-                return Course::Stopped;
+                return RunState::Stopped;
             }
             let until = [end, now.checked_add(LOOK)].into_iter().flatten().min();
             // However it ended: everything that can have happened is looked at now.

@@ -1,7 +1,7 @@
 //! Hooks on Windows: there are none. `terms` refuses the flags that ask for one before anything is touched.
 
-use super::told::Told;
-use crate::render::Surface;
+use super::child_env::ChildEnv;
+use crate::render::Reporter;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ impl Hook<'_> {
     /// Says that it is not run.
     pub(super) fn run(
         &self,
-        _: &Told,
+        _: &ChildEnv,
         _: &[(&str, OsString)],
         _: &mut dyn FnMut(),
-        surface: &mut Surface,
+        reporter: &mut Reporter,
     ) {
         let Self { flag, program, .. } = self;
-        surface.warn(format!("{flag} {program:?} is not run on Windows"));
+        reporter.warn(format!("{flag} {program:?} is not run on Windows"));
     }
 }

@@ -1,7 +1,7 @@
 //! Which locks a run takes, in which order, under which terms and within which wait.
 
+use super::acquire_all::Target;
 use super::exec;
-use super::taking::Target;
 use crate::command::{Session, already_held, covers, ticket};
 use crate::exit::Exit;
 use crate::failure::{Failure, object};
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::Duration;
 use tenure::engine::Keep;
 use tenure::profile::known_as;
-use tenure_core::{Claim, Holder, Kind, LockName, Patience, Request, RequestId};
+use tenure_core::{Claim, Kind, LockName, Patience, Request, RequestId};
 
 /// What a run is going to take.
 pub(super) struct Plan<'a> {
@@ -125,28 +125,23 @@ impl<'a> Planning<'a> {
     fn request(&self, session: &Session, wanted: &Wanted) -> Result<Request, Failure> {
         let (task, who) = (self.task, &self.task.who);
         let usual_ttl_ms = session.store.policy().supervised_ttl_ms;
+        // What the profile's record wants to know is nothing to the group's lock beside it.
+        let facts = if std::ptr::eq(session, self.session) {
+            who.facts.clone()
+        } else {
+            Vec::new()
+        };
+        let why = who.why.clone().unwrap_or_default();
+        let process = Some(session.identity.process);
+        let id = self.id_in(session);
         let mut request = Request {
-            holder: Holder {
-                // What the profile's record wants to know is nothing to the group's lock beside it.
-                facts: if std::ptr::eq(session, self.session) {
-                    who.facts.clone()
-                } else {
-                    Vec::new()
-                },
-                request_id: self.id_in(session),
-                actor: session.actor(who.actor.clone()),
-                process: Some(session.identity.process),
-                command: None,
-                host: session.identity.host.clone(),
-                why: who.why.clone().unwrap_or_default(),
-            },
+            holder: session.holder(id, who.actor.clone(), process, why, facts),
             kind: Kind::Kernel,
             ttl_ms: wanted.ttl_ms.unwrap_or(usual_ttl_ms),
             force: session.force(task.force, &wanted.name)?,
             patience: Patience::Default,
             terms: wanted.terms,
         };
-        session.face.complete(&mut request.holder);
         if task.how == How::Exec {
             exec::mark(&mut request.holder);
         }

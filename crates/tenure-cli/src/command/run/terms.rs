@@ -112,7 +112,7 @@ pub(super) fn too_long(how: Option<&Supervised>) -> Failure {
     let limit = how.and_then(|how| how.max_runtime.as_ref());
     let (limit_ms, text) = limit.map_or((0, ""), |(limit, text)| (request::millis(*limit), text));
     let mut failure = Failure::new(
-        Exit::MaxRuntime,
+        Exit::Timeout,
         "MAX_RUNTIME",
         format!("the command ran longer than --max-runtime {text} and was ended"),
     )

@@ -3,11 +3,11 @@
 //!
 //! # Crash safety
 //! The part that a run has in a hold is a byte of the lock's file, shared by all who have one, and its
-//! command inherits it as it would a beacon. Whoever gives the hold back looks for it under the guard. So
+//! command inherits it as it would a liveness lock. Whoever gives the hold back looks for it under the guard. So
 //! the hold stays while any of them works, whichever of them is killed:
 //! - the inner supervisor: its command has the byte;
 //! - the inner command: its supervisor ends, and gives the byte back;
-//! - the outer supervisor: the beacon was inherited by everything below it, the inner run among it, and
+//! - the outer supervisor: the liveness lock was inherited by everything below it, the inner run among it, and
 //!   keeps the lock held. With `--close` it was not; then the next caller gets in, and the inner run finds
 //!   the hold gone at its next look, within a second.
 //!

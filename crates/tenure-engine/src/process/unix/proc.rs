@@ -1,7 +1,7 @@
 //! Processes as `/proc` shows them.
 //!
 //! Whatever cannot be read there is unknown. So on a system without it every record of a process is, and
-//! its lock lives by its beacon or by its ttl.
+//! its lock lives by its liveness lock or by its ttl.
 //!
 //! What is mounted there may show **another PID namespace** (`unshare --pid` without a mount of its own): its
 //! numbers are those of other processes. So nothing of it is believed unless it calls us by our own number.

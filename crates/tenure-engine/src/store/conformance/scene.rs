@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 use tenure_core::{
-    Advance, Beacon, Claim, Entering, Entry, Event, Evidence, Force, Holder, Kind, Left, LockName,
-    Now, Ownership, Patience, Policy, Predecessor, Process, Refusal, Request, RequestId,
+    Claim, Entering, Entry, Event, Evidence, Force, Holder, Kind, Left, LivenessLock, LockName,
+    Now, Ownership, Patience, Policy, Predecessor, Process, Refusal, Request, RequestId, TryGrant,
 };
 
 /// One promise in the making: its name for the report, a lock of its own, and the steps that the
@@ -255,10 +255,10 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Looks once; the claim has to stand behind another one still.
-    pub(super) fn advances(&self, store: &H::Store, waiting: Waiting) -> Result<Waiting, Broken> {
+    pub(super) fn tries(&self, store: &H::Store, waiting: Waiting) -> Result<Waiting, Broken> {
         let advanced = store.try_grant(&*waiting.handle, &self.now());
-        match self.done("looking", advanced)?.advance {
-            Advance::Behind(behind) => Ok(Waiting { behind, ..waiting }),
+        match self.done("looking", advanced)?.grant {
+            TryGrant::Behind(behind) => Ok(Waiting { behind, ..waiting }),
             other => Err(self.broken(format!("expected to wait on, saw {other:?}"))),
         }
     }
@@ -276,8 +276,8 @@ impl<'a, H: Harness> Scene<'a, H> {
             let advanced = store.try_grant(&*waiting.handle, &self.now());
             let advanced = self.done("looking", advanced)?;
             events.extend(advanced.events);
-            match advanced.advance {
-                Advance::Granted { token } => {
+            match advanced.grant {
+                TryGrant::Granted { token } => {
                     let written = advanced.entry.claim(waiting.ticket);
                     let written = written.and_then(|claim| claim.token);
                     self.same("the token in the list", &written, &Some(token))?;
@@ -288,7 +288,7 @@ impl<'a, H: Harness> Scene<'a, H> {
                         events,
                     });
                 }
-                Advance::Behind(behind) => waiting.behind = behind,
+                TryGrant::Behind(behind) => waiting.behind = behind,
                 other => return Err(self.broken(format!("expected a grant, saw {other:?}"))),
             }
         }
@@ -357,12 +357,13 @@ impl<'a, H: Harness> Scene<'a, H> {
         Ok(listed)
     }
 
-    /// A claim may leave between the reading of the list and the look at its beacon; it is gone
+    /// A claim may leave between the reading of the list and the look at its liveness lock; it is gone
     /// from the next reading then.
     pub(super) fn no_live_claim_looks_dead(&self, store: &H::Store) -> Result<(), Broken> {
         let (entry, evidence) = self.content(store)?;
         let mut out = entry.claims.iter().zip(&evidence);
-        let Some((claim, _)) = out.find(|(_, seen)| seen.beacon != Beacon::Lit) else {
+        let Some((claim, _)) = out.find(|(_, seen)| seen.liveness_lock != LivenessLock::Held)
+        else {
             return Ok(());
         };
         let after = self.list(store)?;

@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use std::sync::mpsc;
 use std::thread;
 use tenure_core::{
-    Advance, Entering, Entry, Event, Kept, Left, Mode, Queueing, Renewal, Request, StopRequest,
-    Terms, WaitingFor,
+    Entering, Entry, Event, Kept, Left, Mode, Queueing, Renewal, Request, StopRequest, Terms,
+    TryGrant, WaitingFor,
 };
 
 /// How long a place is kept, in milliseconds, where nothing depends on it.
@@ -71,7 +71,7 @@ pub(super) fn shared_claims_hold_beside_each_other_and_an_exclusive_one_alone<H:
     })?;
     let writer = scene.queued(&store, scene.request("writer")?)?;
     scene.release(&store, &first)?;
-    let writer = scene.advances(&store, writer)?;
+    let writer = scene.tries(&store, writer)?;
     drop(second);
     let writer = scene.wait(&store, writer)?;
     let readers = [
@@ -102,11 +102,11 @@ pub(super) fn readers_that_come_later_wait_for_the_writer<H: Harness>(
     let reader = scene.granted(&store, shared("reader")?)?;
     let writer = scene.queued(&store, scene.request("writer")?)?;
     let later = scene.queued(&store, shared("later")?)?;
-    let later = scene.advances(&store, later)?;
+    let later = scene.tries(&store, later)?;
     scene.release(&store, &reader)?;
-    let later = scene.advances(&store, later)?;
+    let later = scene.tries(&store, later)?;
     let writer = scene.wait(&store, writer)?;
-    let later = scene.advances(&store, later)?;
+    let later = scene.tries(&store, later)?;
     scene.release(&store, &writer)?;
     let later = scene.wait(&store, later)?;
     scene.release(&store, &later)
@@ -142,7 +142,7 @@ pub(super) fn a_free_slot_wakes_the_first_waiter_and_nobody_else<H: Harness>(
     let end = instant() + harness.patience();
     let wake = scene.sleep(&store, &second, end)?;
     scene.same("the second, once the first holds", &wake, &Wake::Ready)?;
-    let second = scene.advances(&store, second)?;
+    let second = scene.tries(&store, second)?;
     let wake = scene.sleep(&store, &third, instant() + SHORT_WAIT)?;
     scene.same("the third", &wake, &Wake::Expired)?;
     scene.release(&store, &leaves)?;
@@ -197,8 +197,8 @@ pub(super) fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
     let by = "newer".to_owned();
     scene.same(
         "what who was displaced finds",
-        &advanced.advance,
-        &Advance::Cancelled { by },
+        &advanced.grant,
+        &TryGrant::Cancelled { by },
     )?;
     // It blocks nobody, even before it has left.
     scene.release(&store, &holder)?;
@@ -238,9 +238,9 @@ pub(super) fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
     let back = scene.queued(&store, back)?;
     scene.same("the ticket of who is back", &back.ticket, &kept.ticket)?;
     drop(kept.handle);
-    let last = scene.advances(&other, last)?;
+    let last = scene.tries(&other, last)?;
     scene.release(&other, &later)?;
-    let last = scene.advances(&other, last)?;
+    let last = scene.tries(&other, last)?;
     let back = scene.wait(&store, back)?;
     scene.holds(back.token > later.token, || {
         format!("who is back got {} after {}", back.token, later.token)
@@ -341,7 +341,7 @@ pub(super) fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
         };
         scene.same("what a holder is told", &renewed, &expected)?;
     }
-    let waiting = scene.advances(&store, waiting)?;
+    let waiting = scene.tries(&store, waiting)?;
     for held in &holders {
         scene.release(&store, held)?;
     }

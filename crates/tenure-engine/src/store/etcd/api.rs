@@ -442,7 +442,7 @@ struct LeaseKeepAliveResponse {
     ttl: i64,
 }
 
-/// What is no news of a watch.
+/// Which events of a watch are no notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
 #[repr(i32)]
 pub(super) enum WatchFilterType {

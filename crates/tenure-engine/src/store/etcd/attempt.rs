@@ -1,15 +1,15 @@
 //! An attempt to make a claim, and what becomes of it when its answer is lost.
 //!
 //! A transaction whose answer is lost may be carried out at any time afterwards. Each attempt makes
-//! a life of its own name and is conditional on there being none. So an attempt is **buried** by
+//! a lease key of its own name and is conditional on there being none. So an attempt is **given up by a tombstone** by
 //! making that life without it: whichever of the two comes first, the other one does nothing. After
 //! that it is known whether the attempt was carried out, for good. A caller who cannot even learn
-//! that gets an error, and the burial goes on behind its back until it is answered, or until the
+//! that gets an error, and the tombstone goes on behind its back until it is answered, or until the
 //! lease has run out without which the attempt is refused anyway.
 
 use super::EtcdStore;
 use super::api::{Compare, CompareOp, PutOptions, Txn, TxnOp};
-use super::link::Fault;
+use super::connection::Fault;
 use super::list::List;
 use super::read::Scope;
 use super::session::Session;
@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::LockName;
 
-/// How long a burial is tried after its caller was told that the call has failed.
+/// How long a tombstone is tried after its caller was told that the call has failed.
 const BURIAL_MAX: Duration = Duration::from_secs(600);
 
 /// An attempt to make a claim, or to come back to one.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
-    /// Its name: of the life that it makes, and of the claim if that is a new one (`ids`).
+    /// Its name: of the lease key that it makes, and of the claim if that is a new one (`ids`).
     pub(super) id: String,
-    /// What keeps the life alive.
+    /// What keeps the lease key alive.
     pub(super) session: Arc<Session>,
 }
 
@@ -56,50 +56,54 @@ impl EtcdStore {
         claim: &str,
         end: Instant,
     ) -> Result<List, StoreError> {
-        let life = self.shared.keys.life(name, &attempt.id);
-        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let lease_key = self.shared.keys.lease_key(name, &attempt.id);
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
         let lease = attempt.session.lease;
-        let buried = self.shared.link.block("writing the lock", async move {
-            let txn = endpoints
-                .until(end, |client| {
-                    let absent = Compare::create_revision(life.clone(), CompareOp::Equal, 0);
-                    let leased = PutOptions::new().with_lease(lease);
-                    let put = TxnOp::put(life.clone(), "buried", Some(leased));
-                    let txn = Txn::new().when([absent]).and_then([put]);
-                    async move { client.txn(txn).await }
-                })
-                .await;
-            match txn {
-                // Without its lease it is refused. What was made under it is found like any other.
-                Ok(_) | Err(Fault::LeaseGone) => Ok(()),
-                Err(fault) => Err(fault),
-            }
-        });
-        // One of the answers may have been lost here too: who made the life is seen by the claim.
-        buried
+        let given_up = self
+            .shared
+            .connection
+            .block("writing the lock", async move {
+                let txn = endpoints
+                    .until(end, |client| {
+                        let absent =
+                            Compare::create_revision(lease_key.clone(), CompareOp::Equal, 0);
+                        let leased = PutOptions::new().with_lease(lease);
+                        let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));
+                        let txn = Txn::new().when([absent]).and_then([put]);
+                        async move { client.txn(txn).await }
+                    })
+                    .await;
+                match txn {
+                    // Without its lease it is refused. What was made under it is found like any other.
+                    Ok(_) | Err(Fault::LeaseGone) => Ok(()),
+                    Err(fault) => Err(fault),
+                }
+            });
+        // One of the answers may have been lost here too: who made the lease key is seen by the claim.
+        given_up
             .and_then(|()| self.load(name, &Scope::All, end))
-            .inspect_err(|_| self.bury_later(name, attempt, claim))
+            .inspect_err(|_| self.give_up_later(name, attempt, claim))
     }
 
     /// The same behind the back of a caller who has been told that the call failed: the claim is
     /// removed if it was made.
-    pub(super) fn bury_later(&self, name: &LockName, attempt: &Attempt, claim: &str) {
+    pub(super) fn give_up_later(&self, name: &LockName, attempt: &Attempt, claim: &str) {
         let keys = &self.shared.keys;
-        let (life, claim) = (keys.life(name, &attempt.id), keys.claim(name, claim));
-        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let (lease_key, claim) = (keys.lease_key(name, &attempt.id), keys.claim(name, claim));
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
         let (end, lease) = (instant() + BURIAL_MAX, attempt.session.lease);
-        self.shared.link.spawn(async move {
-            let buried = endpoints.until(end, |client| {
-                // The life of a claim is empty. It is buried in either case: a request that comes
+        self.shared.connection.spawn(async move {
+            let given_up = endpoints.until(end, |client| {
+                // The lease key of a claim is empty. It is given up by a tombstone in either case: a request that comes
                 // again finds that, and undoes nothing.
-                let made = Compare::value(life.clone(), CompareOp::Equal, "");
+                let made = Compare::value(lease_key.clone(), CompareOp::Equal, "");
                 let leased = PutOptions::new().with_lease(lease);
-                let put = TxnOp::put(life.clone(), "buried", Some(leased));
+                let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));
                 let remove = [TxnOp::delete(claim.clone(), None), put.clone()];
                 let txn = Txn::new().when([made]).and_then(remove).or_else([put]);
                 async move { client.txn(txn).await }
             });
-            let _ = buried.await;
+            let _ = given_up.await;
         });
     }
 }

@@ -1,7 +1,7 @@
 //! How a server is connected to: its addresses, TLS, and when a silent connection is given up.
 //!
 //! The channel is the one of the gRPC library. It connects anew by itself when a connection has ended that
-//! worked before. Which server is asked, and when another one is, is `link`'s affair.
+//! worked before. Which server is asked, and when another one is, is `connection`'s affair.
 
 use super::address::Credentials;
 use crate::printed::whole;
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::store::etcd::api::{Client, Txn};
-    use crate::store::etcd::link::{Fault, classify};
+    use crate::store::etcd::connection::{Fault, classify};
     use h2::Reason;
     use prost::bytes::Bytes;
     use std::sync::Mutex;

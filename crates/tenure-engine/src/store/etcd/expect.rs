@@ -13,10 +13,10 @@
 //! claim at the end if there is somebody, and reads the list. For anybody else it only reads it.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
+use super::connection::{read_by, revision_of};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
-use super::link::{read_by, revision_of};
-use super::list::{Change, Light, List, Row, Writing};
+use super::list::{Attachment, Change, List, Row, Writing};
 use super::read::Scope;
 use super::transact::{Answer, Did, Transaction, committed};
 use super::value::Written;
@@ -51,9 +51,9 @@ impl Transaction<'_> {
         if made.kind != Kind::Kernel || claim.is_none_or(|claim| claim.token.is_none()) {
             return Ok(Did::Again(None));
         }
-        let light = self.light(&nobody, &tried.entry, made)?;
+        let attachment = self.attach(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
-        let txn = self.on_nobody_txn(&tried.entry, &light, unseen)?;
+        let txn = self.on_nobody_txn(&tried.entry, &attachment, unseen)?;
         match self.store.ask(txn)? {
             Answer::Overtaken(answer) if unseen => {
                 let list = self.listed(&answer);
@@ -66,7 +66,7 @@ impl Transaction<'_> {
                     _ => None,
                 };
                 let list = list.unwrap_or_default();
-                self.answered(answer, &list, tried, &[light])
+                self.answered(answer, &list, tried, &[attachment])
             }
         }
     }
@@ -83,9 +83,12 @@ impl Transaction<'_> {
             // It stands in the line, and nobody would wait there.
             None => store
                 .load(name, &Scope::All, self.end)
-                .inspect_err(|_| store.bury_later(name, &attempt, &attempt.id))?,
+                .inspect_err(|_| store.give_up_later(name, &attempt, &attempt.id))?,
         };
-        let row = list.rows.iter().find(|row| row.written.life == attempt.id);
+        let row = list
+            .rows
+            .iter()
+            .find(|row| row.written.lease_key == attempt.id);
         let Some(row) = row else {
             // Somebody has taken it out again.
             self.begin_anew();
@@ -121,12 +124,17 @@ impl Transaction<'_> {
 
     /// If nobody is there, the claim holds; else, if it may be put there `unseen`, it is put at the end.
     /// Either way the list is told.
-    fn on_nobody_txn(&self, entry: &Entry, light: &Light, unseen: bool) -> Result<Txn, StoreError> {
+    fn on_nobody_txn(
+        &self,
+        entry: &Entry,
+        attachment: &Attachment,
+        unseen: bool,
+    ) -> Result<Txn, StoreError> {
         let (store, name) = (self.store, self.ask.name);
         let keys = &store.shared.keys;
         let nobody = List::default();
         let writing = Writing {
-            lights: std::slice::from_ref(light),
+            attachments: std::slice::from_ref(attachment),
             ..Writing::PLAIN
         };
         let change = |entry: &Entry| -> Result<Change, StoreError> {
@@ -210,14 +218,14 @@ impl Transaction<'_> {
         let claims = keys.claims(&handle.name);
         let before = i64::try_from(handle.ticket).unwrap_or(i64::MAX) - 1;
         let first = Compare::create_revision(claims.clone(), CompareOp::Greater, before);
-        let life = keys.life(&handle.name, &handle.life);
+        let lease_key = keys.lease_key(&handle.name, &handle.lease_key);
         change.compares = vec![
             Compare::mod_revision(
                 keys.claim(&handle.name, &handle.id),
                 CompareOp::Equal,
                 modified,
             ),
-            Compare::lease(life, CompareOp::Equal, session.lease),
+            Compare::lease(lease_key, CompareOp::Equal, session.lease),
             first.with_range(end_of(&claims)),
             List::none_ahead(keys, &handle.name),
         ];
@@ -281,8 +289,8 @@ fn alone(
         modified,
         written: Written {
             claim: claim.clone(),
-            life: handle.life.clone(),
-            was_away: handle.was_away,
+            lease_key: handle.lease_key.clone(),
+            was_reserved: handle.was_reserved,
         },
         lease,
     };

@@ -30,15 +30,15 @@ pub(super) struct EtcdHandle {
     pub(super) name: LockName,
     pub(super) ticket: u64,
     pub(super) id: String,
-    pub(super) life: String,
+    pub(super) lease_key: String,
     pub(super) ttl_ms: u64,
     pub(super) kind: Kind,
     /// Its caller was away from this place.
-    pub(super) was_away: bool,
+    pub(super) was_reserved: bool,
     state: Mutex<Seen>,
-    /// Its life is not to be ended with it: it has ended, or belongs to a hold that goes on.
+    /// Its lease key is not to be ended with it: it has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
-    /// A change that lit its life may still be carried out.
+    /// A change that attached its lease key may still be carried out.
     doubtful: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Seen {
     pub(super) revision: i64,
     /// The revision up to which the own claim was looked at.
     pub(super) own: i64,
-    /// The keys of the claims and of their lives, by ticket.
+    /// The keys of the claims and of their lease keys, by ticket.
     pub(super) keys: BTreeMap<u64, (String, String)>,
     /// The hold, and the header, as of the grant.
     pub(super) granted: Option<(Claim, History, i64)>,
@@ -70,33 +70,33 @@ impl Handle for EtcdHandle {
         self.ticket
     }
 
-    /// Its life went with its claim, in the same transaction. Where that failed, it goes with this
+    /// Its lease key went with its claim, in the same transaction. Where that failed, it goes with this
     /// handle.
     fn let_go(&self) {}
 }
 
 impl EtcdHandle {
     /// The handle of a claim that was written at `revision`, after the list `before` or in it; with the
-    /// id of its key and that of its life.
+    /// id of its key and that of its lease key.
     pub(super) fn new(
         shared: &Arc<Shared>,
         name: &LockName,
         claim: &Claim,
-        (id, life): (String, String),
-        was_away: bool,
+        (id, lease_key): (String, String),
+        was_reserved: bool,
         (before, revision): (&List, i64),
     ) -> Self {
         let keys = &shared.keys;
-        let own = (keys.claim(name, &id), keys.life(name, &life));
+        let own = (keys.claim(name, &id), keys.lease_key(name, &lease_key));
         let handle = Self {
             shared: Arc::clone(shared),
             name: name.clone(),
             ticket: claim.ticket,
             id,
-            life,
+            lease_key,
             ttl_ms: claim.lease.ttl_ms,
             kind: claim.kind,
-            was_away,
+            was_reserved,
             state: Mutex::default(),
             settled: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
@@ -146,24 +146,24 @@ impl EtcdHandle {
         // A detached hold goes on without this process; so does a place that is kept.
         let goes_on = claim.is_none_or(|claim| {
             let is_detached = self.kind == Kind::Detached && claim.token.is_some();
-            is_detached || claim.away.is_some()
+            is_detached || claim.reservation.is_some()
         });
         if goes_on {
             self.settled.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Notes that a change which lit its life may still be carried out.
+    /// Notes that a change which attached its lease key may still be carried out.
     pub(super) fn doubt(&self) {
         self.doubtful.store(true, Ordering::SeqCst);
     }
 
     /// Whether what stands behind it in the list, or holds there, is of no interest to it.
     pub(super) fn only_those_before_matter(&self) -> bool {
-        !self.was_away && self.kind == Kind::Kernel
+        !self.was_reserved && self.kind == Kind::Kernel
     }
 
-    /// Whether the lease of its life runs for certain.
+    /// Whether the lease of its lease key runs for certain.
     pub(super) fn is_certain(&self) -> bool {
         let now = self.shared.clock.now();
         let session = self.shared.sessions.present(self.ttl_ms);
@@ -173,7 +173,7 @@ impl EtcdHandle {
         })
     }
 
-    /// The caller whose place it is: its life hangs on that one's lease, whoever asks.
+    /// The caller whose place it is: its lease key hangs on that one's lease, whoever asks.
     pub(super) fn store(&self) -> EtcdStore {
         EtcdStore {
             shared: Arc::clone(&self.shared),
@@ -183,7 +183,7 @@ impl EtcdHandle {
     /// Its id may be the next claim's: the removal of its keys was answered, and so was all that may
     /// have written them without a condition on what stood there.
     pub(super) fn give_back_id(&self) {
-        if self.id == self.life && !self.doubtful.load(Ordering::SeqCst) {
+        if self.id == self.lease_key && !self.doubtful.load(Ordering::SeqCst) {
             self.shared.ids.give_back(&self.id);
         }
     }
@@ -192,7 +192,7 @@ impl EtcdHandle {
     pub(super) fn own(&self) -> Scope {
         Scope::One {
             id: self.id.clone(),
-            life: self.life.clone(),
+            lease_key: self.lease_key.clone(),
         }
     }
 }
@@ -208,7 +208,7 @@ impl std::fmt::Debug for EtcdHandle {
 
 impl Drop for EtcdHandle {
     fn drop(&mut self) {
-        if self.shared.link.is_ours() {
+        if self.shared.connection.is_ours() {
             let watches = std::mem::take(&mut self.seen().watches);
             watches.iter().for_each(AbortHandle::abort);
         }
@@ -217,16 +217,16 @@ impl Drop for EtcdHandle {
         }
         // Both keys are this handle's own, so no condition is needed. The claim stays, for whoever
         // comes next to say from whom it has the lock; unless something that is still on its way
-        // could light its life again.
-        let mut gone = vec![self.shared.keys.life(&self.name, &self.life)];
+        // could attach its lease key again.
+        let mut gone = vec![self.shared.keys.lease_key(&self.name, &self.lease_key)];
         if self.doubtful.load(Ordering::SeqCst) {
             gone.push(self.shared.keys.claim(&self.name, &self.id));
         }
-        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
         let end = instant() + CLEARING_MAX;
         let (sender, done) = mpsc::channel::<()>();
-        let _waits = self.shared.link.sleeping();
-        let spawned = self.shared.link.spawn(async move {
+        let _waits = self.shared.connection.sleeping();
+        let spawned = self.shared.connection.spawn(async move {
             let ended = endpoints.until(end, |client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
                 let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
@@ -246,8 +246,8 @@ fn keys_of(list: &List, keys: &Keys, name: &LockName) -> BTreeMap<u64, (String, 
     let rows = list.rows.iter();
     rows.map(|row| {
         let claim = keys.claim(name, &row.id);
-        let life = keys.life(name, &row.written.life);
-        (row.written.claim.ticket, (claim, life))
+        let lease_key = keys.lease_key(name, &row.written.lease_key);
+        (row.written.claim.ticket, (claim, lease_key))
     })
     .collect()
 }

@@ -1,7 +1,7 @@
-//! What a new claim is called: the last part of its key, and of its life's.
+//! What a new claim is called: the last part of its key, and of its lease key's.
 //!
 //! No two attempts to make a claim may have the same name while anything of the first can still be
-//! carried out, for it is by the name of its life that an attempt is found out and forbidden
+//! carried out, for it is by the name of its lease key that an attempt is found out and forbidden
 //! (`enter`). So names are made of the lease and a number, and one whose outcome is not known is
 //! never used again.
 //!

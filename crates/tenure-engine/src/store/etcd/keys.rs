@@ -51,13 +51,13 @@ impl Keys {
         format!("{}{id}", self.claims(name))
     }
 
-    /// What the lives of a lock begin with.
-    pub(super) fn lives(&self, name: &LockName) -> String {
+    /// What the lease keys of a lock begin with.
+    pub(super) fn lease_keys(&self, name: &LockName) -> String {
         format!("{}lives/", self.lock(name))
     }
 
-    pub(super) fn life(&self, name: &LockName, id: &str) -> String {
-        format!("{}{id}", self.lives(name))
+    pub(super) fn lease_key(&self, name: &LockName, id: &str) -> String {
+        format!("{}{id}", self.lease_keys(name))
     }
 
     /// The lock that a key belongs to.
@@ -94,7 +94,7 @@ mod tests {
                     keys.header(other),
                     keys.ahead(other),
                     keys.claim(other, "1-1"),
-                    keys.life(other, "1-1"),
+                    keys.lease_key(other, "1-1"),
                 ] {
                     let inside = begin <= key && key < end;
                     assert_eq!(inside, one == other, "{key} for {one}");

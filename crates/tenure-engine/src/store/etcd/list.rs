@@ -8,15 +8,15 @@
 //! claim that only queues up needs nothing: its place is given by the order in which etcd writes.
 //!
 //! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
-//! removals need no condition. A life that comes back does (a claim was judged dead, and its holder
-//! was only late): whoever relights a life writes its claim again, which is such a change.
+//! removals need no condition. A lease key that comes back does (a claim was judged dead, and its holder
+//! was only late): whoever attaches a lease key again writes its claim again, which is such a change.
 
 use super::api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
 use crate::process::liveness;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{Beacon, Claim, Entry, Evidence, Host, Kind, Liveness, LockName, Now};
+use tenure_core::{Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Now};
 
 /// How many conditions, and how many writes, etcd takes in one transaction unless it was told
 /// otherwise (`--max-txn-ops`); some are left for what is added to a change.
@@ -35,12 +35,12 @@ pub(super) struct Row {
     pub(super) modified: i64,
     /// As it was written; the list may show another last sign of life.
     pub(super) written: Written,
-    /// The lease that its life hangs on; 0 if it has no life.
+    /// The lease that its lease key hangs on; 0 if it has no lease key.
     pub(super) lease: i64,
 }
 
 impl Row {
-    /// Its life is there.
+    /// Its lease key is there.
     pub(super) fn alive(&self) -> bool {
         self.lease != 0
     }
@@ -89,14 +89,14 @@ pub(super) enum Guard {
     All,
 }
 
-/// A claim whose life is lit by a change.
+/// A claim whose lease key is attached by a change.
 #[derive(Debug, Clone)]
-pub(super) struct Light {
+pub(super) struct Attachment {
     /// By its ticket; a new claim has none yet that counts.
     pub(super) ticket: u64,
     /// The id of a new claim.
     pub(super) id: Option<String>,
-    pub(super) life: String,
+    pub(super) lease_key: String,
     pub(super) lease: i64,
     /// Nobody may have made it before.
     pub(super) is_new: bool,
@@ -106,8 +106,8 @@ pub(super) struct Light {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing<'a> {
     pub(super) guard: Guard,
-    /// The lives that are lit by it.
-    pub(super) lights: &'a [Light],
+    /// The lease keys that are attached by it.
+    pub(super) attachments: &'a [Attachment],
     /// What cannot be understood and goes.
     pub(super) discards: &'a [Unreadable],
     /// The header goes too.
@@ -118,7 +118,7 @@ impl Writing<'static> {
     /// Rests on nothing but the claims that are written.
     pub(super) const PLAIN: Self = Self {
         guard: Guard::None,
-        lights: &[],
+        attachments: &[],
         discards: &[],
         removes: false,
     };
@@ -155,12 +155,12 @@ impl List {
 
     /// Adds what was read of it besides.
     pub(super) fn add(&mut self, keys: &Keys, name: &LockName, found: &[KeyValue]) {
-        let (claims, lives) = (keys.claims(name), keys.lives(name));
+        let (claims, lease_keys) = (keys.claims(name), keys.lease_keys(name));
         let (header, ahead) = (keys.header(name), keys.ahead(name));
         let mut alive = BTreeMap::new();
         for pair in found {
             let key = String::from_utf8_lossy(pair.key());
-            if let Some(id) = key.strip_prefix(&lives) {
+            if let Some(id) = key.strip_prefix(&lease_keys) {
                 alive.insert(id.to_owned(), pair.lease());
             } else if let Some(id) = key.strip_prefix(&claims) {
                 self.take(id, pair);
@@ -174,7 +174,7 @@ impl List {
         }
         self.rows.sort_by_key(|row| row.written.claim.ticket);
         for row in &mut self.rows {
-            if let Some(lease) = alive.get(&row.written.life) {
+            if let Some(lease) = alive.get(&row.written.lease_key) {
                 row.lease = *lease;
             }
         }
@@ -233,16 +233,16 @@ impl List {
 
     /// What is known of a claim.
     ///
-    /// A life that is there is a beacon that is lit. Once it has run out, the machine of the claim
+    /// A lease key that is there is a liveness lock that is held. Once it has run out, the machine of the claim
     /// has not been able to say otherwise for a whole ttl; a command there that cannot be asked from
     /// here is not waited for, as is the meaning of a lease. One that can be asked, and lives, is.
     pub(super) fn evidence(&self, here: &Host, claim: &Claim) -> Evidence {
         let alive = self.row(claim.ticket).is_some_and(Row::alive);
-        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
-        let beacon = match (has_beacon, alive) {
-            (false, _) => Beacon::None,
-            (true, true) => Beacon::Lit,
-            (true, false) => Beacon::Lapsed,
+        let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
+        let liveness_lock = match (has_liveness_lock, alive) {
+            (false, _) => LivenessLock::None,
+            (true, true) => LivenessLock::Held,
+            (true, false) => LivenessLock::Lapsed,
         };
         let ask = |process: Option<&tenure_core::Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
@@ -250,11 +250,11 @@ impl List {
             })
         };
         let command = match ask(claim.holder.command.as_ref()) {
-            Liveness::Unknown if beacon == Beacon::Lapsed => Liveness::NotRecorded,
+            Liveness::Unknown if liveness_lock == LivenessLock::Lapsed => Liveness::NotRecorded,
             known => known,
         };
         Evidence {
-            beacon,
+            liveness_lock,
             process: ask(claim.holder.process.as_ref()),
             command,
         }
@@ -302,13 +302,21 @@ impl List {
     ) -> Result<Option<Change>, serde_json::Error> {
         let mut change = Change::default();
         let mut compared = BTreeSet::new();
-        let lights = writing.lights;
+        let attachments = writing.attachments;
         for row in &self.rows {
-            self.change_row(&mut change, &mut compared, keys, name, after, row, lights)?;
+            self.change_row(
+                &mut change,
+                &mut compared,
+                keys,
+                name,
+                after,
+                row,
+                attachments,
+            )?;
         }
-        for light in lights {
-            if let Some(id) = &light.id
-                && let Some(claim) = after.claim(light.ticket)
+        for attachment in attachments {
+            if let Some(id) = &attachment.id
+                && let Some(claim) = after.claim(attachment.ticket)
             {
                 let key = keys.claim(name, id);
                 change
@@ -316,15 +324,15 @@ impl List {
                     .push(Compare::create_revision(key.clone(), CompareOp::Equal, 0));
                 let written = Written {
                     claim: claim.clone(),
-                    life: light.life.clone(),
-                    was_away: false,
+                    lease_key: attachment.lease_key.clone(),
+                    was_reserved: false,
                 };
                 let value = value::encode(written, claim.token.is_some())?;
                 change.put(key, value, None);
             }
-            let lease = PutOptions::new().with_lease(light.lease);
-            let key = keys.life(name, &light.life);
-            if light.is_new {
+            let lease = PutOptions::new().with_lease(attachment.lease);
+            let key = keys.lease_key(name, &attachment.lease_key);
+            if attachment.is_new {
                 let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
                 change.compares.push(absent);
             }
@@ -420,27 +428,32 @@ impl List {
         name: &LockName,
         after: &Entry,
         row: &Row,
-        lights: &[Light],
+        attachments: &[Attachment],
     ) -> Result<(), serde_json::Error> {
         let ticket = row.written.claim.ticket;
         let before = self.entry.claim(ticket);
-        let light = lights.iter().find(|light| light.ticket == ticket);
+        let attachment = attachments
+            .iter()
+            .find(|attachment| attachment.ticket == ticket);
         let key = keys.claim(name, &row.id);
-        let old_life = keys.life(name, &row.written.life);
+        let old_lease_key = keys.lease_key(name, &row.written.lease_key);
         let Some(claim) = after.claim(ticket) else {
             compared.insert(row.id.clone());
             change.compares.push(Self::stands(keys, name, row));
             change.operations.push(TxnOp::delete(key, None));
-            change.operations.push(TxnOp::delete(old_life, None));
+            change.operations.push(TxnOp::delete(old_lease_key, None));
             return Ok(());
         };
-        if Some(claim) == before && light.is_none() {
+        if Some(claim) == before && attachment.is_none() {
             return Ok(());
         }
         let mut written = Written {
             claim: claim.clone(),
-            life: light.map_or_else(|| row.written.life.clone(), |light| light.life.clone()),
-            was_away: row.written.was_away || claim.away.is_some(),
+            lease_key: attachment.map_or_else(
+                || row.written.lease_key.clone(),
+                |attachment| attachment.lease_key.clone(),
+            ),
+            was_reserved: row.written.was_reserved || claim.reservation.is_some(),
         };
         // What only the reading made of the last sign of life is not written.
         if before.is_some_and(|before| before.lease.renewed == claim.lease.renewed) {
@@ -449,13 +462,13 @@ impl List {
         let grants = row.written.claim.token.is_none() && claim.token.is_some();
         compared.insert(row.id.clone());
         change.compares.push(Self::stands(keys, name, row));
-        if grants && light.is_none() {
-            // Nobody holds without a life.
-            let lit = Compare::create_revision(old_life.clone(), CompareOp::Greater, 0);
-            change.compares.push(lit);
+        if grants && attachment.is_none() {
+            // Nobody holds without a lease key.
+            let attached = Compare::create_revision(old_lease_key.clone(), CompareOp::Greater, 0);
+            change.compares.push(attached);
         }
-        if written.life != row.written.life || claim.away.is_some() {
-            change.operations.push(TxnOp::delete(old_life, None));
+        if written.lease_key != row.written.lease_key || claim.reservation.is_some() {
+            change.operations.push(TxnOp::delete(old_lease_key, None));
         }
         let value = value::encode(written, grants)?;
         change.put(key, value, None);

@@ -2,8 +2,8 @@
 
 use super::EtcdStore;
 use super::api::{GetOptions, KeyValue, Txn, TxnOp};
+use super::connection::{Endpoints, Fault, read_by, revision_of};
 use super::keys::{Keys, end_of};
-use super::link::{Endpoints, Fault, read_by, revision_of};
 use super::list::List;
 use crate::clock::Clock;
 use crate::store::StoreError;
@@ -26,8 +26,8 @@ pub(super) enum Scope {
     One {
         /// Its id.
         id: String,
-        /// The id of its life.
-        life: String,
+        /// The id of its lease key.
+        lease_key: String,
     },
 }
 
@@ -40,17 +40,17 @@ impl EtcdStore {
         end: Instant,
     ) -> Result<List, StoreError> {
         let keys = self.shared.keys.clone();
-        let endpoints = Arc::clone(self.shared.link.endpoints());
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
         let (scope, name_owned) = (scope.clone(), name.clone());
         let read = async move {
             match scope {
                 Scope::All => read_all(&endpoints, &keys, &name_owned, end).await,
                 Scope::Upto(ticket) => read_upto(&endpoints, &keys, &name_owned, ticket, end).await,
-                Scope::One { id, life } => {
+                Scope::One { id, lease_key } => {
                     let wanted = [
                         keys.header(&name_owned),
                         keys.claim(&name_owned, &id),
-                        keys.life(&name_owned, &life),
+                        keys.lease_key(&name_owned, &lease_key),
                     ];
                     read_keys(&endpoints, &wanted, end)
                         .await
@@ -58,7 +58,7 @@ impl EtcdStore {
                 }
             }
         };
-        let mut list = self.shared.link.block("reading the lock", read)?;
+        let mut list = self.shared.connection.block("reading the lock", read)?;
         list.trust_leases(&self.shared.here, &self.shared.clock.now());
         Ok(list)
     }
@@ -140,9 +140,9 @@ pub(super) async fn read_keys(
 /// How many lives are asked for one by one.
 const LIVES_MAX: usize = 16;
 
-/// Reads the claims up to a ticket, and then their lives.
+/// Reads the claims up to a ticket, and then their lease keys.
 ///
-/// The lives are read a moment later. One that is lit again in between writes its claim too, so a
+/// The lease keys are read a moment later. One that is attached again in between writes its claim too, so a
 /// change that takes it for dead is overtaken; one that has run out in between is what it is.
 pub(super) async fn read_upto(
     endpoints: &Endpoints,
@@ -156,13 +156,13 @@ pub(super) async fn read_upto(
     let options = GetOptions::new().with_max_create_revision(upto);
     let (revision, found) = read_range(endpoints, &claims, options, end).await?;
     let mut list = List::of(keys, name, revision, &found);
-    let lives = list.rows.iter();
-    let mut wanted: Vec<String> = lives
-        .map(|row| keys.life(name, &row.written.life))
+    let lease_keys = list.rows.iter();
+    let mut wanted: Vec<String> = lease_keys
+        .map(|row| keys.lease_key(name, &row.written.lease_key))
         .collect();
     if wanted.len() > LIVES_MAX {
-        let lives = keys.lives(name);
-        let (_, found) = read_range(endpoints, &lives, GetOptions::new(), end).await?;
+        let lease_keys = keys.lease_keys(name);
+        let (_, found) = read_range(endpoints, &lease_keys, GetOptions::new(), end).await?;
         list.add(keys, name, &found);
         wanted.clear();
     }

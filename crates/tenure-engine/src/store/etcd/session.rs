@@ -2,13 +2,13 @@
 //!
 //! All claims of a process whose ttl is the same live by one lease. It is renewed three times within
 //! its ttl on the connection's thread, whatever the callers do. When a renewal is answered with *no
-//! such lease*, the session is over: whoever still has a claim under it has to show its life again
+//! such lease*, the session is over: whoever still has a claim under it has to show its lease key again
 //! under a new one (a renewal, a look), which succeeds only if nobody has taken the
 //! claim out of the list meanwhile.
 //!
 //! A detached hold has a lease of its own, which nobody renews but its owner's heartbeat.
 
-use super::link::{Endpoints, Fault, Link, Pause};
+use super::connection::{Connection, Endpoints, Fault, Pause};
 use crate::clock::{Clock, SystemClock, instant};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -137,8 +137,8 @@ impl Sessions {
     }
 
     /// Gives all leases back, so that etcd need not wait for their end.
-    pub(super) fn give_back(&self, link: &Link) {
-        if !link.is_ours() {
+    pub(super) fn give_back(&self, connection: &Connection) {
+        if !connection.is_ours() {
             // In a forked child somebody may have had the sessions at that instant, for ever.
             return;
         }
@@ -150,8 +150,8 @@ impl Sessions {
         if leases.is_empty() {
             return;
         }
-        let endpoints = Arc::clone(link.endpoints());
-        let _ = link.block("giving the lease back", async move {
+        let endpoints = Arc::clone(connection.endpoints());
+        let _ = connection.block("giving the lease back", async move {
             for lease in leases {
                 let revoked =
                     endpoints.once(|client| async move { client.revoke_lease(lease).await });

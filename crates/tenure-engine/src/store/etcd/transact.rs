@@ -6,7 +6,7 @@
 //!
 //! # Answers that never come
 //! The call finds out what became of such a transaction before it does anything else. If that was to
-//! make a claim, the attempt is buried (`attempt`). Any other one is looked for by its [`Footprint`]: what
+//! make a claim, the attempt is given up by a tombstone (`attempt`). Any other one is looked for by its [`Footprint`]: what
 //! it would have left in the list. If that is there, and no other process can have left it, it was carried
 //! out. Else the change runs again, which is safe: of two transactions that change the same claim, the one
 //! that comes second finds its condition broken.
@@ -18,9 +18,9 @@
 
 use super::api::{Txn, TxnResponse};
 use super::attempt::Attempt;
+use super::connection::{Fault, Pause, is_full, revision_of};
 use super::handle::EtcdHandle;
-use super::link::{Fault, Pause, is_full, revision_of};
-use super::list::{Change, Guard, Light, List, Row, SWEPT_AT_ONCE, Writing, number};
+use super::list::{Attachment, Change, Guard, List, Row, SWEPT_AT_ONCE, Writing, number};
 use super::read::Scope;
 use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
 use crate::clock::instant;
@@ -30,7 +30,7 @@ use crate::store::contract::{
 };
 use std::sync::Arc;
 use std::time::Instant;
-use tenure_core::{Beacon, Claim, Entry, Event, Evidence, Host, RestsOn};
+use tenure_core::{Claim, Entry, Event, Evidence, Host, LivenessLock, RestsOn};
 
 /// One call.
 pub(super) struct Transaction<'a> {
@@ -274,14 +274,14 @@ impl<'a> Transaction<'a> {
         self.attempt = self.attempt.take().map(|attempt| self.store.anew(&attempt));
     }
 
-    /// Runs the change on a list. `relit` is a claim whose life is lit by the same transaction.
-    pub(super) fn run(&mut self, list: &List, relit: Option<u64>) -> Tried {
+    /// Runs the change on a list. `attached` is a claim whose lease key is attached by the same transaction.
+    pub(super) fn run(&mut self, list: &List, attached: Option<u64>) -> Tried {
         let (here, swept) = (&self.store.shared.here, &self.swept);
         let removed = |claim: &Claim| swept.iter().find(|seen| seen.claim.ticket == claim.ticket);
         let evidence = |claim: &Claim, _: Depth| match removed(claim) {
             Some(seen) => seen.evidence,
-            None if relit == Some(claim.ticket) => Evidence {
-                beacon: Beacon::Lit,
+            None if attached == Some(claim.ticket) => Evidence {
+                liveness_lock: LivenessLock::Held,
                 ..list.evidence(here, claim)
             },
             None => list.evidence(here, claim),
@@ -320,7 +320,11 @@ impl<'a> Transaction<'a> {
         let is_newer = list.unreadable.iter().any(|unreadable| unreadable.is_newer);
         Some(Corrupt {
             why: first.why.clone(),
-            place: format!("{}: {}", self.store.shared.link.place(), first.shown()),
+            place: format!(
+                "{}: {}",
+                self.store.shared.connection.place(),
+                first.shown()
+            ),
             // etcd does not say when a key was written, so it counts as written just now.
             silent_ms: 0,
             record: Vec::new(),
@@ -348,20 +352,23 @@ impl<'a> Transaction<'a> {
             }
             return Ok(Did::Known(Outcome::Absent));
         }
-        let light = self.own_light(list)?;
-        let mut tried = self.run(list, light.as_ref().map(|light| light.ticket));
+        let attachment = self.own_attachment(list)?;
+        let mut tried = self.run(
+            list,
+            attachment.as_ref().map(|attachment| attachment.ticket),
+        );
         if tried.step == Step::ShowAll && !matches!(self.scope, Scope::All) {
             self.scope = Scope::All;
             return Ok(Did::Again(None));
         }
-        let mut lights: Vec<Light> = light.into_iter().collect();
+        let mut attachments: Vec<Attachment> = attachment.into_iter().collect();
         let Some(write) = tried.write() else {
-            // A life that has run out is lit again in any case, but for a renewal of nothing.
+            // A lease key that has run out is attached again in any case, but for a renewal of nothing.
             if !matches!(self.ask.about, About::Turn(_)) {
-                lights.clear();
+                attachments.clear();
             }
             let kept = std::mem::replace(&mut tried.entry, list.entry.clone());
-            let did = self.write(list, tried, Write::PLAIN, &lights)?;
+            let did = self.write(list, tried, Write::PLAIN, &attachments)?;
             return Ok(match did {
                 Did::Known(Outcome::Done(done)) => Did::Known(Outcome::Done(Committed {
                     entry: kept,
@@ -371,11 +378,11 @@ impl<'a> Transaction<'a> {
             });
         };
         if let Some(made) = write.makes {
-            lights.push(self.light(list, &tried.entry, made)?);
+            attachments.push(self.attach(list, &tried.entry, made)?);
         }
         self.count_from_the_last_sign(list, &mut tried);
-        self.light_pulses(list, &tried.entry, &mut lights)?;
-        self.write(list, tried, write, &lights)
+        self.attach_pulses(list, &tried.entry, &mut attachments)?;
+        self.write(list, tried, write, &attachments)
     }
 
     /// Writes what a run has made of a list.
@@ -384,12 +391,12 @@ impl<'a> Transaction<'a> {
         list: &List,
         tried: Tried,
         write: Write,
-        lights: &[Light],
+        attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
         let (store, name) = (self.store, self.ask.name);
         let writing = Writing {
             guard: self.guard(list, &tried.entry, write.rests_on),
-            lights,
+            attachments,
             discards: if write.discards {
                 &list.unreadable
             } else {
@@ -408,7 +415,7 @@ impl<'a> Transaction<'a> {
             Err(error) if is_full(&error) && self.is_renewed(list) => {
                 Ok(Did::Known(Outcome::Done(self.done(list, tried, None))))
             }
-            answer => self.answered(answer?, list, tried, lights),
+            answer => self.answered(answer?, list, tried, attachments),
         }
     }
 
@@ -418,7 +425,7 @@ impl<'a> Transaction<'a> {
         answer: Answer,
         list: &List,
         tried: Tried,
-        lights: &[Light],
+        attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
         Ok(match answer {
             Answer::Done(answer) => {
@@ -428,8 +435,8 @@ impl<'a> Transaction<'a> {
             Answer::Overtaken(_) => Did::Overtaken(None),
             Answer::Unsure(why) => return self.lost(list, tried, why),
             Answer::LeaseGone => {
-                for light in lights {
-                    self.store.shared.sessions.forget(light.lease);
+                for attachment in attachments {
+                    self.store.shared.sessions.forget(attachment.lease);
                 }
                 (self.attempt, self.pulse) = (None, None);
                 Did::Nothing("the lease has run out".to_owned())
@@ -506,14 +513,17 @@ impl<'a> Transaction<'a> {
         };
         let claim = list.row(made.ticket).map_or(&attempt.id, |row| &row.id);
         let found = self.store.bury(self.ask.name, &attempt, claim, self.end)?;
-        let row = found.rows.iter().find(|row| row.written.life == attempt.id);
+        let row = found
+            .rows
+            .iter()
+            .find(|row| row.written.lease_key == attempt.id);
         let Some(row) = row else {
             self.begin_anew();
             return Ok(Did::Nothing(why));
         };
         let token = row.written.claim.token;
         let handle = self.found(&found, row);
-        // Of the burials that were not answered one may still come, and make a life.
+        // Of the tombstones that were not answered one may still come, and make a lease key.
         handle.doubt();
         self.attempt = None;
         // A claim that was to hold at once may have been put at the end instead.
@@ -601,11 +611,18 @@ impl<'a> Transaction<'a> {
 
     /// The handle of a claim that was found in the list.
     pub(super) fn found(&self, list: &List, row: &Row) -> EtcdHandle {
-        let keys = (row.id.clone(), row.written.life.clone());
+        let keys = (row.id.clone(), row.written.lease_key.clone());
         let (shared, name) = (&self.store.shared, self.ask.name);
-        let was_away = row.written.was_away;
+        let was_reserved = row.written.was_reserved;
         let claim = &row.written.claim;
-        EtcdHandle::new(shared, name, claim, keys, was_away, (list, list.revision))
+        EtcdHandle::new(
+            shared,
+            name,
+            claim,
+            keys,
+            was_reserved,
+            (list, list.revision),
+        )
     }
 
     /// What the handle of a change has seen by it.
@@ -651,17 +668,19 @@ impl EtcdStore {
 
     /// Asks for one transaction, once.
     pub(super) fn ask(&self, txn: Txn) -> Result<Answer, StoreError> {
-        let endpoints = Arc::clone(self.shared.link.endpoints());
-        self.shared.link.block("writing the lock", async move {
-            let answer = endpoints.once(|client| async move { client.txn(txn).await });
-            match answer.await {
-                Ok(answer) if answer.succeeded() => Ok(Answer::Done(answer)),
-                Ok(answer) => Ok(Answer::Overtaken(answer)),
-                Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
-                Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),
-                Err(refused @ (Fault::Refused(_) | Fault::Denied(_))) => Err(refused),
-            }
-        })
+        let endpoints = Arc::clone(self.shared.connection.endpoints());
+        self.shared
+            .connection
+            .block("writing the lock", async move {
+                let answer = endpoints.once(|client| async move { client.txn(txn).await });
+                match answer.await {
+                    Ok(answer) if answer.succeeded() => Ok(Answer::Done(answer)),
+                    Ok(answer) => Ok(Answer::Overtaken(answer)),
+                    Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
+                    Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),
+                    Err(refused @ (Fault::Refused(_) | Fault::Denied(_))) => Err(refused),
+                }
+            })
     }
 }
 

@@ -13,14 +13,19 @@ use tenure_core::{Claim, Entry, History, Stamp};
 #[derive(Serialize, Deserialize)]
 struct Frame {
     tenure: u32,
-    /// Which key speaks for its life.
-    life: String,
+    /// The name of its lease key. Written as `life`, for that is the format.
+    #[serde(rename = "life")]
+    lease_key: String,
     /// The token is the revision of this write.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     granted_here: bool,
     /// Somebody was away from this place, and others may have been granted meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    was_away: bool,
+    #[serde(
+        rename = "was_away",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    was_reserved: bool,
 }
 
 /// What every version says of itself.
@@ -53,8 +58,8 @@ impl From<String> for DecodeError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) claim: Claim,
-    pub(super) life: String,
-    pub(super) was_away: bool,
+    pub(super) lease_key: String,
+    pub(super) was_reserved: bool,
 }
 
 /// The version of the format.
@@ -67,9 +72,9 @@ pub(super) fn encode(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let mut value = serde_json::to_vec(&Frame {
         tenure: VERSION,
-        life: std::mem::take(&mut written.life),
+        lease_key: std::mem::take(&mut written.lease_key),
         granted_here,
-        was_away: written.was_away,
+        was_reserved: written.was_reserved,
     })?;
     value.push(b'\n');
     // The key says it better.
@@ -105,8 +110,8 @@ pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Writte
     }
     Ok(Written {
         claim,
-        life: frame.life,
-        was_away: frame.was_away,
+        lease_key: frame.lease_key,
+        was_reserved: frame.was_reserved,
     })
 }
 

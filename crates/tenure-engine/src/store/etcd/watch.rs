@@ -2,11 +2,11 @@
 //!
 //! A watch begins at the revision after the one at which its caller looked last, so nothing is
 //! missed in between, and it begins there again after each broken stream. A revision that was
-//! compacted away meanwhile counts as news: the caller looks again.
+//! compacted away meanwhile counts as a notice: the caller looks again.
 
 use super::api::{KeyValue, WatchFilterType, WatchOptions};
-use super::driver::Sleeping;
-use super::link::{Endpoints, Link, Pause, revision_of};
+use super::connection::{Connection, Endpoints, Pause, revision_of};
+use super::runtime::Sleeping;
 use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
 use std::os::fd::OwnedFd;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// How long a watch that was refused counts as one without news.
+/// How long a watch that was refused counts as one without a notice.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// A key, or a range of them, and what about it is news.
+/// A key, or a range of them, and which changes of it are notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Watched {
     pub(super) key: String,
@@ -25,7 +25,7 @@ pub(super) struct Watched {
     pub(super) end: Option<String>,
     /// Only that it is deleted, or that it runs out with its lease.
     pub(super) only_end: bool,
-    /// The first revision that is news.
+    /// The first revision that counts.
     pub(super) from: i64,
 }
 
@@ -66,22 +66,22 @@ impl Watched {
     }
 }
 
-/// News of some keys, for as long as it is kept.
-pub(super) struct News {
+/// Notices of some keys, for as long as it is kept.
+pub(super) struct Notices {
     reads: OwnedFd,
     task: Option<AbortHandle>,
     /// Until there are some, or nobody waits for them.
     _sleeping: Arc<Sleeping>,
 }
 
-impl News {
+impl Notices {
     /// Watches the keys.
-    pub(super) fn of(link: &Link, keys: Vec<Watched>) -> Result<Self, StoreError> {
-        let (reads, writes) = pipe(link)?;
-        let endpoints = Arc::clone(link.endpoints());
-        let sleeping = link.sleeping();
+    pub(super) fn of(connection: &Connection, keys: Vec<Watched>) -> Result<Self, StoreError> {
+        let (reads, writes) = pipe(connection)?;
+        let endpoints = Arc::clone(connection.endpoints());
+        let sleeping = connection.sleeping();
         let sleeper = Arc::clone(&sleeping);
-        let task = link.spawn(async move {
+        let task = connection.spawn(async move {
             let _ = first(&endpoints, &keys).await;
             sleeper.wakes();
             ring(&writes);
@@ -98,7 +98,7 @@ impl News {
     }
 }
 
-impl Drop for News {
+impl Drop for Notices {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -109,14 +109,16 @@ impl Drop for News {
 /// A descriptor that can be read each time that something has happened to one of the keys, and the
 /// task that writes to it.
 pub(super) fn lasting(
-    link: &Link,
+    connection: &Connection,
     mut keys: Vec<Watched>,
 ) -> Result<(OwnedFd, Option<AbortHandle>), StoreError> {
-    let (reads, writes) = pipe(link)?;
+    let (reads, writes) = pipe(connection)?;
     // Kept open on this side too, so that nobody is sent SIGPIPE after the other one is closed.
-    let kept = reads.try_clone().map_err(|error| failed(link, error))?;
-    let endpoints = Arc::clone(link.endpoints());
-    let task = link.spawn(async move {
+    let kept = reads
+        .try_clone()
+        .map_err(|error| failed(connection, error))?;
+    let endpoints = Arc::clone(connection.endpoints());
+    let task = connection.spawn(async move {
         loop {
             let from = first(&endpoints, &keys).await;
             for key in &mut keys {
@@ -129,14 +131,14 @@ pub(super) fn lasting(
     Ok((reads, task))
 }
 
-fn pipe(link: &Link) -> Result<(OwnedFd, OwnedFd), StoreError> {
+fn pipe(connection: &Connection) -> Result<(OwnedFd, OwnedFd), StoreError> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
-        .map_err(|errno| failed(link, errno.into()))
+        .map_err(|errno| failed(connection, errno.into()))
 }
 
-fn failed(link: &Link, source: std::io::Error) -> StoreError {
+fn failed(connection: &Connection, source: std::io::Error) -> StoreError {
     StoreError::Io {
-        place: link.place().to_owned(),
+        place: connection.place().to_owned(),
         doing: "making a pipe",
         source,
     }
@@ -147,7 +149,7 @@ fn ring(writes: &OwnedFd) {
     let _ = rustix::io::write(writes, &[1]);
 }
 
-/// Waits for the first news; answers with the revision to go on watching from.
+/// Waits for the first notice; answers with the revision to go on watching from.
 async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
     let mut pause = Pause::default();
     loop {
@@ -167,7 +169,7 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                     }
                     return answer.compact_revision();
                 }
-                // A watch that begins in the past gets its first news from a loop of etcd that comes by
+                // A watch that begins in the past gets its first notice from a loop of etcd that comes by
                 // every 100 ms. One more, which begins now, hears of what comes next at once.
                 let revision = revision_of(answer.header());
                 let is_past = keys.iter().any(|key| key.from <= revision);

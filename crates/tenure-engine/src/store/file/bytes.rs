@@ -3,7 +3,7 @@
 //! They belong to an open file, not to the process: closing some other descriptor of the same file
 //! gives nothing away (the trap of the older POSIX locks), and the kernel lets go of them when the
 //! open file is closed, however that comes about. On Unix they are open-file-description locks, which
-//! copies of the descriptor share: a command that inherits one keeps its supervisor's beacon lit. On
+//! copies of the descriptor share: a command that inherits one keeps its supervisor's liveness lock held. On
 //! Windows (`LockFileEx`) they end with the process that took them, whoever has inherited the handle.
 //!
 //! Owners lock a byte exclusively; whoever waits or looks does so *shared*. Waiters thus never

@@ -3,7 +3,7 @@
 
 use super::folder::{Access, Folder, fault};
 use super::guarded::{GUARD_PATIENCE, Guarded, Names};
-use super::record::{self, ReadError};
+use super::pages::{self, ReadError};
 use super::{FileStore, fd, list};
 use crate::os;
 use crate::profile::SUFFIX;
@@ -51,7 +51,7 @@ pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
         place: folder.path_of(&file).display().to_string(),
         why,
     };
-    match record::read_unguarded(fd(&opened)) {
+    match pages::read_unguarded(fd(&opened)) {
         Ok(snapshot) => list::decode(&snapshot.body)
             .map(|entry| entry.last)
             .map_err(unreadable),

@@ -5,17 +5,17 @@
 //! `fuzzing` alone, and is no part of what the library promises. What has to hold is said where
 //! they are tried (`fuzz/src`).
 
-use super::excerpt::{self, Want};
-use super::{list, record};
+use super::partial::{self, Want};
+use super::{list, pages};
 use std::os::fd::BorrowedFd;
 use tenure_core::Entry;
 
-/// The sequence and the body of the slot that counts, as a reader under the guard finds it.
+/// The sequence and the body of the page that counts, as a reader under the guard finds it.
 ///
 /// # Errors
 /// - Why there is no state.
 pub fn read(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
-    plain(record::read(file, length_of(file)))
+    plain(pages::read(file, length_of(file)))
 }
 
 fn length_of(file: BorrowedFd<'_>) -> u64 {
@@ -27,7 +27,7 @@ fn length_of(file: BorrowedFd<'_>) -> u64 {
 /// # Errors
 /// - Why there is no state.
 pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
-    plain(record::read_unguarded(file))
+    plain(pages::read_unguarded(file))
 }
 
 /// Writes the next state. False if it is too long.
@@ -35,13 +35,13 @@ pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
 /// # Errors
 /// - Why there is no state to begin with, or how the system failed.
 pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
-    let current = record::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
-    record::write(file, &current, body).map_err(|errno| errno.to_string())
+    let current = pages::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
+    pages::write(file, &current, body).map_err(|errno| errno.to_string())
 }
 
-/// A slot's content: a frame that fits the body, and the body.
-pub fn slot(sequence: u64, body: &[u8]) -> Vec<u8> {
-    [record::frame(sequence, body).as_bytes(), body].concat()
+/// A page's content: a frame that fits the body, and the body.
+pub fn page(sequence: u64, body: &[u8]) -> Vec<u8> {
+    [pages::frame(sequence, body).as_bytes(), body].concat()
 }
 
 /// Reads a list of claims.
@@ -59,20 +59,20 @@ pub fn encode(entry: &Entry) -> Option<Vec<u8>> {
 
 /// Every way in which a part of a list is read, and the list as it is written back from that part
 /// without a change. `ticket` is that of an own claim.
-pub fn excerpts(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
+pub fn partial(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
     [Want::Own(ticket), Want::UpTo(ticket), Want::Ends]
         .into_iter()
         .filter_map(|want| {
-            let (part, rest) = excerpt::decode(body, want)?;
+            let (part, rest) = partial::decode(body, want)?;
             rest.encode(body, &part).ok()
         })
         .collect()
 }
 
-fn plain(read: Result<record::Snapshot, record::ReadError>) -> Result<(u64, Vec<u8>), String> {
+fn plain(read: Result<pages::Snapshot, pages::ReadError>) -> Result<(u64, Vec<u8>), String> {
     match read {
         Ok(snapshot) => Ok((snapshot.sequence, snapshot.body)),
-        Err(record::ReadError::Io(errno)) => Err(errno.to_string()),
-        Err(record::ReadError::Torn(why)) => Err(why),
+        Err(pages::ReadError::Io(errno)) => Err(errno.to_string()),
+        Err(pages::ReadError::Torn(why)) => Err(why),
     }
 }

@@ -7,13 +7,13 @@
 //! a granted claim that no record confirms, which holds nothing (`joined`), or a record that the list
 //! does not know, which is judged by what it says, as everybody else's is.
 
-use super::excerpt::{self, Rest, Want};
 use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::FileHandle;
 use super::joined::join;
-use super::look::somebody_is_lit;
+use super::look::any_is_held;
+use super::pages::{self, ReadError, Snapshot, UNKNOWN};
+use super::partial::{self, Rest, Want};
 use super::publication::{Change, Publication, Published};
-use super::record::{self, ReadError, Snapshot, UNKNOWN};
 use super::sleeper::ByteLock;
 use super::{Byte, FileStore, Mode, bytes, fd, list};
 use crate::os;
@@ -27,8 +27,8 @@ use tenure_core::{Claim, Entry, LockName, Now};
 /// process that was stopped in the middle of one keeps it longer.
 pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is wrong with an empty coordination file while a beacon is lit.
-pub(super) const EMPTY_BUT_LIT: &str = "it is empty, but somebody alive has a place in it";
+/// What is wrong with an empty coordination file while a liveness lock is held.
+pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but somebody alive has a place in it";
 
 /// The names of one lock's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) struct Guarded<'a> {
     pub(super) opened: &'a Opened,
     /// No run works within any hold of the lock: the byte that they share was taken with the guard.
     pub(super) is_alone: bool,
-    /// How long the coordination file is, if that is known ([`record::read`]).
+    /// How long the coordination file is, if that is known ([`pages::read`]).
     length: Cell<u64>,
 }
 
@@ -112,7 +112,7 @@ impl FileStore {
     ) -> Result<Option<Guarded<'a>>, StoreError> {
         let folder = match self.folder.get() {
             // A change to a hold need not ask whether it was removed: in such a one the name leads nowhere.
-            // Whether it was renamed, its keeper asks from time to time (`moves`).
+            // Whether it was renamed, its renewer asks from time to time (`moves`).
             Some(opened) => Some(opened),
             None => self.folder(false)?,
         };
@@ -247,7 +247,7 @@ impl<'a> Guarded<'a> {
 
     /// The state that the coordination file holds.
     pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
-        record::read(fd(self.opened), self.length.get())
+        pages::read(fd(self.opened), self.length.get())
     }
 
     /// Reads the list, or as much of it as is wanted, and the record.
@@ -267,7 +267,7 @@ impl<'a> Guarded<'a> {
         };
         // A record changes whom the list says to hold, so there all of it is read.
         if self.store.profile.record().is_none()
-            && let Some((entry, rest)) = excerpt::decode(&snapshot.body, want)
+            && let Some((entry, rest)) = partial::decode(&snapshot.body, want)
         {
             return Ok(Loaded {
                 entry,
@@ -280,9 +280,9 @@ impl<'a> Guarded<'a> {
             Ok(entry) => entry,
             Err(why) => return Err(LoadError::List { why, snapshot }),
         };
-        if snapshot.sequence == 0 && somebody_is_lit(self.opened) {
+        if snapshot.sequence == 0 && any_is_held(self.opened) {
             return Err(LoadError::List {
-                why: EMPTY_BUT_LIT.to_owned(),
+                why: EMPTY_BUT_HELD.to_owned(),
                 snapshot,
             });
         }
@@ -448,7 +448,7 @@ impl<'a> Guarded<'a> {
         let place = || self.folder.path_of(&self.names.list);
         // It may be longer from here on, also if the write fails in the middle.
         self.length.set(UNKNOWN);
-        let written = record::write(fd(self.opened), current, body)
+        let written = pages::write(fd(self.opened), current, body)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;
         if written {
             return Ok(());
@@ -534,7 +534,7 @@ mod tests {
         }
         let answer = write(&change, meanwhile);
         let text = std::fs::read_to_string(store.record_path(&names)).ok();
-        let snapshot = record::read(fd(guarded.opened), UNKNOWN).expect("a state");
+        let snapshot = pages::read(fd(guarded.opened), UNKNOWN).expect("a state");
         let list = list::decode(&snapshot.body).expect("a list");
         (answer, text, tickets(&list))
     }

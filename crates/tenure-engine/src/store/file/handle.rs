@@ -1,6 +1,6 @@
 //! A claim that this process keeps alive by a byte of the coordination file.
 //!
-//! The liveness lock (*beacon*) is the byte of the claim's ticket. A claim whose grant lets others go on
+//! The *liveness lock* is the byte of the claim's ticket. A claim whose grant lets others go on
 //! keeps a second byte while it waits, its *turn*. Runs that go on within a hold share a third one
 //! ([`Part`]). How a waiter sleeps is `wait`'s business.
 
@@ -19,15 +19,15 @@ use tenure_core::{Claim, LockName, Queueing};
 pub(super) struct FileHandle {
     pub(super) ticket: u64,
     pub(super) opened: Opened,
-    /// The beacon's own open file. A command inherits this one, and locks belong to the open file: were
+    /// The liveness lock's own open file. A command inherits this one, and locks belong to the open file: were
     /// the guard taken on it too, a supervisor that is killed in the middle of a change would leave the
     /// guard with its command.
-    pub(super) beacon: Option<Opened>,
+    pub(super) liveness_lock: Option<Opened>,
     pub(super) names: Names,
     /// Whether it keeps the byte of its turn while it waits.
     pub(super) has_turn: bool,
     /// Where it learns that it was asked to stop while it waits, if it may be.
-    pub(super) summons: Summons,
+    pub(super) wake_up: WakeUp,
     /// Its work lasts long enough for its place to be looked after, and to be looked at once more in the
     /// end.
     pub(super) lasts: AtomicBool,
@@ -40,7 +40,7 @@ pub(super) struct FileHandle {
 
 /// How a waiter that sleeps on another's byte learns that it was asked to stop.
 #[derive(Debug)]
-pub(super) enum Summons {
+pub(super) enum WakeUp {
     /// No caller may ask it while it waits.
     Never,
     /// A watch for the touch by which it is told; opened by its first sleep.
@@ -49,7 +49,7 @@ pub(super) enum Summons {
     Looks,
 }
 
-impl Summons {
+impl WakeUp {
     pub(super) fn of(queueing: Queueing) -> Self {
         match (queueing.yields(), os::WATCHES) {
             (false, _) => Self::Never,
@@ -60,10 +60,10 @@ impl Summons {
 }
 
 impl FileHandle {
-    /// The descriptor that carries the beacon. A command that inherits a copy keeps it lit, and gets
+    /// The descriptor that carries the liveness lock. A command that inherits a copy keeps it held, and gets
     /// nothing else by it.
-    fn beacon(&self) -> BorrowedDescriptor<'_> {
-        fd(self.beacon.as_ref().unwrap_or(&self.opened))
+    fn liveness_lock(&self) -> BorrowedDescriptor<'_> {
+        fd(self.liveness_lock.as_ref().unwrap_or(&self.opened))
     }
 
     /// It waits no longer: the waiters that wait for that go on.
@@ -86,12 +86,12 @@ impl Handle for FileHandle {
 
     fn let_go(&self) {
         self.give_turn();
-        let _ = bytes::unlock(self.beacon(), Byte::of_ticket(self.ticket));
+        let _ = bytes::unlock(self.liveness_lock(), Byte::of_ticket(self.ticket));
     }
 
     #[cfg(unix)]
     fn descriptor(&self) -> Option<BorrowedDescriptor<'_>> {
-        Some(self.beacon())
+        Some(self.liveness_lock())
     }
 
     fn is_entered(&self) -> bool {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 use tenure_core::{
-    Away, Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
-    RequestId, Stamp, WaitingFor,
+    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
+    RequestId, Reservation, Stamp, WaitingFor,
 };
 
 /// The largest number that every JSON reader keeps exactly.
@@ -65,7 +65,7 @@ struct CancelLine<'a> {
     clippy::struct_field_names,
     reason = "the unit ends the name of each number"
 )]
-struct AwayLine {
+struct ReservationLine {
     since_ms: u64,
     since_boot_ms: u64,
     grace_ms: u64,
@@ -80,7 +80,7 @@ struct WaitingLine<'a> {
     ticket: u64,
 }
 
-/// A claim. `excerpt` relies on the order of its keys: a new one belongs at the end.
+/// A claim. `partial` relies on the order of its keys: a new one belongs at the end.
 #[derive(Serialize, Deserialize)]
 struct ClaimLine<'a> {
     ticket: u64,
@@ -130,8 +130,9 @@ struct ClaimLine<'a> {
     grace_ms: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     cancel: Option<CancelLine<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    away: Option<AwayLine>,
+    /// On disk the field keeps the name that it had.
+    #[serde(rename = "away", default, skip_serializing_if = "Option::is_none")]
+    reservation: Option<ReservationLine>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     waiting_for: Option<WaitingLine<'a>>,
     /// Since when it stands aside while its process is stopped.
@@ -284,10 +285,10 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
             actor: Cow::Borrowed(&cancel.actor),
             why: Cow::Borrowed(&cancel.why),
         }),
-        away: claim.away.map(|away| AwayLine {
-            since_ms: away.since.wall_ms,
-            since_boot_ms: away.since.boot_ms,
-            grace_ms: away.grace_ms,
+        reservation: claim.reservation.map(|reservation| ReservationLine {
+            since_ms: reservation.since.wall_ms,
+            since_boot_ms: reservation.since.boot_ms,
+            grace_ms: reservation.grace_ms,
         }),
         waiting_for: claim.waiting_for.as_ref().map(|waiting| WaitingLine {
             place: Cow::Borrowed(&waiting.place),
@@ -453,7 +454,7 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
             actor: cancel.actor.into_owned(),
             why: cancel.why.into_owned(),
         });
-        claim.away = line.away.map(|away| Away {
+        claim.reservation = line.reservation.map(|away| Reservation {
             since: stamp(away.since_ms, away.since_boot_ms),
             grace_ms: away.grace_ms,
         });
@@ -528,7 +529,7 @@ pub(super) mod tests {
                     actor: "ada".into(),
                     why: "it says \"actor\":\"b\" and more".into(),
                 });
-                claim.away = Some(Away {
+                claim.reservation = Some(Reservation {
                     since: stamp,
                     grace_ms: 60_000,
                 });
@@ -653,7 +654,7 @@ pub(super) mod tests {
         let mut plain = entry;
         for claim in &mut plain.claims {
             (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
-            (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
+            (claim.cancel, claim.reservation, claim.waiting_for) = (None, None, None);
         }
         assert_eq!(decode(&body), Ok(plain));
     }
@@ -693,7 +694,7 @@ pub(super) mod tests {
         let mut entry = sample();
         for claim in &mut entry.claims {
             (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
-            (claim.cancel, claim.away, claim.waiting_for) = (None, None, None);
+            (claim.cancel, claim.reservation, claim.waiting_for) = (None, None, None);
         }
         let body = String::from_utf8(encode(&entry).expect("a body")).expect("text");
         for later in [

@@ -6,10 +6,10 @@
 
 use super::bytes::{self, Byte};
 use super::folder::{Access, Opened, fault, io_fault};
-use super::guarded::{EMPTY_BUT_LIT, LoadError, Loaded, Names};
+use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, Names};
 use super::handle::FileHandle;
+use super::pages::{self, ReadError};
 use super::publication::{self, Published};
-use super::record::{self, ReadError};
 use super::{BorrowedDescriptor, FileStore, fd, joined, list};
 use crate::clock::{instant, since};
 use crate::process::{self, liveness};
@@ -17,7 +17,7 @@ use crate::profile::document::UNJUDGED;
 use crate::store::contract::Depth;
 use crate::store::{Content, Reading, StoreError};
 use std::time::{Duration, Instant};
-use tenure_core::{Beacon, Claim, Entry, Evidence, Kind, Liveness, Now, Process};
+use tenure_core::{Claim, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
 
 /// How long content that cannot be understood is read again before it is judged: another program
 /// may be writing it this instant.
@@ -106,7 +106,7 @@ impl FileStore {
             };
             let entry = match opened
                 .as_ref()
-                .map(|opened| record::read_unguarded(fd(opened)))
+                .map(|opened| pages::read_unguarded(fd(opened)))
             {
                 None => Ok(Entry::default()),
                 Some(Ok(snapshot)) => {
@@ -152,10 +152,10 @@ impl FileStore {
                     && is_settling(published, &now, since(began))
             });
             // Under the guard this is damage; without it, a caller may be about to write its claim.
-            let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(somebody_is_lit);
+            let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(any_is_held);
             if is_emptied && since(began) >= SETTLE {
                 return Ok(Look {
-                    joined: Err(EMPTY_BUT_LIT.to_owned()),
+                    joined: Err(EMPTY_BUT_HELD.to_owned()),
                     ..look
                 });
             }
@@ -170,25 +170,25 @@ impl FileStore {
     pub(super) fn evidence_in(&self, look: &Look, claim: &Claim, depth: Depth) -> Evidence {
         match (self.folder.get(), &look.opened) {
             (Some(folder), Some(opened)) => self.evidence(folder.local, fd(opened), claim, depth),
-            _ => self.evidence_of_processes(self.is_local(), claim, Beacon::None),
+            _ => self.evidence_of_processes(self.is_local(), claim, LivenessLock::None),
         }
     }
 
     /// What the byte of a claim says.
-    fn beacon(file: BorrowedDescriptor<'_>, claim: &Claim) -> Beacon {
-        let has_beacon = claim.kind == Kind::Kernel || claim.token.is_none();
-        if !has_beacon {
-            return Beacon::None;
+    fn liveness_lock(file: BorrowedDescriptor<'_>, claim: &Claim) -> LivenessLock {
+        let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
+        if !has_liveness_lock {
+            return LivenessLock::None;
         }
         match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
-            Ok(true) => Beacon::Lit,
-            Ok(false) => Beacon::Out,
+            Ok(true) => LivenessLock::Held,
+            Ok(false) => LivenessLock::Released,
             // A failed look is no proof of death; what else is known has to decide.
-            Err(_) => Beacon::None,
+            Err(_) => LivenessLock::None,
         }
     }
 
-    /// What is known of a claim, gathered from its beacon and its processes. For the hot path a lit beacon
+    /// What is known of a claim, gathered from its liveness lock and its processes. For the hot path a held liveness lock
     /// is enough and nothing else is asked.
     pub(super) fn evidence(
         &self,
@@ -197,24 +197,29 @@ impl FileStore {
         claim: &Claim,
         depth: Depth,
     ) -> Evidence {
-        match (Self::beacon(file, claim), depth) {
-            (Beacon::Lit, Depth::Quick) => Evidence {
-                beacon: Beacon::Lit,
+        match (Self::liveness_lock(file, claim), depth) {
+            (LivenessLock::Held, Depth::Quick) => Evidence {
+                liveness_lock: LivenessLock::Held,
                 process: Liveness::Unknown,
                 command: Liveness::Unknown,
             },
-            (beacon, _) => self.evidence_of_processes(local, claim, beacon),
+            (liveness_lock, _) => self.evidence_of_processes(local, claim, liveness_lock),
         }
     }
 
-    fn evidence_of_processes(&self, local: bool, claim: &Claim, beacon: Beacon) -> Evidence {
+    fn evidence_of_processes(
+        &self,
+        local: bool,
+        claim: &Claim,
+        liveness_lock: LivenessLock,
+    ) -> Evidence {
         let ask = |process: Option<&Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
                 liveness(process, &claim.holder.host, &self.here, local)
             })
         };
         Evidence {
-            beacon,
+            liveness_lock,
             process: ask(claim.holder.process.as_ref()),
             command: ask(claim.holder.command.as_ref()),
         }
@@ -280,9 +285,9 @@ fn is_half_said(entry: &Entry) -> bool {
     granted.any(|claim| claim.holder.fact(UNJUDGED).is_some())
 }
 
-/// Whether any claim's beacon is lit. One that cannot be looked for is not taken for dead by
+/// Whether any claim's liveness lock is held. One that cannot be looked for is not taken for dead by
 /// this: without working locks, no guard could have been taken either.
-pub(super) fn somebody_is_lit(opened: &Opened) -> bool {
+pub(super) fn any_is_held(opened: &Opened) -> bool {
     bytes::probe_tickets(fd(opened)) == Ok(true)
 }
 

@@ -1,4 +1,4 @@
-//! How a thread sleeps in the kernel until a byte is let go or a descriptor has news.
+//! How a thread sleeps in the kernel until a byte is let go or a descriptor can be read.
 //!
 //! A command owns its process and can have a sleeping system call interrupted by a timer signal;
 //! the library can not, and lets a parked thread sleep in its place ([`ThreadSleeper`]).
@@ -62,7 +62,7 @@ pub trait Sleeper: Send + Sync {
         patience: Duration,
     ) -> io::Result<Wake>;
 
-    /// Sleeps until a byte can be taken, and gives it back at once. Where there is a `summons`, a
+    /// Sleeps until a byte can be taken, and gives it back at once. Where there is a `wake-up`, a
     /// descriptor that can be read once the sleeper itself is called, that ends the sleep too.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ pub trait Sleeper: Send + Sync {
         file: BorrowedDescriptor<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedDescriptor<'_>>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake>;
 
-    /// Sleeps until one of the descriptors has news, at most for `nap` (which counts as news).
+    /// Sleeps until one of the descriptors can be read, at most for `nap` (which counts as ready).
     ///
     /// # Errors
     /// - Whatever the system answers.
@@ -91,7 +91,7 @@ pub trait Sleeper: Send + Sync {
 ///
 /// A helper whose caller has gone at its deadline stays parked until the byte is let go, gives it
 /// back and ends. It sleeps *shared* on somebody else's byte, so it never stands in anyone's way,
-/// and on a file of its own, so that it keeps no beacon of its caller's lit. A caller that goes
+/// and on a file of its own, so that it keeps no liveness lock of its caller held. A caller that goes
 /// back to sleep behind the same byte finds its helper there; there is never a second one for the
 /// same wait.
 ///
@@ -128,7 +128,7 @@ impl Sleeper for ThreadSleeper {
         file: BorrowedDescriptor<'_>,
         lock: ByteLock,
         until: Option<Instant>,
-        summons: Option<BorrowedDescriptor<'_>>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake> {
         if lock.try_take(file)? {
             lock.give_back(file)?;
@@ -153,8 +153,8 @@ impl Sleeper for ThreadSleeper {
             PARKED.set(Some(helper));
             return Ok(Wake::Interrupted);
         }
-        if let Some(summons) = summons {
-            return helper.wait_summoned(summons, until, &is_cancelled);
+        if let Some(wake_up) = wake_up {
+            return helper.wait_summoned(wake_up, until, &is_cancelled);
         }
         loop {
             let word = match until {
@@ -279,11 +279,11 @@ impl Helper {
 }
 
 impl Helper {
-    /// Waits for the helper and for a summons alike, by looking at one between naps on the other:
-    /// a summons is answered at once, the end of the claim before within [`SUMMONED_NAP`].
+    /// Waits for the helper and for a wake-up alike, by looking at one between naps on the other:
+    /// a wake-up is answered at once, the end of the claim before within [`SUMMONED_NAP`].
     fn wait_summoned(
         self,
-        summons: BorrowedDescriptor<'_>,
+        wake_up: BorrowedDescriptor<'_>,
         until: Option<Instant>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<Wake> {
@@ -298,7 +298,7 @@ impl Helper {
                 return Ok(Wake::Interrupted);
             }
             let nap_ends = instant() + SUMMONED_NAP;
-            let wake = poll_readable(&[summons], SUMMONED_NAP, until)?;
+            let wake = poll_readable(&[wake_up], SUMMONED_NAP, until)?;
             if wake == Wake::Expired || instant() < nap_ends {
                 PARKED.set(Some(self));
                 return Ok(wake);
@@ -307,15 +307,15 @@ impl Helper {
     }
 }
 
-/// How long a sleep without signals lasts at most that can also be ended by a summons.
+/// How long a sleep without signals lasts at most that can also be ended by a wake-up.
 const SUMMONED_NAP: Duration = Duration::from_millis(5);
 
 /// A nap that is shorter than this ends by the monotonic clock. So much later than it should be, a caller
 /// may look that the machine was put to sleep beneath.
 const ALARM_MIN: Duration = Duration::from_secs(1);
 
-/// Waits until one of the descriptors can be read, `nap` is over (which counts as news), or
-/// `until` has come. A signal handler that runs meanwhile counts as news too.
+/// Waits until one of the descriptors can be read, `nap` is over (which counts as ready), or
+/// `until` has come. A signal handler that runs meanwhile counts as well.
 ///
 /// A nap is for what others may do in that time: a lease runs out while the machine sleeps, and a nap ends
 /// then too. `until` is how long a caller has patience, and stands still with the machine.
@@ -365,7 +365,7 @@ mod tests {
         let began = instant();
         let nap = ALARM_MIN;
         let wake = poll_readable(&[], nap, Some(began + 20 * nap)).expect("a nap");
-        assert_eq!(wake, Wake::Ready, "the end of a nap is news");
+        assert_eq!(wake, Wake::Ready, "the end of a nap wakes it");
         let took = since(began);
         assert!(nap <= took && took < 10 * nap, "{took:?}");
     }
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_cancelled_at_once_with_and_without_a_deadline_and_a_summons() {
+    fn a_wait_is_cancelled_at_once_with_and_without_a_deadline_and_a_wake_up() {
         // Owned to the end: the helper of a wait ends with its byte, and the next file might be given
         // the same inode.
         let mut owners = Vec::new();
@@ -448,11 +448,11 @@ mod tests {
                     std::thread::sleep(SOON);
                     cancel.cancel();
                 });
-                let summons = is_summoned.then(|| hears.descriptor());
+                let wake_up = is_summoned.then(|| hears.descriptor());
                 let until = until.and_then(|until| instant().checked_add(until));
                 timed(|| {
                     listening(Some(&cancel), || {
-                        ThreadSleeper.pass(borrow(&ours), SHARED, until, summons)
+                        ThreadSleeper.pass(borrow(&ours), SHARED, until, wake_up)
                     })
                 })
             });
@@ -476,13 +476,13 @@ mod tests {
     }
 
     #[test]
-    fn a_summons_ends_a_wait_and_its_deadline_does_and_neither_before() {
+    fn a_wake_up_ends_a_wait_and_its_deadline_does_and_neither_before() {
         let (ours, _owner) = taken();
         let (hears, calls) = os::bell().expect("a bell");
         let pass = |length| {
             let until = instant().checked_add(length);
-            let summons = Some(hears.descriptor());
-            timed(|| ThreadSleeper.pass(borrow(&ours), SHARED, until, summons))
+            let wake_up = Some(hears.descriptor());
+            timed(|| ThreadSleeper.pass(borrow(&ours), SHARED, until, wake_up))
         };
         let (wake, took) = pass(SOON);
         assert_eq!(wake, Wake::Expired);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_nap_is_news_and_that_of_the_wait_is_none() {
+    fn the_end_of_a_nap_is_ready_and_that_of_the_wait_is_none() {
         let now = instant();
         for (nap, until, expected) in [
             (SOON, None, Wake::Ready),

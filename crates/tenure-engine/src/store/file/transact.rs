@@ -1,28 +1,28 @@
 //! The frame of every change: what is done to the files of a lock, step by step.
 //!
 //! 1. Open the file, lock its *guard* byte, make sure that the name still leads to this file.
-//! 2. Read the list, or as much of it as the change is about (`excerpt`), and the record (`guarded`);
+//! 2. Read the list, or as much of it as the change is about (`partial`), and the record (`guarded`);
 //!    show both to the change.
-//! 3. A new claim locks its own *ticket* byte, its beacon. **Then** the list is written.
+//! 3. A new claim locks its own *ticket* byte, its liveness lock. **Then** the list is written.
 //! 4. Let go of the guard.
 //!
 //! Whoever goes on under the hold of another (`run --reentrant`) shares two bytes with all who do: one of
 //! that claim, and one beside the guard. A change to a handle takes that one together with the guard, in
 //! one call; only where it cannot does a release ask for the claim's own. So a hold is not given back under
 //! them, and a release of a hold that nobody shares pays nothing for it
-//! ([decision 0022](../../../../../docs/decisions/0022-runs-within-a-hold.md)).
+//! ([decision 0022](../../../../../docs/internals/decisions/0022-runs-within-a-hold.md)).
 //!
-//! A release changes the list first and puts its beacon out afterwards. So whoever stands in the
-//! list has a lit beacon, from before its claim can be seen until after it is gone, and a claim
-//! whose beacon is out belongs to a process that died.
+//! A release changes the list first and releases its liveness lock afterwards. So whoever stands in the
+//! list has a held liveness lock, from before its claim can be seen until after it is gone, and a claim
+//! whose liveness lock is released belongs to a process that died.
 //!
 //! # Crash safety
-//! The kernel lets go of the guard and of a beacon when the last descriptor is closed, whatever
+//! The kernel lets go of the guard and of a liveness lock when the last descriptor is closed, whatever
 //! ended the process. Death between any two steps leaves this behind:
 //! - before 3: nothing; possibly an empty file, which is a free lock;
 //! - after the ticket byte, before the write: nothing, for the byte went out with us;
-//! - in the write: the state before, because the slot that counts is never written to;
-//! - after the write: a whole list with our claim in it and its beacon out. Whoever asks next
+//! - in the write: the state before, because the page that counts is never written to;
+//! - after the write: a whole list with our claim in it and its liveness lock released. Whoever asks next
 //!   sweeps it; whoever already waits behind it is woken by the kernel as the byte goes out;
 //! - in a release, between the write and the byte: the claim is gone, and the byte goes out
 //!   with us;
@@ -35,21 +35,21 @@
 //! - between the write that sweeps the last claim and the removal of the file: a free lock
 //!   ([`Guarded::remove_list`]).
 //!
-//! A detached claim has no beacon once it is granted. Death between its write and its answer
+//! A detached claim has no liveness lock once it is granted. Death between its write and its answer
 //! leaves a granted hold that lives as long as its owner does; asking again under the same
-//! request id answers that it is held by the asker.
+//! request id answers that it is held by the caller.
 //!
 //! What list and record are to each other in the write is `guarded`'s business.
 
 use super::bytes::{self, Byte, Mode};
-use super::excerpt::{Rest, Want};
 use super::folder::{Access, Opened, fault};
 use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded, Names};
-use super::handle::{FileHandle, Part, Summons};
+use super::handle::{FileHandle, Part, WakeUp};
 use super::joined::{is_of, note_bytes};
-use super::look::somebody_is_lit;
+use super::look::any_is_held;
+use super::pages::Snapshot;
+use super::partial::{Rest, Want};
 use super::publication::Change;
-use super::record::Snapshot;
 use super::{FileStore, fd, floor};
 use crate::clock::{instant, since};
 use crate::os;
@@ -73,7 +73,7 @@ const KEPT_LOOK: Duration = Duration::from_millis(1);
 /// that program has got on, so this bounds a spin and nobody's patience.
 const OVERTAKEN_MAX: usize = 64;
 
-/// The lowest number that a beacon's descriptor gets, where there are so many: out of the way of
+/// The lowest number that a liveness lock's descriptor gets, where there are so many: out of the way of
 /// scripts that open 3 to 9 themselves, within the 64 descriptors that a process has without
 /// growing its table, and above whatever else its process opens. The kernel closes the descriptors
 /// of the dead from the highest down, and some (inotify) take it milliseconds.
@@ -297,7 +297,7 @@ impl<'f> Frame<'f> {
     /// What a change is shown of what was read: a fresh file begins above the folder's floor, and of what
     /// cannot be understood, what is left without it.
     ///
-    /// A damaged list is only ever replaced by a newcomer, and never while any beacon is lit in its file:
+    /// A damaged list is only ever replaced by a newcomer, and never while any liveness lock is held in its file:
     /// force replaces a record, never a living holder.
     fn found(
         &self,
@@ -371,7 +371,7 @@ impl<'f> Frame<'f> {
         if !self.is_newcomer() {
             return Ok((nothing(snapshot), None));
         }
-        if somebody_is_lit(guarded.opened) {
+        if any_is_held(guarded.opened) {
             let reason = "it is not replaced, because somebody alive has a place in it";
             return Ok((nothing(snapshot), Some(reason)));
         }
@@ -463,10 +463,10 @@ impl<'f> Frame<'f> {
             let handle = FileHandle {
                 ticket: made.ticket,
                 opened,
-                beacon: taken.beacon,
+                liveness_lock: taken.liveness_lock,
                 names: self.names.clone(),
                 has_turn: made.turn,
-                summons: Summons::of(queueing.unwrap_or_default()),
+                wake_up: WakeUp::of(queueing.unwrap_or_default()),
                 lasts: AtomicBool::new(false),
                 granted: published(made.ticket).map_or_else(OnceLock::new, OnceLock::from),
                 changing: Mutex::default(),
@@ -504,12 +504,12 @@ impl<'f> Frame<'f> {
 
 /// The bytes of a new claim, taken.
 struct Taken {
-    /// The beacon's own open file, where it has one.
-    beacon: Option<Opened>,
+    /// The liveness lock's own open file, where it has one.
+    liveness_lock: Option<Opened>,
 }
 
 /// Takes the bytes of a new claim: that of its turn on the open file that its claimant alone has,
-/// and its beacon on one of its own. `None` if another process has one of them.
+/// and its liveness lock on one of its own. `None` if another process has one of them.
 fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, StoreError> {
     let take = |opened: &Opened, byte| {
         let taken = bytes::try_lock(fd(opened), byte, Mode::Exclusive);
@@ -519,12 +519,14 @@ fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, S
         return Ok(None);
     }
     if !made.liveness {
-        return Ok(Some(Taken { beacon: None }));
+        return Ok(Some(Taken {
+            liveness_lock: None,
+        }));
     }
-    let beacon = guarded.opened_again(TAKING)?;
-    let taken = take(&beacon, Byte::of_ticket(made.ticket))?;
+    let liveness_lock = guarded.opened_again(TAKING)?;
+    let taken = take(&liveness_lock, Byte::of_ticket(made.ticket))?;
     Ok(taken.then_some(Taken {
-        beacon: Some(beacon),
+        liveness_lock: Some(liveness_lock),
     }))
 }
 

@@ -9,11 +9,11 @@
 use super::bytes::{Byte, Mode};
 use super::folder::{Access, Opened, fault, io_fault};
 use super::guarded::Names;
-use super::handle::{FileHandle, Summons};
+use super::handle::{FileHandle, WakeUp};
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
 use crate::clock::instant;
-use crate::os::{self, News, Watch};
+use crate::os::{self, Watch, WatchFor};
 use crate::process;
 use crate::profile::document::UNDATED;
 use crate::store::contract::{About, Ask, Depth, Notices, Step, Store, Waiting};
@@ -21,7 +21,7 @@ use crate::store::{StoreError, Wake};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tenure_core::{Beacon, Claim, Now, Predecessor, Standing, judge};
+use tenure_core::{Claim, LivenessLock, Now, Predecessor, Standing, judge};
 
 /// How long a sleep behind a record lasts at most before the record is looked at again.
 const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl FileStore {
                 let wake = self.wait_behind(&waiting, handle, first)?;
                 return Ok(woken_early(wake, until));
             }
-            Predecessor::Beacon { ticket } => Behind::Byte(Byte::of_ticket(*ticket)),
+            Predecessor::LivenessLock { ticket } => Behind::Byte(Byte::of_ticket(*ticket)),
             Predecessor::Turn { ticket } => Behind::Byte(Byte::of_turn(*ticket)),
             Predecessor::Record(claim) => Behind::Records(std::slice::from_ref(claim)),
             Predecessor::AnyOf(claims) => Behind::Records(claims),
@@ -98,10 +98,10 @@ impl FileStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        let watch = match &handle.summons {
-            Summons::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
-            Summons::Watch(watch) => watch,
-            Summons::Looks => {
+        let watch = match &handle.wake_up {
+            WakeUp::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
+            WakeUp::Watch(watch) => watch,
+            WakeUp::Looks => {
                 let look = instant() + SUMMONS_NAP;
                 let first = until.map_or(look, |until| until.min(look));
                 let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
@@ -109,11 +109,11 @@ impl FileStore {
             }
         };
         // A caller that asked before the watch was there is not told of by it.
-        if watch.get().is_none() && self.open_summons(handle, watch, now)? {
+        if watch.get().is_none() && self.open_wake_up(handle, watch, now)? {
             return Ok(Wake::Ready);
         }
-        let summons = watch.get().map(Watch::descriptor);
-        let wake = self.sleep_on_byte(&handle.opened, byte, until, summons)?;
+        let wake_up = watch.get().map(Watch::descriptor);
+        let wake = self.sleep_on_byte(&handle.opened, byte, until, wake_up)?;
         if let Some(watch) = watch.get() {
             watch.settle();
         }
@@ -122,13 +122,13 @@ impl FileStore {
 
     /// Opens the watch for the touch that tells a waiter to stop, and answers whether there is something
     /// to look at already. It looks under the guard, for the touch comes before the write.
-    fn open_summons(
+    fn open_wake_up(
         &self,
         handle: &FileHandle,
         watch: &OnceLock<Watch>,
         now: &Now,
     ) -> Result<bool, StoreError> {
-        let _ = watch.set(self.summons_of(&handle.names)?);
+        let _ = watch.set(self.wake_up_of(&handle.names)?);
         let ask = Ask::new(&handle.names.name, About::Own(handle), now);
         // What is gone or cannot be understood is worth a look as well.
         let mut worth_a_look = true;
@@ -158,11 +158,11 @@ impl FileStore {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
         let watch = Watch::new().map_err(failed)?;
-        let on_list = watch.add(&list, News::Changes);
+        let on_list = watch.add(&list, WatchFor::Changes);
         // Without these it is noticed later, by the look from time to time.
         for folder in [&self.folder, &self.records] {
             if let Some(folder) = folder.get() {
-                let _ = watch.add(folder.path(), News::Moves);
+                let _ = watch.add(folder.path(), WatchFor::Moves);
             }
         }
         if self.profile.record().is_none() {
@@ -170,16 +170,16 @@ impl FileStore {
         }
         // A lock of another program has no list of ours. What is gone already is found by the
         // look that follows every watch.
-        let on_record = watch.add(&self.record_path(names), News::Changes);
+        let on_record = watch.add(&self.record_path(names), WatchFor::Changes);
         on_list.or(on_record).map(|()| watch).map_err(failed)
     }
 
     /// A descriptor that can be read once a waiter is asked to stop: see [`summon`](super::transact).
-    fn summons_of(&self, names: &Names) -> Result<Watch, StoreError> {
+    fn wake_up_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
         let watch = Watch::new().map_err(failed)?;
-        watch.add(&list, News::Touches).map_err(failed)?;
+        watch.add(&list, WatchFor::Touches).map_err(failed)?;
         Ok(watch)
     }
 
@@ -189,14 +189,14 @@ impl FileStore {
         opened: &Opened,
         byte: Byte,
         until: Option<Instant>,
-        summons: Option<BorrowedDescriptor<'_>>,
+        wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> Result<Wake, StoreError> {
         let lock = ByteLock {
             byte,
             mode: Mode::Shared,
         };
         self.sleeper
-            .pass(fd(opened), lock, until, summons)
+            .pass(fd(opened), lock, until, wake_up)
             .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
     }
 
@@ -257,9 +257,9 @@ impl FileStore {
                 let boot = claim.holder.host.boot_id.as_deref();
                 let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
                 nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
-                // What is left of a run whose named processes are gone is seen by its beacon alone,
+                // What is left of a run whose named processes are gone is seen by its liveness lock alone,
                 // and is mostly about to end as well.
-                if evidence.beacon == Beacon::Lit {
+                if evidence.liveness_lock == LivenessLock::Held {
                     nap = nap.min(RECORD_NAP_MIN);
                 }
             }
@@ -346,7 +346,7 @@ mod tests {
         let store = FileStore::new(scratch.path(), here, Box::new(ThreadSleeper));
         let name = LockName::new("lock").expect("an accepted name");
         let (holder, mut waiter, behind) = holder_and_waiter(&store, &name);
-        waiter.summons = Summons::Looks;
+        waiter.wake_up = WakeUp::Looks;
         let sleep = |length: Option<Duration>| {
             let began = instant();
             let until = length.map(|length| began + length);

@@ -1,0 +1,194 @@
+//! What a call leaves in the audit. An audit that cannot be written is told on stderr and stops
+//! nothing: the holder of a lock must not depend on a log.
+//!
+//! Native `run`s are made to cost little, so theirs is kept only where the caller named a folder for
+//! it; what breaks a promise to another holder (a takeover, an override, a forced release) is always
+//! recorded.
+
+use crate::failure::Failure;
+use crate::render::{Reporter, say};
+use std::time::Duration;
+use tenure::audit::{
+    self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
+};
+use tenure::profile::Profile;
+use tenure::store::StoreError;
+use tenure_core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
+
+/// How long the audit may take while work has to be watched.
+const HURRY: Duration = Duration::from_millis(20);
+
+/// Where a call records what it does.
+#[derive(Debug)]
+pub(crate) struct AuditWriter {
+    log: AuditLog,
+    /// Ordinary events too.
+    everything: bool,
+    /// The folder stands inside a work tree.
+    ignored: bool,
+}
+
+impl AuditWriter {
+    pub(crate) fn new(folder: audit::Place, is_named: bool, profile: &dyn Profile) -> Self {
+        Self {
+            log: AuditLog::new(folder, profile.audit_layout()),
+            everything: is_named || profile.record().is_some(),
+            ignored: profile.place().ignored && !is_named,
+        }
+    }
+
+    /// Also records what a hold without a supervisor does, whatever the profile.
+    pub(crate) fn everything(&mut self) {
+        self.everything = true;
+    }
+
+    /// What happened on the way to a grant.
+    pub(crate) fn acquired(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        lease: Lease,
+        lock_path: &str,
+        events: &[Event],
+        force: Force,
+    ) {
+        for event in events {
+            let record = match event {
+                Event::Stolen {
+                    why,
+                    previous,
+                    record,
+                } => Record::of_steal(
+                    occasion,
+                    *why,
+                    previous.as_deref(),
+                    record,
+                    force != Force::No,
+                ),
+                Event::Acquired { token } if self.everything => Record::lock_acquired(
+                    occasion,
+                    lock_path.as_ref(),
+                    Duration::from_millis(lease.ttl_ms),
+                    *token,
+                ),
+                Event::Acquired { .. }
+                | Event::CancelRequested { .. }
+                | Event::Displaced { .. }
+                | Event::Released { .. } => {
+                    continue;
+                }
+            };
+            self.write(reporter, &record);
+        }
+    }
+
+    /// The end of a hold by release.
+    pub(crate) fn released(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        held_ms: u64,
+        ending: Ending<'_>,
+        by_other: bool,
+    ) {
+        if self.everything || by_other || ending == Ending::Forced {
+            let held = Duration::from_millis(held_ms);
+            let record = Record::lock_released(occasion, held, ending, by_other);
+            self.write(reporter, &record);
+        }
+    }
+
+    /// A release that the system did not let succeed.
+    pub(crate) fn release_failed(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        lock_path: &str,
+        error: &StoreError,
+    ) {
+        let error = match error {
+            StoreError::Permission { .. } | StoreError::Denied { .. } => format!("EACCES: {error}"),
+            StoreError::Io { source, .. } => error_text(source),
+            // Nothing was tried.
+            _ => return,
+        };
+        let record = Record::lock_release_failed(occasion, lock_path.as_ref(), &error);
+        self.write(reporter, &record);
+    }
+
+    /// Heartbeats that fail one after the other. The supervisor writes this between two steps of an end that
+    /// may be under way, so a file that another process keeps is not waited for.
+    pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
+        let record = Record::heartbeat_failed(occasion, consecutive, error);
+        let log = self.log.clone().waiting_at_most(HURRY);
+        if let Err(error) = log.append(&record) {
+            say(&unwritten(&error));
+        }
+    }
+
+    /// Work whose supervisor was dead, ended because an operator asked for that.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn orphan_ended(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        holder: &Claim,
+        ended: &[u32],
+    ) {
+        self.write(reporter, &Record::orphan_ended(occasion, holder, ended));
+    }
+
+    /// A hold that was found left behind and removed, or a record that could not be read.
+    pub(crate) fn removed(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        previous: Option<&Claim>,
+        bytes: &[u8],
+    ) {
+        let reason = match previous {
+            Some(_) => StealReason::StaleLock,
+            None => StealReason::CorruptLock,
+        };
+        let record = Record::lock_stolen(occasion, previous, bytes, reason);
+        self.write(reporter, &record);
+    }
+
+    fn write(&self, reporter: &mut Reporter, record: &Record) {
+        if let Err(error) = self.log.append(record) {
+            reporter.warn(unwritten(&error));
+            return;
+        }
+        if self.ignored
+            && let Err(error) = self.log.keep_out_of_git()
+        {
+            reporter.warn(error.to_string());
+        }
+    }
+}
+
+fn unwritten(error: &AuditError) -> String {
+    format!("the audit could not be written: {error}")
+}
+
+/// Who did it, to what, and when.
+pub(crate) fn occasion<'a>(
+    lock: &'a LockName,
+    request_id: &'a RequestId,
+    now: &Now,
+) -> Occasion<'a> {
+    Occasion {
+        lock,
+        request_id,
+        at_ms: now.wall_us / 1_000,
+    }
+}
+
+/// The id under which the caller acts: the one that was shown, in whatever form another program's record
+/// has it, or a new one, for the audit wants one all the same.
+pub(crate) fn acting(shown: Option<&str>) -> Result<RequestId, Failure> {
+    shown.map_or_else(
+        || crate::ids::request_id_or_new(None),
+        |id| Ok(RequestId::as_recorded(id)),
+    )
+}

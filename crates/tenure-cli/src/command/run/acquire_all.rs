@@ -1,0 +1,260 @@
+//! Takes the locks of a run in order, all or none, and gives them back.
+//!
+//! Everybody takes several locks in the same order (a group first, then by name), so two runs that
+//! want the same ones never wait for each other.
+
+use crate::command::attend::{Interruption, NoLocks, Tend};
+use crate::command::{Session, occasion};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::holds;
+use crate::render::Reporter;
+use crate::signals;
+use crate::supervise::locks::{self, Held};
+use std::time::Duration;
+use tenure::clock::Clock;
+use tenure::engine::{Keep, Limits, Wait};
+use tenure::profile::known_as;
+use tenure::store::{Handle, Verbs};
+use tenure::tenure_core::{
+    Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule,
+};
+
+/// A lock that a run wants.
+pub(crate) struct Target<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) name: LockName,
+    pub(crate) request: Request,
+}
+
+/// A lock that it has.
+pub(crate) struct Hold<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) claim: Claim,
+    pub(crate) handle: Box<dyn Handle>,
+    /// The id under which the audit knows it.
+    pub(crate) id: RequestId,
+    /// Who gave up a place for it.
+    pub(crate) displaced: Vec<RequestId>,
+    /// When it is renewed: from its grant on, while the run waits for others and while its command runs.
+    pub(crate) schedule: Schedule,
+}
+
+impl Hold<'_> {
+    pub(crate) fn name(&self) -> &LockName {
+        self.handle.name()
+    }
+
+    /// As the driver wants it.
+    pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
+        Held {
+            store: &self.session.store,
+            handle: &*self.handle,
+            on_heartbeat_failed,
+        }
+    }
+
+    /// What is found of it, without a change: another caller has it, or asks for it. Not known is neither.
+    fn look(&self) -> Option<Interruption> {
+        let name = || self.name().clone();
+        match self
+            .session
+            .store
+            .verify(&*self.handle, &self.session.clock.now())
+        {
+            Ok(Renewal::Lost) => Some(Interruption::Lost { name: name() }),
+            Ok(Renewal::Renewed {
+                cancel_requested: true,
+                ..
+            }) => {
+                let by = locks::who_asks(&self.held(&|_, _| {}));
+                let by = by.map_or_else(|| "unknown".to_owned(), |cancel| cancel.by);
+                Some(Interruption::WantedBack { name: name(), by })
+            }
+            Ok(Renewal::Renewed { .. }) | Err(_) => None,
+        }
+    }
+
+    /// Renews it, if that is due. A failed renewal is tried again when the schedule says so, here or by the
+    /// supervisor.
+    fn keep_fresh(&mut self) {
+        if self.schedule.due(self.session.clock.now().boot_ms) != Due::Nothing {
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        let now = self.session.clock.now();
+        self.schedule.begin(now.boot_ms);
+        match signals::unstopped(|| self.session.store.renew(&*self.handle, &now)) {
+            Ok(Renewal::Renewed { .. }) => {
+                self.schedule.renewed();
+            }
+            Ok(Renewal::Lost) => self.schedule.lost(),
+            Err(error) => {
+                let now = self.session.clock.now();
+                let failed = self.schedule.failed(now.boot_ms);
+                if failed.is_event {
+                    let occasion = occasion(self.name(), &self.id, &now);
+                    let audit_writer = &self.session.audit_writer;
+                    audit_writer.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
+                }
+            }
+        }
+    }
+
+    /// What ends the wait for the next lock.
+    fn tend(&mut self) -> Option<Interruption> {
+        self.keep_fresh();
+        if self.schedule.has_lapsed(self.session.clock.now().boot_ms) {
+            let name = self.name().clone();
+            return Some(Interruption::Lost { name });
+        }
+        self.look()
+    }
+
+    /// What keeps a command from being started under it. A lease that is about to run out, or has run out
+    /// while this process was stopped, is tried once more.
+    fn refuses_start(&mut self) -> Option<Interruption> {
+        self.keep_fresh();
+        if !self.is_reliable() {
+            self.renew();
+        }
+        if self.is_reliable() {
+            return self.look();
+        }
+        let name = self.name().clone();
+        Some(Interruption::Lost { name })
+    }
+
+    fn is_reliable(&self) -> bool {
+        let now_ms = self.session.clock.now().boot_ms;
+        self.schedule.is_reliable(now_ms)
+    }
+}
+
+/// The schedule of what was granted.
+fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
+    let ttl = Duration::from_millis(claim.lease.ttl_ms);
+    let lapse = session.store.rules().lapse(ttl);
+    let lapse_ms = lapse.map(|lapse| u64::try_from(lapse.as_millis()).unwrap_or(u64::MAX));
+    let terms = LeaseTerms {
+        ttl_ms: claim.lease.ttl_ms,
+        lapse_ms,
+        grace_ms: claim.grace_ms,
+        network: session.store.is_remote(),
+    };
+    Schedule::new(terms, claim.lease.renewed.boot_ms)
+}
+
+/// Renews what the run has while it is kept from its command.
+pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
+    holds.iter_mut().for_each(Hold::keep_fresh);
+}
+
+/// Which of the locks somebody asks for.
+#[cold]
+#[inline(never)]
+pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
+    let asked = |hold: &&Hold<'_>| matches!(hold.look(), Some(Interruption::WantedBack { .. }));
+    holds.iter().find(asked).map(|hold| hold.name().clone())
+}
+
+/// Which of the locks is proven to be somebody else's.
+#[cold]
+#[inline(never)]
+pub(super) fn lost(holds: &[Hold<'_>]) -> Option<LockName> {
+    let is_lost = |hold: &&Hold<'_>| matches!(hold.look(), Some(Interruption::Lost { .. }));
+    holds.iter().find(is_lost).map(|hold| hold.name().clone())
+}
+
+/// Refuses to start the command if another request asks for one of the locks, or one is lost.
+#[cold]
+#[inline(never)]
+pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
+    match holds.iter_mut().find_map(Hold::refuses_start) {
+        Some(interruption) => Err(interruption.failure()),
+        None => Ok(()),
+    }
+}
+
+/// Takes one lock after the other, within one wait. Whatever was taken before a failure comes back
+/// with it, for the caller to give back.
+pub(crate) fn acquire_all<'a>(
+    targets: Vec<Target<'a>>,
+    mut wait: Wait,
+    keep: Option<Keep>,
+    reporter: &mut Reporter,
+) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
+    let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
+    let mut may_be_asked = false;
+    for target in targets {
+        let Target {
+            session,
+            name,
+            request,
+        } = target;
+        let limits = Limits { wait, keep };
+        let taken = if holds.is_empty() {
+            session.acquire(reporter, &name, &request, limits, &mut NoLocks)
+        } else {
+            session.acquire(reporter, &name, &request, limits, &mut Taken(&mut holds))
+        };
+        let acquired = match taken {
+            Ok(acquired) => acquired,
+            Err(failure) => return Err((holds, failure)),
+        };
+        let Some(handle) = acquired.handle else {
+            let failure = Failure::new(
+                Exit::General,
+                "NO_SEAT",
+                "the lock was granted without a place to hold it by",
+            );
+            return Err((holds, failure));
+        };
+        if let Some(token) = acquired.claim.token {
+            reporter.explain(&format!("holding {name}, fencing token {token}"));
+        }
+        let hold = Hold {
+            session,
+            id: RequestId::as_recorded(known_as(&acquired.claim.holder)),
+            schedule: schedule_of(session, &acquired.claim),
+            claim: acquired.claim,
+            handle,
+            displaced: acquired.displaced,
+        };
+        may_be_asked |= hold.claim.queueing.yields() || !holds.is_empty();
+        holds.push(hold);
+        if let Wait::For(left) = wait {
+            let left = left.saturating_sub(acquired.waited);
+            wait = if left.is_zero() {
+                Wait::No
+            } else {
+                Wait::For(left)
+            };
+        }
+    }
+    // A plain lock that was granted this instant is asked for by nobody yet, and fresh.
+    if may_be_asked && let Err(failure) = refuse_start(&mut holds) {
+        return Err((holds, failure));
+    }
+    Ok(holds)
+}
+
+/// What was taken already, while the next one is waited for.
+struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
+
+impl Tend for Taken<'_, '_> {
+    fn tend(&mut self) -> Option<Interruption> {
+        self.0.iter_mut().find_map(Hold::tend)
+    }
+
+    fn holds(&self) -> Vec<holds::Hold> {
+        let holds = self.0.iter().map(|hold| holds::Hold {
+            token: hold.claim.token.unwrap_or_default(),
+            folder: hold.session.place.folder.display().to_string(),
+            name: hold.name().as_str().to_owned(),
+        });
+        holds.collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! What a command learns from its environment, beside everything that it inherits.
+
+use super::acquire_all::Hold;
+use super::plan::Outer;
+use crate::holds;
+use crate::request;
+use std::ffi::OsString;
+use std::process::Command;
+use tenure_core::{LockName, RequestId};
+
+/// Variables to set and to take away.
+pub(crate) struct ChildEnv {
+    set: Vec<(&'static str, OsString)>,
+    removed: Vec<&'static str>,
+}
+
+impl ChildEnv {
+    /// Under locks, of which `main` gives its name and token: one of `holds`, or `outer`, the run
+    /// around this one's. The group is named beside it.
+    pub(crate) fn of_holds(
+        holds: &[Hold<'_>],
+        main: &LockName,
+        outer: Option<&Outer<'_>>,
+        group: Option<&LockName>,
+    ) -> Self {
+        let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
+        let mut elsewhere = "TENURE_STORE";
+        let mut held = holds::inherited_value();
+        for hold in holds {
+            let token = hold.claim.token.unwrap_or_default();
+            let folder = &hold.session.place.folder;
+            holds::extend(&mut held, token, folder, hold.name());
+        }
+        // A group may have the name of a lock that is taken after it.
+        let own = holds.iter().rfind(|hold| hold.name() == main);
+        if let Some(outer) = outer {
+            // The rest is what the run around this one has told.
+            set.extend([
+                ("TENURE_NAME", main.as_str().into()),
+                ("TENURE_TOKEN", outer.token.to_string().into()),
+                outer.session.place.variable(),
+            ]);
+            elsewhere = outer.session.place.other_variable();
+        } else if let Some(last) = own.or(holds.last()) {
+            let claim = &last.claim;
+            let token = claim.token.unwrap_or_default();
+            set.extend([
+                ("TENURE_NAME", last.name().as_str().into()),
+                ("TENURE_TOKEN", token.to_string().into()),
+                ("TENURE_REQUEST_ID", claim.holder.request_id.as_str().into()),
+                last.session.place.variable(),
+            ]);
+            elsewhere = last.session.place.other_variable();
+            if let Some(file) = last.session.place.config_file.clone() {
+                set.push((request::CONFIG, file.into()));
+            }
+        }
+        if let Some(group) = group {
+            set.push(("TENURE_GROUP", group.as_str().into()));
+        }
+        set.push((holds::VARIABLE, held.into()));
+        Self {
+            set,
+            // The place is what this run uses, whatever named it.
+            removed: vec![elsewhere],
+        }
+    }
+
+    /// Git's hooks, of the lock of their push. They are told nothing of its place, which is the push's
+    /// own: for their locks counts what the caller of the push has said.
+    #[cfg(unix)]
+    pub(crate) fn of_push(hold: &Hold<'_>) -> Self {
+        let (name, token) = (hold.name(), hold.claim.token.unwrap_or_default());
+        let mut held = holds::inherited_value();
+        holds::extend(&mut held, token, &hold.session.place.folder, name);
+        let id = hold.claim.holder.request_id.as_str();
+        Self {
+            set: vec![
+                ("TENURE_NAME", name.as_str().into()),
+                ("TENURE_TOKEN", token.to_string().into()),
+                ("TENURE_REQUEST_ID", id.into()),
+                (holds::VARIABLE, held.into()),
+            ],
+            removed: Vec::new(),
+        }
+    }
+
+    /// Of a run that never came to hold all that it wanted: what its hooks may know.
+    pub(crate) fn of_waiter(
+        place: &request::Place,
+        main: &LockName,
+        id: &str,
+        group: Option<&LockName>,
+    ) -> Self {
+        let mut set: Vec<(&'static str, OsString)> = vec![
+            ("TENURE_NAME", main.as_str().into()),
+            ("TENURE_REQUEST_ID", id.into()),
+            place.variable(),
+        ];
+        if let Some(group) = group {
+            set.push(("TENURE_GROUP", group.as_str().into()));
+        }
+        Self {
+            set,
+            removed: vec![place.other_variable(), "TENURE_TOKEN"],
+        }
+    }
+
+    /// Without one. Holds that are inherited stay what they are.
+    pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
+        let mut set: Vec<(&'static str, OsString)> =
+            vec![("TENURE_REQUEST_ID", id.as_str().into()), place.variable()];
+        if let Some(file) = place.config_file.clone() {
+            set.push((request::CONFIG, file.into()));
+        }
+        Self {
+            set,
+            removed: vec![place.other_variable(), "TENURE_NAME", "TENURE_TOKEN"],
+        }
+    }
+
+    pub(crate) fn apply(&self, command: &mut Command) {
+        for name in &self.removed {
+            command.env_remove(name);
+        }
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
+    }
+}

@@ -1,0 +1,408 @@
+//! `acquire` in a sprint's way: a live session blocks at once, and a zombie is taken over only after the
+//! caller has said so, with a flag or at the terminal.
+//!
+//! Every takeover is decided by the store on what stands there at that instant. A yes that was
+//! given here only says how much the next attempt may insist.
+
+use super::consent::{Hold, Only};
+use super::prompt::{self, Reply};
+use super::read;
+use crate::command::acquire::{owner, unless_heard};
+use crate::command::{Session, cancelled, collect_signals, ignored};
+use crate::dialect::Line;
+use crate::dialect::sprint::{
+    Answer, Document, LockInfo, Seen, Status, alive, because, store_failed,
+};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::Reporter;
+use crate::render::waiting::Progress;
+use crate::request::{Acquire, Owner, Place};
+use crate::signals::{SignalSleeper, Signals};
+use crate::store::Locks;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tenure::clock::Clock;
+use tenure::engine::{self, AcquireError, Wait};
+use tenure::process::{OwnerError, liveness};
+use tenure::store::StoreError;
+use tenure_core::{
+    Claim, Entry, Force, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
+};
+
+/// How often a wait is begun anew because the record could not be read in the middle of it.
+const UNREADABLE_MAX: usize = 16;
+
+/// Carries it out; `again` is its place once more.
+pub(super) fn acquire(
+    acquire: Acquire,
+    again: &dyn Fn() -> Result<Place, Failure>,
+    mode: &str,
+    reporter: &mut Reporter,
+) -> Result<Answer, Failure> {
+    let Acquire {
+        place,
+        name,
+        ttl_ms,
+        wait,
+        force,
+        owner: whose,
+        who,
+        ..
+    } = acquire;
+    let signals = collect_signals()?;
+    let session = Session::waiting(place, signals)?;
+    let request_id = session.format.request_id(who.id)?;
+    reporter.set_request_id(request_id.as_str());
+    let policy = *session.store.policy();
+    let owner = owner(whose).map_err(|mut failure| {
+        // The general advice is no advice here: a lock without an owner is a zombie from the start.
+        if failure.message == OwnerError::NoneFound.to_string() {
+            failure.message = String::from(
+                "no lasting process was found that could own the lock; name one with --owner PID",
+            );
+        }
+        failure
+    })?;
+    if wait != Wait::No {
+        session.refuse_own_hold(&name)?;
+    }
+    let epic_spec = who.facts.iter().find(|(key, _)| key == "epic_spec");
+    let epic_spec = epic_spec.map(|(_, epic_spec)| tenure::profile::why(epic_spec));
+    let why = who.why.or(epic_spec).unwrap_or_default();
+    let process = owner.as_ref().map(|owner| owner.process);
+    let holder = session.holder(request_id, who.actor, process, why, who.facts);
+    let chosen = owner.filter(|_| whose == Owner::Auto).map(|owner| {
+        let name = crate::render::clean(&owner.name);
+        format!(
+            "The lock lives as long as PID {} ({name}) does",
+            owner.process.pid
+        )
+    });
+    let is_first_use = ignored::is_first_use(&session, &name);
+    let mut granted = None;
+    let answer = Acquisition {
+        again,
+        chosen,
+        mode,
+        session: &session,
+        name: &name,
+        signals,
+        request: Request {
+            holder,
+            kind: Kind::Detached,
+            ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
+            force: session.force(force, &name)?,
+            patience: Patience::Default,
+            terms: tenure_core::Terms::default(),
+        },
+        deadline: match wait {
+            Wait::For(limit) => session.clock.instant().checked_add(limit),
+            Wait::No | Wait::Forever => None,
+        },
+        wait,
+        asked: false,
+    }
+    .take(reporter, &mut granted)?;
+    if is_first_use {
+        ignored::tell(reporter, &session, &name);
+    }
+    if let Some(Granted { claim, already }) = granted {
+        unless_heard(reporter, session, name, claim, already);
+    }
+    Ok(answer)
+}
+
+/// What was had.
+struct Granted {
+    claim: Claim,
+    /// The session had it before.
+    already: bool,
+}
+
+/// An acquisition on its way, with whatever was said yes to.
+struct Acquisition<'a> {
+    /// Names the place of the lock once more.
+    again: &'a dyn Fn() -> Result<Place, Failure>,
+    /// The process whose life the lock follows, where the caller named none.
+    chosen: Option<String>,
+    mode: &'a str,
+    session: &'a Session,
+    name: &'a LockName,
+    signals: Signals,
+    request: Request,
+    wait: Wait,
+    deadline: Option<Instant>,
+    /// The force is a person's yes to a zombie, and no flag.
+    asked: bool,
+}
+
+/// A store that overrides one hold only, and what says whether it met another.
+struct Confirmed {
+    store: Locks,
+    met_another: Arc<AtomicBool>,
+}
+
+/// What to do after a refusal.
+enum Next {
+    Again(Option<Box<Confirmed>>),
+    Answer(Box<Answer>),
+}
+
+impl Acquisition<'_> {
+    fn take(
+        mut self,
+        reporter: &mut Reporter,
+        granted: &mut Option<Granted>,
+    ) -> Result<Answer, Failure> {
+        let mut confirmed: Option<Box<Confirmed>> = None;
+        let mut unreadable = 0;
+        loop {
+            let error = match self.attempt(reporter, confirmed.as_deref()) {
+                Ok(had) => {
+                    let answer = self.acquired(reporter, &had.claim);
+                    *granted = Some(had);
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            match error {
+                AcquireError::Refused {
+                    refusal,
+                    entry,
+                    retry_after_ms,
+                    ..
+                } => match self.refused(reporter, &refusal, &entry, retry_after_ms)? {
+                    Next::Answer(answer) => return Ok(*answer),
+                    Next::Again(next) => confirmed = next,
+                },
+                // Another session has it now, and no person was asked about that one: all begins anew.
+                AcquireError::Store(StoreError::Record { .. })
+                    if confirmed
+                        .as_ref()
+                        .is_some_and(|it| it.met_another.load(Ordering::SeqCst)) =>
+                {
+                    confirmed = None;
+                    self.request.force = Force::Asked;
+                }
+                // A waiter meets a record that another program is writing this instant. A new attempt
+                // reads it until it has settled.
+                AcquireError::Store(StoreError::Unreadable { .. })
+                    if self.wait != Wait::No && unreadable < UNREADABLE_MAX =>
+                {
+                    unreadable += 1;
+                }
+                AcquireError::Store(error) => return Err(store_failed(error)),
+                AcquireError::Interrupted => return Err(cancelled("acquire")),
+                other => return Err(self.session.explain(self.name, other)),
+            }
+        }
+    }
+
+    /// How long may still be waited.
+    fn rest(&self) -> Wait {
+        match (self.wait, self.deadline) {
+            (Wait::For(_), Some(deadline)) => {
+                let rest = deadline.saturating_duration_since(self.session.clock.instant());
+                if rest.is_zero() {
+                    Wait::No
+                } else {
+                    Wait::For(rest)
+                }
+            }
+            (wait, _) => wait,
+        }
+    }
+
+    fn attempt(
+        &self,
+        reporter: &mut Reporter,
+        confirmed: Option<&Confirmed>,
+    ) -> Result<Granted, AcquireError> {
+        let wait = self.rest();
+        let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
+        let mut progress = Progress::new(reporter, self.name, &self.session.identity.host, wait);
+        let acquired = engine::acquire(
+            &**store,
+            &self.session.clock,
+            self.name,
+            &self.request,
+            wait,
+            &mut progress,
+        );
+        drop(progress);
+        let acquired = acquired?;
+        self.session
+            .record_grant(reporter, self.name, &acquired, self.request.force);
+        Ok(Granted {
+            claim: acquired.claim,
+            already: acquired.already,
+        })
+    }
+
+    fn acquired(&self, reporter: &mut Reporter, claim: &Claim) -> Answer {
+        self.session
+            .tell(reporter, &Line::Acquired { name: self.name });
+        if let Some(chosen) = &self.chosen {
+            reporter.inform(chosen);
+        }
+        let standing = Standing::Held(tenure_core::Life::Detached);
+        let alive = claim.holder.process.map(|_| true);
+        let seen = Seen::claimed(standing, claim.clone(), alive);
+        let session_id = &claim.holder.request_id;
+        self.answer(
+            Status::Acquired,
+            &seen,
+            format!("Lock acquired successfully for session {session_id}"),
+        )
+    }
+
+    fn refused(
+        &mut self,
+        reporter: &mut Reporter,
+        refusal: &Refusal,
+        entry: &Entry,
+        retry_after_ms: u64,
+    ) -> Result<Next, Failure> {
+        let seen = self.seen(refusal, entry)?;
+        match refusal.reason {
+            Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(reporter, &seen),
+            Reason::NeedsConfirmation => self.active(&seen, retry_after_ms),
+            Reason::Held | Reason::QueueFull => {
+                self.session.say_unheeded(reporter, self.request.force);
+                Ok(self.blocked(&seen, retry_after_ms, None))
+            }
+            Reason::Unknown => Err(Failure::new(
+                Exit::StoreUnavailable,
+                "STORE_UNAVAILABLE",
+                "Cannot read lock file: it could not be found out who holds the lock",
+            )),
+        }
+    }
+
+    /// What a refusal says of the lock.
+    fn seen(&self, refusal: &Refusal, entry: &Entry) -> Result<Seen, Failure> {
+        let held = entry.claims.iter().find(|claim| claim.token.is_some());
+        let claim = held.or(refusal.blocker.as_deref());
+        let Some(claim) = claim else {
+            // There is no claim in what cannot be read; what is wrong with it has to be looked at.
+            let reading = read(self.session, self.name)?;
+            let now = self.session.clock.now();
+            return Ok(Seen::of(&reading, self.session.store.policy(), &now));
+        };
+        let here = &self.session.identity.host;
+        let process = claim.holder.process;
+        let process = process.map(|process| liveness(&process, &claim.holder.host, here, false));
+        let alive = match refusal.standing {
+            Standing::Stale(tenure_core::StaleReason::ProcessDead(_)) => Some(false),
+            _ => process.and_then(alive),
+        };
+        Ok(Seen::claimed(refusal.standing, claim.clone(), alive))
+    }
+
+    fn zombie(&mut self, reporter: &mut Reporter, seen: &Seen) -> Result<Next, Failure> {
+        if !prompt::can_ask() {
+            let mut answer = self.answer(
+                Status::ZombieDetected,
+                seen,
+                format!("{}; --force takes it over", seen.zombie()),
+            );
+            answer.code = "LOCK_STALE";
+            return Ok(Next::Answer(Box::new(answer)));
+        }
+        let question = format!("{}. override the zombie lock?", seen.zombie());
+        match prompt::ask(&question, self.signals) {
+            Reply::Yes => {
+                reporter.explain("the zombie lock is overridden as confirmed");
+                self.request.force = Force::Asked;
+                self.asked = true;
+                Ok(Next::Again(None))
+            }
+            Reply::No => {
+                let message = format!("Zombie lock not overridden {}", seen.whose());
+                let mut answer = self.answer(Status::Blocked, seen, message);
+                answer.code = "LOCK_STALE";
+                Ok(Next::Answer(Box::new(answer)))
+            }
+            Reply::Interrupted => Err(cancelled("acquire")),
+        }
+    }
+
+    /// Force meets a live session, which needs a second yes. Only a flag can give it where no person can
+    /// be asked, or where the record cannot be judged.
+    fn active(&mut self, seen: &Seen, retry_after_ms: u64) -> Result<Next, Failure> {
+        let claim = seen.claim.as_ref();
+        let hold = claim.filter(|claim| claim.kind != Kind::Sealed);
+        let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
+            // A yes to a zombie was none to a session that has taken the lock since.
+            let hint = (!self.asked).then_some(
+                "overriding an active lock may corrupt state and needs --yes beside --force",
+            );
+            return Ok(self.blocked(seen, retry_after_ms, hint));
+        };
+        let question = format!(
+            "{}. Overriding an active lock may corrupt the state that both sessions work on. \
+             override it all the same?",
+            seen.running()
+        );
+        match prompt::ask(&question, self.signals) {
+            Reply::Yes => {
+                let confirmed = self.only(Hold::of(hold))?;
+                self.request.force = Force::Confirmed;
+                Ok(Next::Again(Some(Box::new(confirmed))))
+            }
+            Reply::No => Ok(self.blocked(seen, retry_after_ms, None)),
+            Reply::Interrupted => Err(cancelled("acquire")),
+        }
+    }
+
+    /// The store once more, for one override of this hold.
+    fn only(&self, hold: Hold) -> Result<Confirmed, Failure> {
+        let mut place = (self.again)()?;
+        let (profile, met_another) = Only::over(place.take_profile(), hold);
+        let store = place.open(
+            Box::new(profile),
+            self.session.identity.host.clone(),
+            Box::new(SignalSleeper(self.signals)),
+        )?;
+        Ok(Confirmed { store, met_another })
+    }
+
+    fn blocked(&self, seen: &Seen, retry_after_ms: u64, hint: Option<&str>) -> Next {
+        let (message, zombie) = match seen.standing {
+            Standing::Stale(reason) => (
+                format!(
+                    "Zombie lock left alone {}: {}",
+                    seen.whose(),
+                    because(reason)
+                ),
+                true,
+            ),
+            _ => (seen.running(), false),
+        };
+        let mut answer = self.answer(Status::Blocked, seen, message);
+        if seen.is_free() {
+            // It was let go at the very end of the wait; another session was before us.
+            answer.document.lock_info = LockInfo::default();
+        }
+        answer.document.errors.extend(hint.map(str::to_owned));
+        answer.code = match (hint, zombie) {
+            (Some(_), _) => "CONFIRMATION_REQUIRED",
+            (None, true) => "LOCK_STALE",
+            (None, false) => "LOCK_HELD",
+        };
+        answer.retry_after_ms = (answer.code == "LOCK_HELD").then_some(retry_after_ms);
+        Next::Answer(Box::new(answer))
+    }
+
+    fn answer(&self, status: Status, seen: &Seen, message: String) -> Answer {
+        let now = self.session.clock.now();
+        let info = seen.info(&now);
+        let mut document = Document::new(status, self.mode, info, message);
+        document.errors = seen.warnings();
+        let mut answer = Answer::new(status, document, self.session.store.place(self.name));
+        answer.holder_age_ms = seen.age_ms(&now);
+        answer
+    }
+}

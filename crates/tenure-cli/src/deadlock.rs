@@ -1,0 +1,222 @@
+//! Deadlocks across runs: a holder that waits for another lock writes that down in its hold. A waiter that
+//! finds a circle of such waits, and is the youngest in it, gives way.
+//!
+//! Each waiter writes first and looks afterwards, again and again. So of those who close a circle
+//! at least the last one sees all of it, and the others do at their next look; all of them compare
+//! the same instants and come to the same youngest. A note names the ticket that waits, and counts
+//! only while that claim does, so the note of a killed waiter deceives no other.
+//!
+//! A hold has room for one note. Of several waits at once under one hold the first is noted, and the
+//! next one as soon as that is over.
+//!
+//! Only native locks take part, and only those that a process inherited or takes itself: no folder
+//! is searched.
+
+use crate::holds::{Folder, Hold};
+use crate::request::Place;
+use crate::store::Locks;
+use std::path::Path;
+use tenure::clock::{Clock, SystemClock};
+use tenure::engine::Waiting;
+use tenure::profile::Native;
+use tenure::store::file::ThreadSleeper;
+use tenure::store::{Reading, Verbs};
+use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
+
+/// How many locks a circle may have. Real ones have two or three.
+const LENGTH_MAX: usize = 64;
+
+/// One wait in a circle: when it began, and whose it is where two began together.
+type Wait = (u64, Folder, String, u64);
+
+/// Where a wait takes place, and by which clock.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) store: &'a Locks,
+    pub(crate) host: &'a Host,
+    pub(crate) clock: &'a SystemClock,
+}
+
+/// A wait by a caller that holds other locks.
+pub(crate) struct NestedWait<'a> {
+    scene: Scene<'a>,
+    name: &'a LockName,
+    holds: Vec<Hold>,
+    noted: Option<u64>,
+}
+
+impl<'a> NestedWait<'a> {
+    /// For a caller with these holds; `None` where there is nothing to be noted.
+    pub(crate) fn of(scene: Scene<'a>, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
+        let is_native = scene.store.profile().record().is_none();
+        (is_native && !holds.is_empty()).then_some(Self {
+            scene,
+            name,
+            holds,
+            noted: None,
+        })
+    }
+
+    /// Whether this wait is the youngest of a circle.
+    pub(crate) fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
+        self.note(waiting.ticket);
+        let Some(own) = waiting.entry.claim(waiting.ticket) else {
+            return false;
+        };
+        let here = &self.scene.place.folder;
+        let mut path = vec![wait_of(own, here, self.name.as_str())];
+        if !self.is_stuck(here, self.name.as_str(), own.mode, &mut path) {
+            return false;
+        }
+        path.iter().max() == path.first()
+    }
+
+    /// Whether no holder of this lock goes on until this process does. `path` collects the
+    /// waits that say so.
+    fn is_stuck(&self, folder: &Path, name: &str, mode: Mode, path: &mut Vec<Wait>) -> bool {
+        if path.len() > LENGTH_MAX {
+            return false;
+        }
+        let Some(reading) = self.read(folder, name) else {
+            return false;
+        };
+        let Some(entry) = reading.entry() else {
+            return false;
+        };
+        let mut stuck = false;
+        for holder in entry
+            .granted()
+            .filter(|claim| self.is_live(&reading, claim))
+        {
+            let before = path.len();
+            let waits = self.is_mine(folder, name, holder) || self.waits_for_me(holder, path);
+            if !waits {
+                path.truncate(before);
+            }
+            match mode {
+                // Any of them keeps an exclusive or shared claim from going on.
+                Mode::Exclusive | Mode::Shared if waits => return true,
+                Mode::Exclusive | Mode::Shared => {}
+                // One free slot is enough.
+                Mode::Slots(_) if !waits => return false,
+                Mode::Slots(_) => stuck = true,
+            }
+        }
+        stuck
+    }
+
+    fn waits_for_me(&self, holder: &Claim, path: &mut Vec<Wait>) -> bool {
+        let Some(note) = &holder.waiting_for else {
+            return false;
+        };
+        let folder = Path::new(&note.place);
+        let Some(waiter) = self.waiter(note) else {
+            return false;
+        };
+        let wait = wait_of(&waiter, folder, &note.name);
+        if path.contains(&wait) {
+            return false;
+        }
+        path.push(wait);
+        self.is_stuck(folder, &note.name, waiter.mode, path)
+    }
+
+    /// The claim that a note names, if it waits.
+    fn waiter(&self, note: &WaitingFor) -> Option<Claim> {
+        let reading = self.read(Path::new(&note.place), &note.name)?;
+        let claim = reading.entry()?.claim(note.ticket)?;
+        let waits = claim.token.is_none() && claim.is_in_line() && self.is_live(&reading, claim);
+        waits.then(|| claim.clone())
+    }
+
+    fn is_live(&self, reading: &Reading, claim: &Claim) -> bool {
+        let now = self.scene.clock.now();
+        let standing = reading.standing_of(self.scene.store.policy(), claim, &now);
+        matches!(standing, Standing::Held(_))
+    }
+
+    fn is_mine(&self, folder: &Path, name: &str, claim: &Claim) -> bool {
+        let mut holds = self.holds.iter();
+        holds.any(|hold| {
+            hold.name == name
+                && Some(hold.token) == claim.token
+                && Folder::is_same(Path::new(&hold.folder), folder)
+        })
+    }
+
+    fn read(&self, folder: &Path, name: &str) -> Option<Reading> {
+        let name = LockName::new(name).ok()?;
+        self.with_store(folder, |store| store.read(&name).ok())?
+    }
+
+    /// Asks the locks of a place that a note or a hold names. Servers that this call talks to already
+    /// are not connected to once more for every look.
+    fn with_store<T>(&self, folder: &Path, ask: impl FnOnce(&Locks) -> T) -> Option<T> {
+        let own = self.scene.store;
+        if own.is_remote() && folder == self.scene.place.folder {
+            return Some(ask(own));
+        }
+        let here = self.scene.host.clone();
+        let place = Place::noted(folder, self.scene.place.allow_network)?;
+        let store = place
+            .open(Box::new(Native), here, Box::new(ThreadSleeper))
+            .ok()?;
+        Some(ask(&store))
+    }
+
+    /// Writes down in every hold what is waited for, unless another caller's wait stands there. Where a
+    /// hold cannot be written, its circle stays unseen and the wait goes on.
+    fn note(&mut self, ticket: u64) {
+        let own = self.own_note(ticket);
+        for hold in &self.holds {
+            let is_taken = self
+                .noted_in(hold)
+                .is_some_and(|note| note == own || self.waiter(&note).is_some());
+            if !is_taken {
+                self.write(hold, Some(&own));
+            }
+        }
+        self.noted = Some(ticket);
+    }
+
+    fn own_note(&self, ticket: u64) -> WaitingFor {
+        WaitingFor {
+            place: self.scene.place.folder.display().to_string(),
+            name: self.name.as_str().to_owned(),
+            ticket,
+        }
+    }
+
+    fn noted_in(&self, hold: &Hold) -> Option<WaitingFor> {
+        let reading = self.read(Path::new(&hold.folder), &hold.name)?;
+        let mut granted = reading.entry()?.granted();
+        let held = granted.find(|claim| claim.token == Some(hold.token))?;
+        held.waiting_for.clone()
+    }
+
+    fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
+        if let Ok(name) = LockName::new(&*hold.name) {
+            let _ = self.with_store(Path::new(&hold.folder), |store| {
+                store.note_waiting(&name, hold.token, note, &self.scene.clock.now())
+            });
+        }
+    }
+}
+
+impl Drop for NestedWait<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.noted else { return };
+        let own = self.own_note(ticket);
+        for hold in &self.holds {
+            if self.noted_in(hold).as_ref() == Some(&own) {
+                self.write(hold, None);
+            }
+        }
+    }
+}
+
+fn wait_of(claim: &Claim, folder: &Path, name: &str) -> Wait {
+    let folder = Folder::of(folder);
+    (claim.entered.wall_ms, folder, name.to_owned(), claim.ticket)
+}

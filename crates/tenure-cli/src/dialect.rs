@@ -1,0 +1,214 @@
+//! How a profile speaks: from what has happened to the words and documents that the profile's users and
+//! their scripts know, where these differ from the product's own. One file per profile.
+//!
+//! A dialect is a function from a view to text. It asks nothing, decides nothing and prints nothing. What a
+//! profile *means* stands in `request`; a contract whose *flow* differs is a command of its own.
+
+mod fleet;
+mod resume;
+mod session;
+pub(crate) mod sprint;
+
+pub(crate) use fleet::Fleet;
+pub(crate) use resume::Resume;
+pub(crate) use session::Session;
+pub(crate) use sprint::Sprint;
+
+use crate::failure::Failure;
+use crate::render::Document;
+use crate::render::lock::{HolderView, LockView};
+use tenure::intent::Mode;
+use tenure_core::{Claim, Death, LockName, Now, Reason, RequestId, StaleReason, Takeover};
+
+/// What a call has done, or found.
+pub(crate) enum Done<'a> {
+    Acquired {
+        name: &'a LockName,
+        claim: &'a Claim,
+        lock_file: &'a str,
+    },
+    /// An intent takes no lock.
+    Unlocked {
+        id: &'a RequestId,
+        mode: Mode,
+    },
+    Released {
+        name: &'a LockName,
+        request_id: &'a str,
+        held_ms: u64,
+        /// How the work ended, and the step that failed, where that is told.
+        result: Option<&'a str>,
+        failure_step: Option<&'a str>,
+    },
+    ForceReleased {
+        name: &'a LockName,
+        /// `None` of a record that could not be read.
+        request_id: Option<&'a str>,
+        held_ms: u64,
+    },
+    /// There was nothing to release.
+    Absent {
+        name: &'a LockName,
+    },
+    Renewed {
+        name: &'a LockName,
+        claim: &'a Claim,
+    },
+    /// A wait has ended, for the lock is free.
+    Free {
+        name: &'a LockName,
+    },
+    /// So many locks were stale or corrupt.
+    Cleaned {
+        locks: usize,
+        dry_run: bool,
+    },
+    Checked(&'a LockView),
+    Listed(&'a [LockView]),
+}
+
+/// What a line for people is about.
+pub(crate) enum Line<'a> {
+    Acquired {
+        name: &'a LockName,
+    },
+    Released {
+        name: &'a LockName,
+    },
+    TookOver {
+        name: &'a LockName,
+        why: Takeover,
+        /// The claim that stood there; `None` where it could not be read.
+        previous: Option<&'a Claim>,
+        now: &'a Now,
+    },
+    /// A release was taken for nothing to do, as the lock is another holder's.
+    Ignored {
+        name: &'a LockName,
+        claim: &'a Claim,
+    },
+}
+
+/// Why a call was refused.
+pub(crate) enum Refused<'a> {
+    /// Another holder is in the way. `here` is the name of this machine.
+    Blocked {
+        view: &'a LockView,
+        reason: Reason,
+        here: &'a str,
+    },
+    NotOwner(&'a LockView),
+    /// A record that cannot be read is in the way.
+    Unreadable {
+        name: &'a LockName,
+        why: &'a str,
+    },
+    /// A check found a lock that is not free.
+    Checked(&'a LockView),
+}
+
+impl Refused<'_> {
+    /// The lock and the holder that is in the way. A waiter that is next in line and stopped holds nothing
+    /// yet, so no sentence about a hold fits it.
+    fn holder(&self) -> Option<(&LockView, &HolderView)> {
+        match self {
+            Self::Blocked {
+                view,
+                reason: Reason::Held,
+                ..
+            } if view.standstill.is_none() => Some((view, view.holder.as_ref()?)),
+            _ => None,
+        }
+    }
+}
+
+/// How one profile speaks. What is not overridden is the product's own way.
+pub(crate) trait Dialect: Sync {
+    /// What stdout has of a success; `None` for the product's own text.
+    fn answer(&self, done: &Done<'_>) -> Option<String> {
+        let _ = done;
+        None
+    }
+
+    /// The line, if there is one.
+    fn line(&self, about: &Line<'_>) -> Option<String> {
+        own_line(about)
+    }
+
+    /// Gives a refusal the words of the profile.
+    fn refusal(&self, failure: Failure, why: &Refused<'_>) -> Failure {
+        let _ = why;
+        failure
+    }
+
+    /// What makes a document of every other failure of a verb, where the profile wants one.
+    fn document(&self, verb: &str) -> Option<Document> {
+        let _ = verb;
+        None
+    }
+}
+
+/// The product's own way.
+pub(crate) struct Native;
+
+impl Dialect for Native {}
+
+/// The product's own line.
+fn own_line(about: &Line<'_>) -> Option<String> {
+    match about {
+        Line::Acquired { .. } | Line::Released { .. } => None,
+        Line::TookOver {
+            name,
+            why,
+            previous,
+            ..
+        } => Some(took_over(name, *why, *previous)),
+        Line::Ignored { name, claim } => Some(format!(
+            "{name} is held by request {} and was not released",
+            claim.holder.request_id
+        )),
+    }
+}
+
+fn took_over(name: &LockName, why: Takeover, previous: Option<&Claim>) -> String {
+    let whose = match previous.and_then(|claim| claim.holder.process) {
+        Some(process) => format!("PID {}", process.pid),
+        None => previous.map_or_else(
+            || "an unreadable record".to_owned(),
+            |claim| format!("request {}", claim.holder.request_id),
+        ),
+    };
+    match why {
+        Takeover::Stale(reason) => {
+            format!("{name}: took over from {whose}, {}", left_how(reason))
+        }
+        Takeover::Corrupt => format!("{name}: replaced {whose}"),
+        Takeover::Active => format!(
+            "{name}: OVERRODE the live hold of {whose}; two holders may be at work until it \
+             notices"
+        ),
+    }
+}
+
+/// How a holder left its lock to the next one, as a part of a sentence about it.
+fn left_how(reason: StaleReason) -> &'static str {
+    match reason {
+        StaleReason::LivenessLockReleased
+        | StaleReason::ProcessDead(Death::Gone | Death::Zombie | Death::Replaced) => {
+            "which ended without releasing"
+        }
+        StaleReason::ProcessDead(Death::Rebooted) => "whose machine has restarted since",
+        StaleReason::Silent => {
+            "whose lease ran out (no heartbeat for longer than its ttl; it may be stopped or cut off, \
+             and must not rely on the lock any more)"
+        }
+        StaleReason::Aged => "whose lock was older than its profile allows",
+        StaleReason::ProcessUnknown => "whose process cannot be checked",
+        StaleReason::Unreadable => "whose record could not be read",
+    }
+}
+
+/// An age in whole seconds, as the systems' own messages have it.
+fn seconds(millis: u64) -> u64 {
+    millis / 1_000
+}

@@ -1,0 +1,98 @@
+//! How the resume profile speaks: the sentences that users of resume locks know.
+
+use super::{Dialect, Line, Refused, own_line};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::clean;
+use crate::render::lock::{HolderView, LockView, orphan_hint, utc};
+use std::path::Path;
+
+pub(crate) struct Resume;
+
+impl Dialect for Resume {
+    fn line(&self, about: &Line<'_>) -> Option<String> {
+        match about {
+            Line::Acquired { name } => Some(format!("Acquired resume lock for {name}")),
+            Line::Released { name } => Some(format!("Released resume lock for {name}")),
+            Line::TookOver {
+                name,
+                why,
+                previous,
+                ..
+            } => {
+                let from = previous.and_then(|claim| claim.holder.process);
+                Some(tenure::profile::resume::takeover_text(name, *why, from))
+            }
+            Line::Ignored { .. } => own_line(about),
+        }
+    }
+
+    fn refusal(&self, mut failure: Failure, why: &Refused<'_>) -> Failure {
+        match why {
+            Refused::Blocked { view, here, .. } => match why.holder() {
+                Some((_, holder)) => blocked(failure, view, holder, here),
+                None => failure,
+            },
+            Refused::Unreadable { name, why } => {
+                failure.text = Some(format!(
+                    "Failed to check lock status for {name}: {}",
+                    clean(why)
+                ));
+                failure.exit = Exit::Precondition;
+                failure
+            }
+            Refused::NotOwner(_) | Refused::Checked(_) => failure,
+        }
+    }
+}
+
+fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView, here: &str) -> Failure {
+    // What is at work is the command, once its supervisor is dead.
+    let at_work = match holder.command_pid.filter(|_| holder.orphaned) {
+        Some(command) => Some(command),
+        None => holder.pid,
+    };
+    let pid = at_work.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+    let or_force = if view.yields_to_force() {
+        ", or use --force to override"
+    } else {
+        ""
+    };
+    failure.text = Some(format!(
+        "Resume already in progress for job {}\nLock held by: PID {pid} on {} (acquired {})\n\
+         Please wait for the other process to complete{or_force}.",
+        view.name,
+        clean(&holder.host),
+        utc(holder.since_ms),
+    ));
+    if holder.orphaned
+        && let Some(text) = &mut failure.text
+    {
+        text.push('\n');
+        text.push_str(&orphan_hint(&view.name));
+    }
+    if let (Some(text), Some(command)) = (&mut failure.text, out_of_sight(view, holder, here)) {
+        text.push_str(
+            "\nThat is another machine or container, so whether the process still runs cannot be \
+             seen from here. If it does not: ",
+        );
+        text.push_str(&command);
+        failure.fix_command = Some(command);
+    }
+    failure
+}
+
+/// What removes the lock of a holder on another machine or in another container, of which a PID says
+/// nothing here.
+fn out_of_sight(view: &LockView, holder: &HolderView, here: &str) -> Option<String> {
+    if !view.yields_to_force() {
+        return None;
+    }
+    if holder.host == here && here != "unknown" && !holder.other_pid_namespace {
+        return None;
+    }
+    let folder = Path::new(&view.lock_file).parent()?.parent()?;
+    Some(tenure::profile::resume::override_command(
+        folder, &view.name,
+    ))
+}

@@ -1,0 +1,312 @@
+//! Finds, asks and ends what descends from a command, wherever it went.
+//!
+//! This process makes itself the *subreaper* of its descendants: whoever loses its parent becomes
+//! our child, in whatever session and group it has hidden itself. So an end goes from the top
+//! down: the command and its group are ended, what they leave behind comes to us and is ended,
+//! and so on until the kernel says that there is nobody left.
+//!
+//! **The kernel's word** is waitid(2): it knows all children, and ECHILD means none. `/proc` only helps to find
+//! whom to ask. Where it shows nobody (it is not mounted, or is that of another PID namespace), who has come
+//! to us is found by asking waitid about one number after the other; it answers for children of ours alone.
+//! The lock stays held until it says ECHILD.
+//!
+//! **Nobody else is ever hit.** A signal goes only to a process of which the kernel has just said
+//! that it is a child of ours. Nobody but us can collect such a child, and until then its number
+//! is nobody else's. No number from a record is used, and none that could be out of date by now.
+//!
+//! **Nobody is asked twice.** Who still has a parent is left to it: `timeout`, a shell or a nested
+//! `tenure run` pass on what they get. Who has lost it is asked by us in its place.
+//!
+//! Whoever had children before its command (a shell that has become tenure by `exec`) could not
+//! tell them from the command's, and adopts nobody. Then what the command starts is kept together
+//! by a control group (`cgroup`), and where there is none to be had, only the command's process group
+//! is watched. That is so on macOS in any case, which has neither subreapers nor control groups.
+//!
+//! When to ask and by which signal is decided in `supervise`; `driver` says it here.
+
+use super::cgroup::Cgroup;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, test_kill_process_group, waitid,
+};
+use tenure::process::{children, group_is_alive, start_time};
+
+/// No process has a higher number (the kernel's `PID_MAX_LIMIT`).
+const NUMBER_MAX: i32 = 4_194_304;
+
+/// How many numbers are asked about at a time; some milliseconds.
+const NUMBERS_AT_ONCE: i32 = 32_768;
+
+/// How what descends from a command is found.
+#[derive(Debug)]
+enum Reach {
+    /// Whoever loses its parent comes to us.
+    Adoption,
+    /// All of it is in a control group.
+    Cgroup(Cgroup),
+    /// What has left the command's process group is not found.
+    Group,
+}
+
+/// What is left of a run beside its command.
+#[derive(Debug)]
+pub(super) struct Descendants {
+    reach: Reach,
+    /// The signal by which the work is being asked to end.
+    asking: Option<Signal>,
+    /// The command's group got it all together.
+    asked_group: bool,
+    /// Who got it from us.
+    asked: Vec<Pid>,
+    /// There are children whom `/proc` does not show.
+    hidden: bool,
+    /// Those of them that were found, and the number to go on with.
+    found: Vec<Pid>,
+    next_number: i32,
+}
+
+/// Whether processes can be seen at all.
+fn are_visible() -> bool {
+    start_time(std::process::id()).is_some()
+}
+
+/// Whether it is a child of ours that was not collected yet.
+fn is_child(pid: Pid) -> bool {
+    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| waitid(WaitId::Pid(pid), any)).is_ok()
+}
+
+#[cfg(target_os = "linux")]
+fn become_subreaper() -> bool {
+    // Any number but zero switches it on.
+    rustix::process::set_child_subreaper(Some(Pid::INIT)).is_ok()
+}
+
+/// Elsewhere whoever loses its parent goes to the system's first process.
+#[cfg(not(target_os = "linux"))]
+fn become_subreaper() -> bool {
+    false
+}
+
+impl Descendants {
+    /// Has to be called before the command starts, for nobody is adopted afterwards who was
+    /// orphaned before.
+    ///
+    /// # Errors
+    /// - The kernel does not tell of children (a seccomp filter refuses waitid), so that the end of a command
+    ///   could not be seen.
+    pub(super) fn adopt() -> Result<Self, Errno> {
+        let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let childless = match retry_on_intr(|| waitid(WaitId::All, any)) {
+            Ok(_) => false,
+            Err(Errno::CHILD) => true,
+            Err(errno) => return Err(errno),
+        };
+        Ok(Self {
+            reach: if childless && become_subreaper() {
+                Reach::Adoption
+            } else {
+                Cgroup::make().map_or(Reach::Group, Reach::Cgroup)
+            },
+            asking: None,
+            asked_group: false,
+            asked: Vec::new(),
+            hidden: false,
+            found: Vec::new(),
+            next_number: 1,
+        })
+    }
+
+    /// For what is run next. Nobody has been asked to end for its sake.
+    pub(super) fn again(self) -> Self {
+        Self {
+            asking: None,
+            asked_group: false,
+            asked: Vec::new(),
+            hidden: false,
+            found: Vec::new(),
+            ..self
+        }
+    }
+
+    /// Has to be called right before a command is started, and [`Rest::after_start`] right after.
+    pub(super) fn before_start(&mut self) {
+        if let Reach::Cgroup(cgroup) = &self.reach
+            && !cgroup.enter()
+        {
+            self.reach = Reach::Group;
+        }
+    }
+
+    /// An error says in words that not all is as it was before the start.
+    pub(super) fn after_start(&self) -> Result<(), String> {
+        match &self.reach {
+            Reach::Cgroup(cgroup) => cgroup.leave(),
+            Reach::Adoption | Reach::Group => Ok(()),
+        }
+    }
+
+    /// Whether the end of what is left is told by SIGCHLD.
+    pub(super) fn adopts(&self) -> bool {
+        match self.reach {
+            Reach::Adoption => true,
+            Reach::Cgroup(_) | Reach::Group => false,
+        }
+    }
+
+    /// From now on, whoever is left is asked by this signal, and whoever is left later too. `group` says that
+    /// the command's group has got it.
+    pub(super) fn ask(&mut self, signal: Signal, group: bool) {
+        self.asking = Some(signal);
+        self.asked_group = group;
+        self.asked.clear();
+    }
+
+    /// Collects who has ended, and asks who has not been asked yet. Whether anybody is seen to be left, so
+    /// that the command has to stay uncollected; if not, [`Rest::is_left`] has the last word. `group` is the
+    /// command's own one, whose members are asked all together.
+    pub(super) fn look(&mut self, command: Pid, group: Option<Pid>) -> bool {
+        // Unseen members are taken to be there until they are killed: by its number a group can be signalled
+        // only until the command is collected, and asked about only afterwards.
+        let unseen = matches!(self.asking, Some(signal) if signal != Signal::KILL);
+        let group_is_left = || {
+            let number = |group: Pid| group.as_raw_nonzero().get().unsigned_abs();
+            group.is_some_and(|group| {
+                group_is_alive(number(group)) || (unseen && self.asked_group && !are_visible())
+            })
+        };
+        match &self.reach {
+            Reach::Adoption => {}
+            Reach::Cgroup(cgroup) => {
+                let left = cgroup.is_populated();
+                match self.asking {
+                    Some(Signal::KILL) if left => cgroup.kill(),
+                    Some(signal) if left => cgroup.ask(signal, command, group, &mut self.asked),
+                    Some(_) | None => {}
+                }
+                // Some of it may have been moved to another control group.
+                return left || group_is_left();
+            }
+            Reach::Group => return group_is_left(),
+        }
+        if self.hidden && self.asking.is_some() {
+            self.search(command);
+        }
+        let left = self.left(command);
+        if let Some(signal) = self.asking {
+            for &child in &left {
+                let together = signal != Signal::KILL
+                    && self.asked_group
+                    && group.is_some()
+                    && getpgid(Some(child)).ok() == group;
+                if together || self.asked.contains(&child) {
+                    continue;
+                }
+                self.asked.push(child);
+                // Refused where it belongs to another user; then it can only be waited for.
+                let _ = kill_process(child, signal);
+                // A stopped process cannot answer.
+                let _ = kill_process(child, Signal::CONT);
+            }
+        }
+        !left.is_empty()
+    }
+
+    /// The kernel's word on whether anybody is left, once the command has been collected: as long as it has
+    /// not, the answer would be about the command. Collects who has ended.
+    pub(super) fn is_left(&mut self, group: Option<Pid>) -> bool {
+        if !self.adopts() {
+            // Should the number of a group that has ended be somebody else's by now, we wait too long.
+            let exists = |group| test_kill_process_group(group) != Err(Errno::SRCH);
+            return !cfg!(target_os = "macos") && !are_visible() && group.is_some_and(exists);
+        }
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let mut collected = false;
+        let left = loop {
+            // Whoever comes to us tells of its end like any other child, so no flag for clones is needed.
+            match retry_on_intr(|| waitid(WaitId::All, ended)) {
+                Ok(Some(_)) => collected = true,
+                Err(Errno::CHILD) => break false,
+                // Not to be told is no proof that there is nobody.
+                Ok(None) | Err(_) => break true,
+            }
+        };
+        if collected {
+            // Their numbers may be those of others soon.
+            self.asked.retain(|pid| is_child(*pid));
+            self.found.retain(|pid| is_child(*pid));
+        }
+        self.hidden |= left;
+        left
+    }
+
+    /// Asks the kernel of one number after the other whether it is a child of ours, from that of the command
+    /// on, and around again.
+    #[cold]
+    #[inline(never)]
+    fn search(&mut self, command: Pid) {
+        if self.next_number == 1 {
+            self.next_number = command.as_raw_pid();
+        }
+        for _ in 0..NUMBERS_AT_ONCE {
+            self.next_number = if self.next_number < NUMBER_MAX {
+                self.next_number + 1
+            } else {
+                2
+            };
+            if let Some(pid) = Pid::from_raw(self.next_number)
+                && !self.found.contains(&pid)
+                && is_child(pid)
+            {
+                self.found.push(pid);
+            }
+        }
+    }
+
+    /// Who lives, as far as it can be told apart from others.
+    pub(super) fn survivors(&mut self, command: Pid) -> Vec<Pid> {
+        match &self.reach {
+            Reach::Adoption => self.left(command),
+            Reach::Cgroup(cgroup) => {
+                let members = cgroup.members().into_iter();
+                members.filter(|pid| *pid != command).collect()
+            }
+            Reach::Group => Vec::new(),
+        }
+    }
+
+    /// Who has come to us and lives. Who has ended is collected, so that long runs do not gather
+    /// what the daemons of their commands leave behind.
+    pub(super) fn left(&mut self, command: Pid) -> Vec<Pid> {
+        if !self.adopts() {
+            return Vec::new();
+        }
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        loop {
+            let mut left = Vec::new();
+            let mut collected = false;
+            let shown = children().into_iter();
+            let shown = shown.filter_map(|child| i32::try_from(child).ok().and_then(Pid::from_raw));
+            let mut known: Vec<Pid> = shown.collect();
+            known.extend(&self.found);
+            known.sort_by_key(|pid| pid.as_raw_pid());
+            known.dedup();
+            for child in known.into_iter().filter(|child| *child != command) {
+                match retry_on_intr(|| waitid(WaitId::Pid(child), ended)) {
+                    Ok(Some(_)) => {
+                        collected = true;
+                        self.asked.retain(|asked| *asked != child);
+                        self.found.retain(|found| *found != child);
+                    }
+                    Ok(None) => left.push(child),
+                    // No child of ours, whatever the list said.
+                    Err(_) => self.found.retain(|found| *found != child),
+                }
+            }
+            // The children of who has ended have come to us, perhaps after the list was read.
+            if !collected {
+                return left;
+            }
+        }
+    }
+}

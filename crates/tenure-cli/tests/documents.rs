@@ -1,0 +1,180 @@
+//! The documents as a whole: every link leads to a page and a heading that exist, an index names
+//! every page, and the files of the project that a page names are there.
+//!
+//! What the pages say is tried elsewhere: `cli/readme.rs` runs their commands, `coverage.rs` looks
+//! for what the table of rules names.
+#![allow(clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every Markdown page that people read here, by its path from the root.
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = fs::read_dir(root())
+        .expect("the root")
+        .map(|entry| entry.expect("an entry").file_name())
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| is_page(name))
+        .collect();
+    for folder in ["docs", "examples"] {
+        below(folder, &mut pages);
+    }
+    assert!(pages.len() > 60, "only {} pages", pages.len());
+    pages
+}
+
+fn below(folder: &str, pages: &mut Vec<String>) {
+    for entry in fs::read_dir(root().join(folder)).expect(folder) {
+        let entry = entry.expect("an entry");
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            below(&path, pages);
+        } else if is_page(&path) {
+            pages.push(path);
+        }
+    }
+}
+
+fn is_page(name: &str) -> bool {
+    Path::new(name).extension() == Some("md".as_ref())
+}
+
+fn text(page: &str) -> String {
+    fs::read_to_string(root().join(page)).expect(page)
+}
+
+/// The lines outside fenced blocks, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+/// Where the links of a page lead, with the numbers of their lines.
+fn links(text: &str) -> Vec<(usize, &str)> {
+    prose(text)
+        .flat_map(|(number, line)| {
+            line.split("](")
+                .skip(1)
+                .filter_map(move |rest| Some((number, rest.split_once(')')?.0)))
+        })
+        .filter(|(_, target)| !target.contains("://"))
+        .collect()
+}
+
+/// The anchor that a heading gets where the pages are shown.
+fn anchor(heading: &str) -> String {
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .chars()
+        .filter(|&c| c.is_alphanumeric() || c == ' ' || c == '-' || c == '_')
+        .map(|c| {
+            if c == ' ' {
+                '-'
+            } else {
+                c.to_ascii_lowercase()
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        let here = root().join(&page);
+        for (number, target) in links(&text(&page)) {
+            let (path, wanted) = target.split_once('#').unwrap_or((target, ""));
+            let led = if path.is_empty() {
+                here.clone()
+            } else {
+                here.parent().expect("a folder").join(path)
+            };
+            let found = led.exists()
+                && (wanted.is_empty()
+                    || fs::read_to_string(&led).is_ok_and(|led| {
+                        prose(&led).any(|(_, line)| line.starts_with('#') && anchor(line) == wanted)
+                    }));
+            if !found {
+                broken.push(format!("{page}:{number}: {target}"));
+            }
+        }
+    }
+    assert!(
+        broken.is_empty(),
+        "links lead nowhere:\n{}",
+        broken.join("\n")
+    );
+}
+
+#[test]
+fn an_index_names_every_page() {
+    for (index, folder, other) in [
+        ("docs/README.md", "docs/", "docs/internals/"),
+        ("docs/internals/README.md", "docs/internals/", "\0"),
+    ] {
+        let text = text(index);
+        let named: BTreeSet<&str> = links(&text).into_iter().map(|(_, link)| link).collect();
+        for page in pages() {
+            let wanted = page.starts_with(folder) && !page.starts_with(other) && page != index;
+            let link = page.strip_prefix(folder).unwrap_or_default();
+            assert!(
+                !wanted || named.contains(link),
+                "{index} does not name {link}"
+            );
+        }
+    }
+}
+
+/// A file or folder of the project, as a page names it in backticks: from the root, or from
+/// `crates/`. What is in braces is left alone.
+fn named_file(name: &str) -> Option<PathBuf> {
+    let (first, rest) = name.split_once('/')?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    if rest.is_empty() || !rest.chars().all(plain) {
+        return None;
+    }
+    match first {
+        "crates" | "docs" | "examples" | "scripts" | "schemas" | "fuzz" | "api" => {
+            Some(root().join(name))
+        }
+        _ if first.starts_with("tenure") && root().join("crates").join(first).is_dir() => {
+            Some(root().join("crates").join(name))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn every_file_that_a_page_names_is_there() {
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for page in pages() {
+        let text = text(&page);
+        for (number, line) in prose(&text) {
+            for name in line.split('`').skip(1).step_by(2) {
+                // Behind the file may stand what is meant in it: `path.rs function`, `path.rs::test`.
+                let name = name.split([' ', ':']).next().unwrap_or_default();
+                let Some(file) = named_file(name) else {
+                    continue;
+                };
+                seen += 1;
+                // A test's folder goes by the name of the test target, too.
+                if !file.exists() && !file.with_extension("rs").exists() {
+                    missing.push(format!("{page}:{number}: {name}"));
+                }
+            }
+        }
+    }
+    assert!(seen > 200, "only {seen} files are named");
+    assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
+}

@@ -1,0 +1,123 @@
+//! Which exit code and which word every error has that a command can end with: the only table of these. What is
+//! the guard's own (the library's `guard/failure`) asks it for all that lies below.
+//!
+//! What a contract tells in other words is changed where its words are.
+
+use super::{Exit, Failure};
+use crate::audit::AuditError;
+use crate::config::ConfigError;
+use crate::fence::GuardError;
+use crate::process::OwnerError;
+use crate::profile::ProfileError;
+use crate::store::StoreError;
+use serde_json::Value;
+use std::io::ErrorKind;
+
+/// How a process ends, and the word for programs.
+type Entry = (Exit, &'static str);
+
+const PERMISSION: Entry = (Exit::Permission, "PERMISSION_DENIED");
+const UNSAFE: Entry = (Exit::Permission, "UNSAFE_PLACE");
+
+fn of_store(error: &StoreError) -> Entry {
+    match error {
+        StoreError::Permission { .. } | StoreError::Denied { .. } => PERMISSION,
+        StoreError::Unsafe { .. } => UNSAFE,
+        StoreError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
+        StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
+        StoreError::Full { .. } => (Exit::Precondition, "QUEUE_FULL"),
+        StoreError::Stuck { .. } => (Exit::StoreUnavailable, "STORE_STUCK"),
+        StoreError::Unreachable { .. } | StoreError::Misused { .. } => {
+            (Exit::StoreUnavailable, "STORE_UNREACHABLE")
+        }
+        StoreError::Record { .. } | StoreError::Contended { .. } | StoreError::Io { .. } => {
+            (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
+        }
+    }
+}
+
+fn of_audit(error: &AuditError) -> Entry {
+    match error {
+        AuditError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => PERMISSION,
+        AuditError::Io { .. } => (Exit::StoreUnavailable, "AUDIT_UNAVAILABLE"),
+        AuditError::Unsafe { .. } => UNSAFE,
+    }
+}
+
+fn of_guard(error: &GuardError) -> Entry {
+    match error {
+        GuardError::Permission { .. } => PERMISSION,
+        GuardError::Unsafe { .. } => UNSAFE,
+        GuardError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
+        GuardError::Unreadable { .. } => (Exit::StoreUnavailable, "GUARD_UNREADABLE"),
+        GuardError::Stuck { .. } | GuardError::Io { .. } => {
+            (Exit::StoreUnavailable, "GUARD_UNAVAILABLE")
+        }
+    }
+}
+
+fn of_config(error: &ConfigError) -> Entry {
+    match error {
+        ConfigError::Read { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            PERMISSION
+        }
+        ConfigError::Untrusted { .. } => UNSAFE,
+        ConfigError::Read { .. }
+        | ConfigError::Syntax { .. }
+        | ConfigError::Profile { .. }
+        | ConfigError::NoPlace => (Exit::BadArguments, "BAD_CONFIGURATION"),
+    }
+}
+
+fn of_profile(error: &ProfileError) -> Entry {
+    match error {
+        ProfileError::Row { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
+        ProfileError::Unknown { .. } | ProfileError::Setting(_) => {
+            (Exit::BadArguments, "BAD_ARGUMENTS")
+        }
+    }
+}
+
+fn of_owner(_: &OwnerError) -> Entry {
+    (Exit::BadArguments, "NO_OWNER")
+}
+
+impl Failure {
+    /// The error's own sentence, with its entry.
+    fn of((exit, code): Entry, error: &dyn std::error::Error) -> Self {
+        Self::new(exit, code, error.to_string())
+    }
+}
+
+/// The errors of which there is nothing more to say.
+macro_rules! told_by_their_entry {
+    ($($error:ty: $entry:ident),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::of($entry(&error), &error)
+            }
+        })+
+    };
+}
+
+told_by_their_entry!(
+    AuditError: of_audit,
+    GuardError: of_guard,
+    ConfigError: of_config,
+    ProfileError: of_profile,
+    OwnerError: of_owner
+);
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let mut failure = Self::of(of_store(&error), &error);
+        if let StoreError::Unreadable { place, .. } = error {
+            failure.detail = Some(format!(
+                "lock_file={place} holder_pid=unknown holder_age_ms=unknown"
+            ));
+            failure.context.insert("lock_file".into(), place.into());
+            failure.context.insert("holder".into(), Value::Null);
+        }
+        failure
+    }
+}

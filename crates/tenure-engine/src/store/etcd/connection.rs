@@ -1,0 +1,482 @@
+//! The connection: requests to etcd whose time is bounded.
+//!
+//! A store's callers are blocking; what the gRPC library needs is a runtime. Who turns it, and on
+//! which thread, is `runtime`'s affair; it is started with the first store and ends with its last
+//! clone. Beside requests, leases are kept alive on it (`session`), keys are watched for whoever
+//! sleeps (`watch`), and what a request left behind whose answer never came is cleared away.
+//!
+//! One endpoint is asked at a time. When it fails, or does not answer in time, the next one is: a
+//! member that is cut off from the others still accepts connections, and would be asked again and
+//! again by a balancer.
+//!
+//! In a forked child there is no thread that turns it. Whatever is asked there fails at once, and
+//! dropping a claim there does nothing.
+
+use super::address::{Address, Credentials};
+use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
+use super::connect::Connections;
+use super::runtime::{SharedRuntime, Sleeping};
+use crate::clock::instant;
+use crate::printed::whole;
+use crate::store::StoreError;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tenure_core::pause_ms;
+use tonic::{Code, Status};
+
+/// How long one request may take before its answer counts as lost: a put on a loaded disk takes
+/// some 100 ms, an election one to two seconds.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
+
+/// The least time that a request is given.
+const REQUEST_MIN: Duration = Duration::from_millis(100);
+
+/// The first pause between tries, in milliseconds; the longest is sixteen times as long.
+const PAUSE_MS: u64 = 20;
+
+/// How a request ended that was not answered as it should.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It may have been carried out, or be carried out later.
+    Unsure(String),
+    /// It was not, and never will be.
+    Refused(String),
+    /// The same, because of who asks: a user without the right, a password that is wrong, or none.
+    Denied(String),
+    /// It was not, because the lease that it names has run out.
+    LeaseGone,
+}
+
+/// The endpoints and the clients for them.
+pub(super) struct Endpoints {
+    urls: Vec<String>,
+    connections: Connections,
+    user: Option<(String, String)>,
+    state: Mutex<Current>,
+}
+
+/// Which endpoint is asked.
+#[derive(Default)]
+struct Current {
+    index: usize,
+    /// Counts the changes, so that one failure that several requests see changes it once.
+    turns: u64,
+    client: Option<Client>,
+    /// Held by whoever connects to it: the others have that connection too. Many would else make one
+    /// each when the last one breaks, and each watch would keep its own.
+    connecting: Arc<tokio::sync::Mutex<()>>,
+    /// Since when no request has been answered; `None` if the last one was.
+    failing: Option<Instant>,
+}
+
+/// The connection, as its callers see it.
+pub(super) struct Connection {
+    runtime: SharedRuntime,
+    endpoints: Arc<Endpoints>,
+    place: String,
+}
+
+/// Says what failed without the request's own words around it.
+pub(super) fn classify(status: &Status) -> Fault {
+    let said = status.message().to_owned();
+    if let Some(why) = std::error::Error::source(status) {
+        // The connection's words, and none of the server's: it may have got the request all the same.
+        return Fault::Unsure(whole(why));
+    }
+    match status.code() {
+        Code::PermissionDenied | Code::Unauthenticated => Fault::Denied(said),
+        // etcd says of a wrong password, and of no user at all, that an argument is invalid.
+        Code::InvalidArgument
+            if said.contains("authentication failed") || said.contains("user name is empty") =>
+        {
+            Fault::Denied(said)
+        }
+        // Refused because of too much to do, which passes; the other reason of this code, a full
+        // disk, does not.
+        Code::ResourceExhausted if said.contains("too many") => Fault::Unsure(said),
+        Code::NotFound if said.contains("lease") => Fault::LeaseGone,
+        // Of a revision that was compacted away (out of range), nothing can be read however often one asks.
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented => Fault::Refused(said),
+        _ => Fault::Unsure(said),
+    }
+}
+
+/// The revision of a store that an answer tells of.
+pub(super) fn revision_of(header: Option<&ResponseHeader>) -> i64 {
+    header.map_or(0, ResponseHeader::revision)
+}
+
+/// What a transaction has read, and whether that is all that there was to read.
+pub(super) fn read_by(answer: &TxnResponse) -> (Vec<KeyValue>, bool) {
+    let (mut found, mut is_whole) = (Vec::new(), true);
+    for response in answer.op_responses() {
+        if let TxnOpResponse::Get(get) = response {
+            is_whole &= !get.more();
+            found.extend_from_slice(get.kvs());
+        }
+    }
+    (found, is_whole)
+}
+
+/// Whether etcd takes no more writes for want of room.
+pub(super) fn is_full(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
+}
+
+impl Endpoints {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
+        // Every change is a few assignments that cannot fail.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client for the endpoint that is asked now.
+    async fn client(&self) -> Result<Client, Fault> {
+        loop {
+            let (index, turn, connecting) = {
+                let current = self.lock();
+                if let Some(client) = &current.client {
+                    return Ok(client.clone());
+                }
+                (
+                    current.index,
+                    current.turns,
+                    Arc::clone(&current.connecting),
+                )
+            };
+            let _alone = connecting.lock().await;
+            {
+                // Somebody was quicker, or has given this endpoint up.
+                let current = self.lock();
+                if current.turns != turn || current.client.is_some() {
+                    continue;
+                }
+            }
+            let url = self.urls.get(index).map(String::as_str);
+            let channel = self.connections.connect(url.unwrap_or_default()).await;
+            let channel = channel.map_err(Fault::Unsure)?;
+            let client = Client::new(channel, self.user.clone()).await;
+            let client = client.map_err(|error| classify(&error))?;
+            let mut current = self.lock();
+            if current.turns == turn {
+                current.client = Some(client.clone());
+            }
+            return Ok(client);
+        }
+    }
+
+    /// For how long no request has been answered.
+    pub(super) fn failing(&self) -> Option<Duration> {
+        let since = self.lock().failing?;
+        Some(instant().saturating_duration_since(since))
+    }
+
+    /// Asks the next endpoint from now on, unless somebody has seen to that since `turn`.
+    pub(super) fn turn_away(&self, turn: u64) {
+        let mut current = self.lock();
+        if current.turns == turn {
+            current.turns += 1;
+            current.index = (current.index + 1) % self.urls.len().max(1);
+            current.client = None;
+            // Whoever still tries the other one keeps nobody waiting.
+            current.connecting = Arc::default();
+        }
+    }
+
+    /// One request to one endpoint.
+    pub(super) async fn once<T, F, A>(&self, ask: F) -> Result<T, Fault>
+    where
+        F: FnOnce(Client) -> A,
+        A: Future<Output = Result<T, Status>>,
+    {
+        self.once_within(REQUEST_MAX, ask).await
+    }
+
+    /// The same for less time than a request may take.
+    pub(super) async fn once_within<T, F, A>(&self, limit: Duration, ask: F) -> Result<T, Fault>
+    where
+        F: FnOnce(Client) -> A,
+        A: Future<Output = Result<T, Status>>,
+    {
+        let limit = limit.clamp(REQUEST_MIN, REQUEST_MAX);
+        let turn = self.lock().turns;
+        let asked = async {
+            let client = self.client().await?;
+            ask(client).await.map_err(|error| classify(&error))
+        };
+        let answer = match tokio::time::timeout(limit, asked).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Fault::Unsure(format!(
+                "no answer within {} ms",
+                limit.as_millis()
+            ))),
+        };
+        if let Err(Fault::Refused(why) | Fault::Denied(why)) = &answer
+            && why.contains("auth")
+        {
+            // A client keeps its token; a new one gets another.
+            self.turn_away(turn);
+        }
+        if let Err(Fault::Unsure(_)) = &answer {
+            self.turn_away(turn);
+            self.lock().failing.get_or_insert_with(instant);
+        } else {
+            self.lock().failing = None;
+        }
+        answer
+    }
+
+    /// The same again and again, for a request that may be carried out any number of times.
+    pub(super) async fn until<T, F, A>(&self, end: Instant, ask: F) -> Result<T, Fault>
+    where
+        F: Fn(Client) -> A,
+        A: Future<Output = Result<T, Status>>,
+    {
+        let mut pause = Pause::default();
+        loop {
+            let rest = end.saturating_duration_since(instant());
+            match self.once_within(rest, &ask).await {
+                Err(Fault::Unsure(why)) if !Pause::fits(end) => return Err(Fault::Unsure(why)),
+                Err(Fault::Unsure(_)) => tokio::time::sleep(pause.next()).await,
+                other => return other,
+            }
+        }
+    }
+}
+
+/// The pauses between tries.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    tries: u32,
+}
+
+impl Pause {
+    /// Whether another try makes sense before `end`.
+    pub(super) fn fits(end: Instant) -> bool {
+        instant() + Duration::from_millis(PAUSE_MS) < end
+    }
+
+    pub(super) fn next(&mut self) -> Duration {
+        self.tries = self.tries.saturating_add(1);
+        Duration::from_millis(pause_ms(PAUSE_MS, self.tries, random()))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            // The end of a connection takes a lock that somebody may have had at the fork, for ever.
+            std::mem::forget(Arc::clone(&self.endpoints));
+        }
+    }
+}
+
+/// A number as good as any other.
+fn random() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one(0) >> 32) as u32
+}
+
+impl Connection {
+    /// Prepares it. Nothing is asked of any server yet.
+    pub(super) fn start(address: &Address, credentials: &Credentials) -> Result<Self, StoreError> {
+        let place = address.to_string();
+        let refused = |why: String| StoreError::Unreachable {
+            place: place.clone(),
+            doing: "connecting",
+            why,
+        };
+        let connections = Connections::new(address.is_encrypted(), credentials);
+        let connections = connections.map_err(refused)?;
+        let endpoints = Arc::new(Endpoints {
+            urls: address.urls(),
+            connections,
+            user: credentials.user.clone(),
+            state: Mutex::default(),
+        });
+        Ok(Self {
+            runtime: SharedRuntime::start().map_err(|error| refused(error.to_string()))?,
+            endpoints,
+            place,
+        })
+    }
+
+    /// What the connection is called in messages.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    pub(super) fn endpoints(&self) -> &Arc<Endpoints> {
+        &self.endpoints
+    }
+
+    /// Whether it is this process's own.
+    pub(super) fn is_ours(&self) -> bool {
+        self.runtime.is_ours()
+    }
+
+    /// Has something done and waits for it. It has to end by itself.
+    pub(super) fn block<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if !self.is_ours() {
+            return Err(self.fault(
+                doing,
+                &Fault::Refused(
+                    "the connection belongs to the process that this one was forked from"
+                        .to_owned(),
+                ),
+            ));
+        }
+        let answer = self.runtime.block(work).unwrap_or_else(|| {
+            Err(Fault::Unsure(
+                "the connection's thread has ended".to_owned(),
+            ))
+        });
+        answer.map_err(|fault| self.fault(doing, &fault))
+    }
+
+    /// Has something done and does not wait for it.
+    pub(super) fn spawn(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Option<tokio::task::AbortHandle> {
+        // A runtime that nobody drives keeps what it is given for ever.
+        self.is_ours().then(|| self.runtime.spawn(work))
+    }
+
+    /// Notes that somebody sleeps until something that was spawned has an answer, or a notice.
+    pub(super) fn sleeping(&self) -> Arc<Sleeping> {
+        self.runtime.sleeping()
+    }
+
+    pub(super) fn fault(&self, doing: &'static str, fault: &Fault) -> StoreError {
+        let place = self.place.clone();
+        let why = match fault {
+            Fault::Unsure(why) | Fault::Refused(why) => printable(why),
+            Fault::LeaseGone => "the lease has run out".to_owned(),
+            Fault::Denied(why) => {
+                let why = printable(why);
+                return StoreError::Denied { place, doing, why };
+            }
+        };
+        StoreError::Unreachable { place, doing, why }
+    }
+}
+
+/// A server's words, for a terminal.
+fn printable(said: &str) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    said.chars().map(clean).take(400).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+
+    use super::super::api::Txn;
+    use super::*;
+    use prost::bytes::Bytes;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::net::TcpListener;
+
+    /// A server that speaks HTTP/2 and counts who connects, and its URL.
+    async fn server() -> (Arc<AtomicUsize>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let count = Arc::new(AtomicUsize::new(0));
+        let connected = Arc::clone(&count);
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.expect("a connection");
+                connected.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    let mut server = h2::server::handshake(socket).await.expect("HTTP/2");
+                    // It answers one request, and then ends the connection.
+                    while let Some(asked) = server.accept().await {
+                        answer(asked.expect("a request").1);
+                        server.graceful_shutdown();
+                    }
+                });
+            }
+        });
+        (count, url)
+    }
+
+    /// Says that a transaction is done.
+    fn answer(mut respond: h2::server::SendResponse<Bytes>) {
+        let mut stream = respond
+            .send_response(http::Response::new(()), false)
+            .expect("a stream");
+        let nothing = Bytes::from_static(&[0; 5]);
+        stream.send_data(nothing, false).expect("data");
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+        stream.send_trailers(trailers).expect("trailers");
+    }
+
+    fn endpoints(urls: Vec<String>) -> Arc<Endpoints> {
+        let connections = Connections::new(false, &Credentials::default());
+        Arc::new(Endpoints {
+            urls,
+            connections: connections.expect("no certificates"),
+            user: None,
+            state: Mutex::default(),
+        })
+    }
+
+    async fn clients(endpoints: &Arc<Endpoints>, callers: usize) -> Vec<Client> {
+        let callers: Vec<_> = (0..callers)
+            .map(|_| {
+                let endpoints = Arc::clone(endpoints);
+                tokio::spawn(async move { endpoints.client().await.expect("a client") })
+            })
+            .collect();
+        let mut clients = Vec::new();
+        for caller in callers {
+            clients.push(caller.await.expect("no panic"));
+        }
+        clients
+    }
+
+    #[tokio::test]
+    async fn many_that_come_at_once_have_one_connection() {
+        let (connected, url) = server().await;
+        let endpoints = endpoints(vec![url]);
+        assert_eq!(clients(&endpoints, 20).await.len(), 20);
+        assert_eq!(connected.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ended_the_connection_while_nobody_asked_has_failed_at_nothing() {
+        let (connected, url) = server().await;
+        let endpoints = endpoints(vec![url, "http://127.0.0.1:1".to_owned()]);
+        for asked in 1..=3 {
+            let answer = endpoints.once(|client| async move { client.txn(Txn::new()).await });
+            answer.await.expect("an answer");
+            assert_eq!(connected.load(Ordering::SeqCst), asked, "connections");
+            // It takes a moment until the end is heard here.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(endpoints.lock().turns, 0, "nobody else was asked");
+    }
+
+    #[tokio::test]
+    async fn who_still_tries_one_endpoint_keeps_nobody_from_the_next() {
+        let (connected, url) = server().await;
+        let endpoints = endpoints(vec!["http://127.0.0.1:1".to_owned(), url]);
+        let alone = Arc::clone(&endpoints.lock().connecting);
+        let _tries = alone.lock().await;
+        endpoints.turn_away(0);
+        let soon = tokio::time::timeout(REQUEST_MAX, clients(&endpoints, 2)).await;
+        assert_eq!(soon.expect("in time").len(), 2);
+        assert_eq!(connected.load(Ordering::SeqCst), 1);
+    }
+}

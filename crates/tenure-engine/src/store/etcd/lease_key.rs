@@ -1,0 +1,188 @@
+//! What keeps a claim alive: which lease keys a change attaches, and to which leases.
+
+use super::connection::Fault;
+use super::handle::EtcdHandle;
+use super::list::{Attachment, List};
+use super::session::{self, Session};
+use super::transact::{Transaction, Tried};
+use super::{EtcdStore, RENEWAL_MIN};
+use crate::clock::{Clock, instant};
+use crate::store::StoreError;
+use crate::store::contract::{About, NewClaim};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::{Entry, Kind};
+
+impl Transaction<'_> {
+    /// The lease first: a claim that is written while its lease runs out is no sign of life. Its lease key is
+    /// attached anew if it hangs on any other lease than the one that is renewed here.
+    pub(super) fn renew_lease(&mut self, handle: &EtcdHandle) -> Result<(), StoreError> {
+        // Whoever renews has to know in time that it did not work.
+        let third = Duration::from_millis(handle.ttl_ms / 3);
+        self.end = self.end.min(instant() + third.max(RENEWAL_MIN));
+        if handle.kind != Kind::Kernel {
+            return Ok(());
+        }
+        let (shared, end) = (&self.store.shared, self.end);
+        let session = self.store.session(handle.ttl_ms, end)?;
+        let endpoints = Arc::clone(shared.connection.endpoints());
+        let began_ms = shared.clock.now().boot_ms;
+        shared.connection.block("renewing the lease", async move {
+            match session::renew(&endpoints, session.lease, end).await {
+                Ok(()) => {
+                    session.renewed(began_ms);
+                    Ok(())
+                }
+                Err(Fault::LeaseGone) => {
+                    session.end();
+                    Ok(())
+                }
+                other => other,
+            }
+        })
+    }
+
+    /// Whether the lease key of the claim that is renewed hangs on the lease that was.
+    pub(super) fn is_renewed(&self, list: &List) -> bool {
+        let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle) else {
+            return false;
+        };
+        let session = self.store.shared.sessions.present(handle.ttl_ms);
+        let row = list.row(handle.ticket);
+        row.is_some_and(|row| session.is_some_and(|session| session.lease == row.lease))
+    }
+
+    /// The lease key of a claim that is made.
+    pub(super) fn attach(
+        &mut self,
+        list: &List,
+        after: &Entry,
+        made: NewClaim,
+    ) -> Result<Attachment, StoreError> {
+        let ttl_ms = after
+            .claim(made.ticket)
+            .map_or(0, |claim| claim.lease.ttl_ms);
+        let attempt = match self.attempt.take() {
+            Some(attempt) => attempt,
+            None => self.store.attempt(ttl_ms, self.end)?,
+        };
+        let attachment = Attachment {
+            ticket: made.ticket,
+            id: list.row(made.ticket).is_none().then(|| attempt.id.clone()),
+            lease_key: attempt.id.clone(),
+            lease: attempt.session.lease,
+            is_new: true,
+        };
+        self.attempt = Some(attempt);
+        Ok(attachment)
+    }
+
+    /// What an own change has to attach: its lease key, if it has run out or hangs on another lease than the
+    /// one that this process keeps alive now.
+    pub(super) fn own_attachment(&self, list: &List) -> Result<Option<Attachment>, StoreError> {
+        let (About::Turn(_) | About::Renewal(_), Some(handle)) = (self.ask.about, self.handle)
+        else {
+            return Ok(None);
+        };
+        let Some(row) = list.row(handle.ticket) else {
+            return Ok(None);
+        };
+        let waits = row.written.claim.token.is_none();
+        if row.written.lease_key != handle.lease_key || !(waits || handle.kind == Kind::Kernel) {
+            return Ok(None);
+        }
+        let session = self.store.session(handle.ttl_ms, self.end)?;
+        Ok((row.lease != session.lease).then(|| Attachment {
+            ticket: handle.ticket,
+            id: None,
+            lease_key: handle.lease_key.clone(),
+            lease: session.lease,
+            is_new: false,
+        }))
+    }
+
+    /// A detached hold lives by a lease of its own, from the grant on and anew with each renewal.
+    pub(super) fn attach_pulses(
+        &mut self,
+        before: &List,
+        after: &Entry,
+        attachments: &mut Vec<Attachment>,
+    ) -> Result<(), StoreError> {
+        for claim in after.granted().filter(|claim| claim.kind == Kind::Detached) {
+            let seen = before.entry.claim(claim.ticket);
+            let is_renewed = seen.is_none_or(|seen| {
+                seen.token.is_none() || seen.lease.renewals != claim.lease.renewals
+            });
+            if !is_renewed {
+                continue;
+            }
+            let lease = self.pulse(claim.lease.ttl_ms)?;
+            let attached = attachments
+                .iter_mut()
+                .find(|attachment| attachment.ticket == claim.ticket);
+            match (attached, before.row(claim.ticket)) {
+                (Some(attachment), _) => attachment.lease = lease,
+                (None, Some(row)) => attachments.push(Attachment {
+                    ticket: claim.ticket,
+                    id: None,
+                    lease_key: row.written.lease_key.clone(),
+                    lease,
+                    is_new: false,
+                }),
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A lease that nobody keeps alive but its owner's heartbeats.
+    fn pulse(&mut self, ttl_ms: u64) -> Result<i64, StoreError> {
+        if let Some((_, lease)) = self.pulse.filter(|(ttl, _)| *ttl == ttl_ms) {
+            return Ok(lease);
+        }
+        let connection = &self.store.shared.connection;
+        let (endpoints, end) = (Arc::clone(connection.endpoints()), self.end);
+        let lease = connection.block("taking a lease", async move {
+            session::grant(&endpoints, ttl_ms, end).await
+        })?;
+        self.pulse = Some((ttl_ms, lease));
+        Ok(lease)
+    }
+
+    /// A claim of this process counts from the last sign of life that etcd has had of it: the one that is
+    /// made, and the one that is granted.
+    pub(super) fn count_from_the_last_sign(&self, before: &List, tried: &mut Tried) {
+        let made = tried.makes().map(|made| made.ticket);
+        let granted = match (self.ask.about, self.handle) {
+            (About::Turn(_), Some(handle)) => {
+                let seen = before.entry.claim(handle.ticket);
+                let waited = seen.is_some_and(|seen| seen.token.is_none());
+                let claim = tried.entry.claim(handle.ticket);
+                let claim = claim.filter(|claim| waited && claim.token.is_some());
+                claim.map(|claim| claim.ticket)
+            }
+            _ => None,
+        };
+        let own = made.or(granted);
+        let own = own.and_then(|ticket| tried.entry.claim_mut(ticket));
+        if let Some(claim) = own.filter(|claim| claim.kind == Kind::Kernel)
+            && let Some(session) = self.store.shared.sessions.present(claim.lease.ttl_ms)
+        {
+            claim.lease.renewed = session.last_sign(self.ask.now);
+        }
+    }
+}
+
+impl EtcdStore {
+    pub(super) fn session(&self, ttl_ms: u64, end: Instant) -> Result<Arc<Session>, StoreError> {
+        if let Some(session) = self.shared.sessions.present(ttl_ms) {
+            return Ok(session);
+        }
+        let shared = Arc::clone(&self.shared);
+        self.shared.connection.block("taking a lease", async move {
+            let endpoints = Arc::clone(shared.connection.endpoints());
+            let sessions = &shared.sessions;
+            sessions.get(&endpoints, &shared.clock, ttl_ms, end).await
+        })
+    }
+}

@@ -1,0 +1,769 @@
+//! What stands in a coordination file: two pages, of which the newer whole one counts.
+//!
+//! A page is one line of frame (`tenure 1 SEQUENCE LENGTH CHECKSUM`) and a body of JSON lines;
+//! `cat` shows both pages, the one with the higher sequence is the present. A change is written
+//! into the page that does **not** count.
+//!
+//! # Crash safety
+//! Killed before the write: the old page counts. Killed in the middle of it, or the power fails
+//! there: the checksum of the torn page is wrong and the old page counts. Killed after it: the
+//! new page counts. There is no instant at which neither does, because the page that counts is
+//! never written to.
+//!
+//! A body that outgrows its page goes to a larger pair further back in the file (each pair twice
+//! the size of the one before), so that growing is an ordinary write too. Once the list is short
+//! again and its page in the first pair counts, the rest is cut off.
+//!
+//! The format of the body is the profile's affair.
+
+use super::folder::fault;
+use crate::os::{self, BorrowedDescriptor, Errno};
+use crate::store::StoreError;
+use std::hash::Hasher;
+use std::path::Path;
+use twox_hash::XxHash64;
+
+/// The size of a page in the first pair. Two of them are one page of memory.
+const PAGE_BYTES: usize = 2048;
+
+/// How many pairs there may be: the last page has 256 KiB and the file stays below 1 MiB.
+const PAIRS_MAX: u32 = 8;
+
+/// The largest file that is read.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// How often a reader without the guard looks again at a file that changes under it.
+const READS_MAX: usize = 64;
+
+/// One page's place in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Page {
+    pair: u32,
+    second: bool,
+}
+
+impl Page {
+    fn bytes(self) -> usize {
+        PAGE_BYTES << self.pair
+    }
+
+    fn offset(self) -> usize {
+        // Pairs 0..pair take 2 × PAGE × (2^pair − 1) bytes.
+        let before = 2 * PAGE_BYTES * ((1 << self.pair) - 1);
+        before + if self.second { self.bytes() } else { 0 }
+    }
+}
+
+/// The state that a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Counts the writes; 0 = never written.
+    pub(crate) sequence: u64,
+    page: Option<Page>,
+    /// Whether the file reaches beyond the first pair.
+    long: bool,
+    /// The body of the page that counts.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why there is no state.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The system failed.
+    Io(Errno),
+    /// There is something, and no page of it is whole.
+    Torn(String),
+}
+
+impl ReadError {
+    /// The error for a caller who cannot do anything about it.
+    pub(crate) fn into_store(self, path: &Path) -> StoreError {
+        match self {
+            Self::Io(errno) => fault(path, "reading the lock", errno),
+            Self::Torn(why) => StoreError::Unreadable {
+                place: path.display().to_string(),
+                why,
+            },
+        }
+    }
+}
+
+/// The length of a file that is to be read until its end.
+pub(crate) const UNKNOWN: u64 = u64::MAX;
+
+/// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
+/// frames have to be read, and the body of the page that counts.
+///
+/// `length` is the file's, asked under the guard as well and not written since: its end is then not
+/// looked for by a call of its own. With [`UNKNOWN`] it is.
+pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
+    // One byte more than the first pair tells whether there is a second.
+    let most = 2 * PAGE_BYTES + 1;
+    let mut near = vec![0; usize::try_from(length).map_or(most, |length| length.min(most))];
+    let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
+    near.truncate(filled);
+    if filled > 2 * PAGE_BYTES {
+        if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
+            return Ok(snapshot);
+        }
+        near = read_all(file).map_err(ReadError::Io)?;
+    }
+    newest(&near).map_err(ReadError::Torn)
+}
+
+/// Finds the whole page with the highest sequence by the frames. `None` if no page is whole.
+fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
+    let mut pages: Vec<(Frame, Page)> = Vec::new();
+    'pairs: for pair in 0..PAIRS_MAX {
+        for second in [false, true] {
+            let page = Page { pair, second };
+            let mut start = [0; FRAME_BYTES_MAX];
+            let filled = read_at(file, &mut start, page.offset())?;
+            if filled == 0 {
+                break 'pairs;
+            }
+            if let Ok(frame) = Frame::of(start.get(..filled).unwrap_or_default())
+                && frame.start + frame.length <= page.bytes()
+            {
+                pages.push((frame, page));
+            }
+        }
+    }
+    pages.sort_by_key(|(frame, _)| std::cmp::Reverse(frame.sequence));
+    for (frame, page) in pages {
+        let mut body = vec![0; frame.length];
+        let filled = read_at(file, &mut body, page.offset() + frame.start)?;
+        if filled == frame.length && checksum(frame.sequence, &body) == frame.sum {
+            return Ok(Some(Snapshot {
+                sequence: frame.sequence,
+                page: Some(page),
+                long: true,
+                body,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Fills a buffer from an offset on, as far as the file reaches.
+fn read_at(file: BorrowedDescriptor<'_>, buffer: &mut [u8], offset: usize) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match os::read_at(file, rest, (offset + filled) as u64) {
+            Ok(0) => break,
+            // A short read ends at the end of the file, but for a signal; ask again.
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}
+
+/// Reads the state without the guard, while writes may be under way.
+pub(crate) fn read_unguarded(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
+    settle(|| read_all(file))
+}
+
+/// Looks until two looks in a row show the same bytes: then nothing was written in between, apart
+/// from at most one page that does not count yet. Comparing the answers instead would not do, for
+/// while both pages of a pair are being written, a long forgotten page of another pair is the
+/// newest whole one, and may be so twice.
+///
+/// A file that never rests answers with the newest state that was seen.
+fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, ReadError> {
+    let mut before = look().map_err(ReadError::Io)?;
+    let mut best: Option<Snapshot> = None;
+    for _ in 0..READS_MAX {
+        let bytes = look().map_err(ReadError::Io)?;
+        let seen = newest(&bytes);
+        if bytes == before {
+            return seen.map_err(ReadError::Torn);
+        }
+        let sequence_of = |seen: &Snapshot| seen.sequence;
+        if seen.as_ref().ok().map(sequence_of) > best.as_ref().map(sequence_of) {
+            best = seen.ok();
+        }
+        before = bytes;
+    }
+    best.map_or_else(|| newest(&before).map_err(ReadError::Torn), Ok)
+}
+
+/// Writes the next state into a page that does not count. Called with the guard held.
+///
+/// False if the body is larger than the largest page; then nothing was written.
+pub(crate) fn write(
+    file: BorrowedDescriptor<'_>,
+    current: &Snapshot,
+    body: &[u8],
+) -> Result<bool, Errno> {
+    let sequence = current.sequence + 1;
+    let frame = frame(sequence, body);
+    let length = frame.len() + body.len();
+    let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= PAGE_BYTES << pair) else {
+        return Ok(false);
+    };
+    let page = Page {
+        pair,
+        // Within its own pair the other page; in another pair nothing counts, so either.
+        second: current
+            .page
+            .is_some_and(|page| page.pair == pair && !page.second),
+    };
+    let mut bytes = Vec::with_capacity(length.max(PAGE_BYTES));
+    bytes.extend_from_slice(frame.as_bytes());
+    bytes.extend_from_slice(body);
+    if pair == 0 {
+        // Nothing of an older, longer body stays to confuse a reader of `cat`, and a terminal
+        // shows nothing for a NUL.
+        bytes.resize(PAGE_BYTES, 0);
+    }
+    write_slot(file, &bytes, page.offset(), length)?;
+    if pair == 0 && current.long {
+        // Only what no longer counts is cut off; if that fails the file is merely longer.
+        let _ = os::cut(file, (2 * PAGE_BYTES) as u64);
+    }
+    Ok(true)
+}
+
+/// Writes all of `bytes`, of which the first `needed` count. Where the system takes these and no more (the disk
+/// is full, or a file may not be that long), the page is whole and counts, so this is no failure: the answer
+/// has to be what the next reader finds.
+fn write_slot(
+    file: BorrowedDescriptor<'_>,
+    mut bytes: &[u8],
+    offset: usize,
+    needed: usize,
+) -> Result<(), Errno> {
+    let end_needed = (offset + needed) as u64;
+    let mut offset = offset as u64;
+    while !bytes.is_empty() {
+        match os::write_at(file, bytes, offset) {
+            Ok(0) if offset >= end_needed => return Ok(()),
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => {
+                bytes = bytes.get(written..).unwrap_or_default();
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(_) if offset >= end_needed => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
+    // One byte more than the first pair tells whether there is a second.
+    let mut bytes = vec![0; 2 * PAGE_BYTES + 1];
+    let mut filled = 0;
+    loop {
+        match os::read_at(
+            file,
+            bytes.get_mut(filled..).unwrap_or_default(),
+            filled as u64,
+        ) {
+            Ok(0) => break,
+            Ok(read) => {
+                filled += read;
+                if filled < bytes.len() {
+                    // A short read ends at the end of the file, but for a signal; ask again.
+                    continue;
+                }
+                if bytes.len() >= FILE_BYTES_MAX {
+                    break;
+                }
+                let longer = (bytes.len() * 4).min(FILE_BYTES_MAX);
+                bytes.resize(longer, 0);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Finds the whole page with the highest sequence.
+fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
+    let long = bytes.len() > 2 * PAGE_BYTES;
+    let mut best: Option<Snapshot> = None;
+    let mut torn = Vec::new();
+    for pair in 0..PAIRS_MAX {
+        for second in [false, true] {
+            let page = Page { pair, second };
+            let start = page.offset().min(bytes.len());
+            let end = (page.offset() + page.bytes()).min(bytes.len());
+            let content = bytes.get(start..end).unwrap_or_default();
+            if content.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            match parse(content) {
+                Ok((sequence, body)) => {
+                    if best.as_ref().is_none_or(|best| best.sequence < sequence) {
+                        best = Some(Snapshot {
+                            sequence,
+                            page: Some(page),
+                            long,
+                            body: body.to_vec(),
+                        });
+                    }
+                }
+                Err(why) => torn.push((page, looks_like_ours(content), why)),
+            }
+        }
+    }
+    if let Some(best) = best {
+        return Ok(best);
+    }
+    // While no page is whole, a write goes to the first page of some pair: the very first one, and
+    // each one after it for as long as they are all torn. Then nothing was ever promised to anybody,
+    // and the file begins anew. Anything else was a state, or is not ours.
+    let strange = |(page, is_ours, _): &(Page, bool, String)| page.second || !is_ours;
+    match torn.into_iter().find(strange) {
+        None => Ok(Snapshot::fresh()),
+        Some((_, _, why)) => Err(why),
+    }
+}
+
+impl Snapshot {
+    /// The state of a file that was never written.
+    pub(crate) fn fresh() -> Self {
+        Self {
+            sequence: 0,
+            page: None,
+            long: false,
+            body: Vec::new(),
+        }
+    }
+
+    /// The state that replaces one that cannot be read: nothing of the file counts any more.
+    pub(crate) fn replacing_torn() -> Self {
+        Self {
+            // Whatever stands there has no valid sequence to compete with.
+            sequence: 0,
+            page: None,
+            long: true,
+            body: Vec::new(),
+        }
+    }
+}
+
+const MAGIC: &str = "tenure 1 ";
+
+/// Whether a page begins as a write of ours does, as far as it got.
+fn looks_like_ours(bytes: &[u8]) -> bool {
+    let head = bytes.get(..bytes.len().min(MAGIC.len())).unwrap_or(bytes);
+    // What stands further back in the file makes it longer, with nothing in between.
+    let written = head.iter().position(|byte| *byte == 0);
+    let (written, nothing) = head.split_at(written.unwrap_or(head.len()));
+    !written.is_empty()
+        && MAGIC.as_bytes().starts_with(written)
+        && nothing.iter().all(|byte| *byte == 0)
+}
+
+fn checksum(sequence: u64, body: &[u8]) -> u64 {
+    let mut hasher = XxHash64::with_seed(sequence);
+    hasher.write(body);
+    hasher.finish()
+}
+
+pub(super) fn frame(sequence: u64, body: &[u8]) -> String {
+    format!(
+        "{MAGIC}{sequence} {} {:016x}\n",
+        body.len(),
+        checksum(sequence, body)
+    )
+}
+
+/// The longest frame line that is looked for.
+const FRAME_BYTES_MAX: usize = 96;
+
+/// What a frame line says of its page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Frame {
+    sequence: u64,
+    length: usize,
+    sum: u64,
+    /// Where the body begins in the page.
+    start: usize,
+}
+
+impl Frame {
+    fn of(content: &[u8]) -> Result<Self, String> {
+        let line_end = content
+            .iter()
+            .take(FRAME_BYTES_MAX)
+            .position(|byte| *byte == b'\n')
+            .ok_or("it has no frame line")?;
+        let line = content
+            .get(..line_end)
+            .and_then(|line| std::str::from_utf8(line).ok())
+            .ok_or("its frame line is not text")?;
+        let mut words = line
+            .strip_prefix(MAGIC)
+            .ok_or("it does not begin with `tenure 1`")?
+            .split(' ');
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        // The last number could not be counted on, and 0 stands for a file without any state.
+        let sequence = number()
+            .filter(|sequence| (1..u64::MAX).contains(sequence))
+            .ok_or("its sequence is no number that a write can have")?;
+        let length = number()
+            .and_then(|length| usize::try_from(length).ok())
+            .filter(|length| *length <= FILE_BYTES_MAX)
+            .ok_or("its length is not a number")?;
+        let sum = words
+            .next()
+            .and_then(|word| u64::from_str_radix(word, 16).ok())
+            .ok_or("its checksum is not a number")?;
+        Ok(Self {
+            sequence,
+            length,
+            sum,
+            start: line_end + 1,
+        })
+    }
+}
+
+fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
+    let frame = Frame::of(content)?;
+    let body = content
+        .get(frame.start..)
+        .and_then(|rest| rest.get(..frame.length))
+        .ok_or("it ends before its length")?;
+    if checksum(frame.sequence, body) == frame.sum {
+        Ok((frame.sequence, body))
+    } else {
+        Err("its checksum does not fit".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::{borrow, facts};
+
+    fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
+        write_slot(file, bytes, offset, bytes.len())
+    }
+
+    fn scratch() -> std::fs::File {
+        tempfile::tempfile().expect("a temporary file")
+    }
+
+    /// [`super::read`], with the length that its caller would know.
+    fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
+        let length = facts(file).expect("a file").size();
+        super::read(file, length)
+    }
+
+    fn put(file: &std::fs::File, body: &[u8]) -> Snapshot {
+        let current = read(borrow(file)).expect("a whole state");
+        assert!(write(borrow(file), &current, body).expect("a write"));
+        read(borrow(file)).expect("a whole state")
+    }
+
+    #[test]
+    fn the_last_write_counts_and_the_one_before_survives_a_torn_one() {
+        let file = scratch();
+        assert_eq!(put(&file, b"one").body, b"one");
+        let two = put(&file, b"two");
+        assert_eq!(two.body, b"two");
+        // Tear the page that the next write goes to, at every length.
+        let three = {
+            let mut bytes = frame(3, b"three").into_bytes();
+            bytes.extend_from_slice(b"three");
+            bytes
+        };
+        for cut in 0..three.len() {
+            write_all(borrow(&file), &vec![0xff; PAGE_BYTES], 0).expect("a write");
+            write_all(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
+            let seen = read(borrow(&file)).expect("the page before still counts");
+            assert_eq!(seen.body, b"two", "torn after {cut} bytes");
+        }
+    }
+
+    #[test]
+    fn a_torn_first_write_is_no_state_and_foreign_content_is_not_ours_to_overwrite() {
+        let file = scratch();
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        assert_eq!(read(borrow(&file)).expect("nothing yet").sequence, 0);
+        let foreign = scratch();
+        write_all(borrow(&foreign), b"12345\n", 0).expect("a write");
+        assert!(
+            matches!(read(borrow(&foreign)), Err(ReadError::Torn(_))),
+            "somebody's PID file is not an empty lock"
+        );
+    }
+
+    #[test]
+    fn a_first_write_that_was_too_long_for_the_first_pair_and_torn_is_no_state_either() {
+        let long = vec![b'x'; 6_000];
+        let file = scratch();
+        let fresh = read(borrow(&file)).expect("nothing yet");
+        assert!(write(borrow(&file), &fresh, &long).expect("a write"));
+        let whole = read_all(borrow(&file)).expect("the file");
+        let page = whole.len() - frame(1, &long).len() - long.len();
+        for cut in [page + 1, page + 5, page + 40, whole.len() - 1] {
+            os::cut(&file, cut as u64).expect("a torn file");
+            let seen = read(borrow(&file)).expect("nothing was ever promised");
+            assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
+            write_all(borrow(&file), &whole, 0).expect("a write");
+        }
+        put(&file, &long);
+        let bytes = read_all(borrow(&file)).expect("the file");
+        let mut damaged = bytes.clone();
+        for page in [page, page + 8192] {
+            *damaged.get_mut(page + 100).expect("a byte") = b'y';
+        }
+        assert!(newest(&damaged).is_err(), "two torn pages were a state");
+    }
+
+    #[test]
+    fn a_first_write_that_is_torn_twice_at_different_lengths_is_no_state_either() {
+        let file = scratch();
+        write_all(borrow(&file), b"tenure 1 1 300 00", 0).expect("a write");
+        let fresh = read(borrow(&file)).expect("nothing yet");
+        assert!(write(borrow(&file), &fresh, &vec![b'x'; 6_000]).expect("a write"));
+        let whole = read_all(borrow(&file)).expect("the file");
+        file.set_len(whole.len() as u64 - 1).expect("a torn file");
+        for (cut, written) in [
+            (0, &b""[..]),
+            (1, b"t"),
+            (9, b"tenure 1 "),
+            (12, b"tenure 1 1 5"),
+        ] {
+            write_all(borrow(&file), &[0; PAGE_BYTES], 0).expect("a write");
+            write_all(borrow(&file), written, 0).expect("a write");
+            let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
+            assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
+        }
+        assert_eq!(put(&file, b"one").body, b"one", "and it can be begun");
+    }
+
+    #[test]
+    fn a_sequence_that_cannot_be_counted_on_is_no_state() {
+        for sequence in [0, u64::MAX] {
+            let file = scratch();
+            let mut bytes = frame(sequence, b"x").into_bytes();
+            bytes.push(b'x');
+            bytes.resize(2 * PAGE_BYTES, b'\n');
+            write_all(borrow(&file), &bytes, 0).expect("a write");
+            assert!(
+                matches!(read(borrow(&file)), Err(ReadError::Torn(_))),
+                "sequence {sequence}"
+            );
+        }
+    }
+
+    /// A file's bytes with one state in each of these pages; a body of `None` is torn.
+    fn image(pages: &[(Page, u64, Option<&str>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (page, sequence, body) in pages {
+            let mut content = frame(*sequence, body.unwrap_or("whole").as_bytes()).into_bytes();
+            content.extend_from_slice(body.unwrap_or("torn!").as_bytes());
+            bytes.resize(bytes.len().max(page.offset() + page.bytes()), 0);
+            let to = page.offset()..page.offset() + content.len();
+            bytes.splice(to, content);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_reader_without_the_guard_is_not_led_back_to_a_forgotten_slot() {
+        let page = |pair, second| Page { pair, second };
+        let old = (page(0, true), 5, Some("old"));
+        // Both pages of the larger pair were overtaken by a write while they were being read.
+        let overtaken = |sequence| {
+            image(&[
+                old,
+                (page(1, false), sequence, None),
+                (page(1, true), sequence + 1, None),
+            ])
+        };
+        let rest = image(&[
+            old,
+            (page(1, false), 106, Some("new")),
+            (page(1, true), 105, Some("before")),
+        ]);
+        let mut looks = vec![
+            overtaken(100),
+            overtaken(102),
+            overtaken(104),
+            rest.clone(),
+            rest,
+        ]
+        .into_iter();
+        let seen = settle(|| Ok(looks.next().expect("no further look")));
+        assert_eq!(seen.expect("a state").body, b"new");
+
+        let torn = image(&[(page(0, false), 7, None), (page(0, true), 8, None)]);
+        let other = image(&[(page(0, false), 9, None), (page(0, true), 10, None)]);
+        let rest = image(&[
+            (page(0, false), 11, Some("new")),
+            (page(0, true), 10, Some("before")),
+        ]);
+        let mut looks = vec![torn, other, rest.clone(), rest].into_iter();
+        let seen = settle(|| Ok(looks.next().expect("no further look")));
+        assert_eq!(
+            seen.expect("a state").body,
+            b"new",
+            "torn twice is no verdict"
+        );
+    }
+
+    #[test]
+    fn a_file_that_never_rests_answers_with_the_newest_state_seen() {
+        let mut sequence = 100;
+        let seen = settle(|| {
+            sequence += 1;
+            let page = Page {
+                pair: 0,
+                second: false,
+            };
+            // Every third look is overtaken and shows nothing but an older page.
+            let shown = if sequence % 3 == 0 { 5 } else { sequence };
+            Ok(image(&[(page, shown, Some(&sequence.to_string()))]))
+        });
+        let seen = seen.expect("a state").sequence;
+        assert!(seen >= 100 + READS_MAX as u64 - 1, "it was {seen}");
+    }
+
+    #[test]
+    fn growing_and_shrinking_go_through_whole_states() {
+        let file = scratch();
+        for size in [10, 3_000, 100, 200_000, 5_000, 20, 1_990, 2_048] {
+            let body = vec![b'x'; size];
+            assert_eq!(put(&file, &body).body, body, "size {size}");
+        }
+        put(&file, b"short");
+        let length = || file.metadata().expect("metadata").len();
+        assert_eq!(length(), 4096, "a short list needs one page");
+        assert_eq!(
+            put(&file, b"short again").body,
+            b"short again",
+            "after the cut"
+        );
+        assert_eq!(length(), 4096);
+        let page = read(borrow(&file)).expect("a whole state");
+        assert!(!page.long, "nothing is left to be cut off");
+    }
+
+    #[test]
+    fn slots_lie_side_by_side_and_all_of_them_are_read() {
+        let mut end = 0;
+        for pair in 0..PAIRS_MAX {
+            for second in [false, true] {
+                let page = Page { pair, second };
+                assert_eq!(
+                    page.offset(),
+                    end,
+                    "{page:?} begins where the last one ends"
+                );
+                assert_eq!(page.bytes(), 2_048 << pair, "{page:?}");
+                end += page.bytes();
+            }
+        }
+        assert_eq!(end, 1_044_480, "as its documentation says");
+        assert!(end <= FILE_BYTES_MAX);
+    }
+
+    /// Whatever the sizes, death in the middle of a write leaves the state before it.
+    #[test]
+    fn the_slot_that_counts_is_never_written_to() {
+        let sizes = [10, 10, 10, 3_000, 3_000, 3_000, 9_000, 3_000, 3_000];
+        let file = scratch();
+        for (round, size) in sizes.into_iter().enumerate() {
+            let before = read(borrow(&file)).expect("a whole state");
+            let counts = |bytes: &[u8]| {
+                let page = before.page?;
+                bytes
+                    .get(page.offset()..page.offset() + page.bytes())
+                    .or_else(|| bytes.get(page.offset()..))
+                    .map(|found| found.get(..before.body.len()).map(<[u8]>::to_vec))
+            };
+            let was = counts(&read_all(borrow(&file)).expect("the file"));
+            assert_eq!(was.is_some(), round > 0, "round {round}");
+            assert!(write(borrow(&file), &before, &vec![b'x'; size]).expect("a write"));
+            let is = counts(&read_all(borrow(&file)).expect("the file"));
+            assert_eq!(is, was, "round {round}, {size} bytes");
+        }
+    }
+
+    /// What somebody else wrote there is torn as well, whichever way it is read.
+    #[test]
+    fn a_body_ends_with_its_slot_and_of_two_equal_states_the_first_counts() {
+        let page = |pair, second| Page { pair, second };
+        let file = scratch();
+        let both_ways = |bytes: &[u8]| {
+            file.set_len(0).expect("an empty file");
+            write_all(borrow(&file), bytes, 0).expect("a written file");
+            let seen = read(borrow(&file)).expect("a state");
+            assert_eq!(seen, newest(bytes).expect("a state"));
+            seen
+        };
+        let beyond = "x".repeat(4_096);
+        let old = (page(0, true), 3, Some("old"));
+        let next = (page(1, true), 1, None);
+        let seen = both_ways(&image(&[old, next, (page(1, false), 9, Some(&beyond))]));
+        assert_eq!(seen.body, b"old", "it reaches into the next page");
+        let twice = image(&[
+            (page(1, false), 9, Some("first")),
+            (page(1, true), 9, Some("second")),
+        ]);
+        assert_eq!(both_ways(&twice).body, b"first");
+    }
+
+    /// Every way in which two states and an older one can stand in three pages, whole or torn, the
+    /// file cut anywhere: reading the frames finds what reading everything finds.
+    #[test]
+    fn reading_the_frames_finds_what_reading_everything_finds() {
+        let file = scratch();
+        let pages: Vec<Page> = (0..3)
+            .flat_map(|pair| [false, true].map(|second| Page { pair, second }))
+            .collect();
+        let bodies = [Some("one"), Some("two, and longer"), None];
+        let mut compared = 0;
+        for (first, second) in pages.iter().flat_map(|a| pages.iter().map(move |b| (a, b))) {
+            for (index, body) in bodies.iter().enumerate() {
+                for other in bodies {
+                    let old = pages.get(index).copied().expect("a page");
+                    let bytes = image(&[
+                        (old, 3, Some("old")),
+                        (*first, 7, *body),
+                        (*second, 8, other),
+                    ]);
+                    for cut in [0, 1, 20, 90, 2_049] {
+                        let shown = bytes.get(..bytes.len().saturating_sub(cut));
+                        let shown = shown.expect("a part");
+                        file.set_len(0).expect("an empty file");
+                        write_all(borrow(&file), shown, 0).expect("a written file");
+                        let all = newest(shown).map_err(|_| ());
+                        let seen = read(borrow(&file)).map_err(|_| ());
+                        assert_eq!(seen, all, "{first:?} {second:?} {body:?} {other:?} {cut}");
+                        compared += 1;
+                        // And the frames are enough, where any page is whole.
+                        if let Ok(whole) = all
+                            && whole.long
+                            && whole.page.is_some()
+                        {
+                            let by_frames = read_long(borrow(&file)).expect("a look");
+                            assert_eq!(by_frames, Some(whole));
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(compared, 36 * 9 * 5);
+    }
+
+    #[test]
+    fn a_body_beyond_the_largest_slot_is_refused_and_nothing_changes() {
+        let file = scratch();
+        let before = put(&file, b"whole");
+        let body = vec![b'x'; 300_000];
+        assert!(!write(borrow(&file), &before, &body).expect("a refusal"));
+        assert_eq!(read(borrow(&file)).expect("a state"), before);
+    }
+}

@@ -1,0 +1,443 @@
+//! Reads of a long list only the claims that a change is about, and writes the rest back as it
+//! stands.
+//!
+//! A change looks at few claims: its own, the one before it, those that hold. With a hundred
+//! waiters, reading and writing all the others is what a hand-over would mostly consist of. They
+//! are copied byte for byte instead; of each, only its ticket, whether it is granted, and whether it
+//! is a plain waiter is looked at. The checksum over the whole says that they are what somebody
+//! wrote.
+//!
+//! What a claim's line looks like is `list`'s business.
+
+use super::list::{self, Head};
+use std::ops::Range;
+use tenure_core::{Entry, Host};
+
+/// Below so many claims, reading all of them costs no more.
+const SHORT: usize = 6;
+
+/// How many claims are read before an own one. Whoever looks further back is far from its turn.
+const BEFORE_MAX: usize = 4;
+
+/// Which claims of a list a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    /// All of them.
+    All,
+    /// The one with this ticket.
+    Own(u64),
+    /// That one, all before it, and everything granted.
+    UpTo(u64),
+    /// The first, the last, and everything granted; where all others are plain waiters.
+    Ends,
+}
+
+/// The claims that were not read, and where they stand.
+#[derive(Debug, Clone)]
+pub(super) struct Rest {
+    hosts: Vec<Host>,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Clone)]
+struct Line {
+    ticket: u64,
+    granted: bool,
+    range: Range<usize>,
+    read: bool,
+}
+
+impl Rest {
+    /// How many claims were not read.
+    pub(super) fn len(&self) -> usize {
+        self.lines.iter().filter(|line| !line.read).count()
+    }
+
+    /// The whole body after a change to the claims that were read; `before` is what they were read
+    /// from.
+    ///
+    /// # Errors
+    /// - As [`list::encode`].
+    pub(super) fn encode(
+        &self,
+        before: &[u8],
+        entry: &Entry,
+    ) -> Result<Vec<u8>, serde_json::Error> {
+        let mut hosts: Vec<&Host> = self.hosts.iter().collect();
+        for claim in &entry.claims {
+            if !hosts.contains(&&claim.holder.host) {
+                hosts.push(&claim.holder.host);
+            }
+        }
+        let mut body = Vec::with_capacity(before.len() + 1_024);
+        list::write_head(&mut body, entry, &hosts)?;
+        for line in &self.lines {
+            if !line.read {
+                body.extend_from_slice(before.get(line.range.clone()).unwrap_or_default());
+                body.push(b'\n');
+            } else if let Some(claim) = entry.claim(line.ticket) {
+                list::write_claim(&mut body, claim, &hosts)?;
+            }
+        }
+        // New claims have the highest tickets.
+        let known = self.lines.last().map_or(0, |line| line.ticket);
+        for claim in entry.claims.iter().filter(|claim| claim.ticket > known) {
+            list::write_claim(&mut body, claim, &hosts)?;
+        }
+        Ok(body)
+    }
+}
+
+/// Reads what is wanted. `None` where the whole list has to be read: it is short, something in it
+/// is out of the ordinary, or it cannot be understood, which reading all of it will say better.
+pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
+    if want == Want::All {
+        return None;
+    }
+    let mut lines = Vec::new();
+    let head_end = body.iter().position(|byte| *byte == b'\n')?;
+    let mut start = head_end + 1;
+    while start < body.len() {
+        let rest = body.get(start..)?;
+        let length = rest.iter().position(|byte| *byte == b'\n')?;
+        let line = Line::of(rest.get(..length)?, start)?;
+        if lines
+            .last()
+            .is_some_and(|last: &Line| last.ticket >= line.ticket)
+        {
+            return None;
+        }
+        lines.push(line);
+        start += length + 1;
+    }
+    if lines.len() < SHORT {
+        return None;
+    }
+    choose(&mut lines, body, want)?;
+    let Head {
+        mut entry, hosts, ..
+    } = list::read_head(body.get(..head_end)?).ok()?;
+    // Hosts that nobody names any more are dropped when all is read and written.
+    if hosts.len() > SHORT || lines.last().is_some_and(|line| line.ticket > entry.last) {
+        return None;
+    }
+    for line in lines.iter().filter(|line| line.read) {
+        let text = body.get(line.range.clone())?;
+        entry.claims.push(list::read_claim(text, &hosts).ok()?);
+    }
+    Some((entry, Rest { hosts, lines }))
+}
+
+fn choose(lines: &mut [Line], body: &[u8], want: Want) -> Option<()> {
+    let own = |ticket| lines.iter().position(|line| line.ticket == ticket);
+    match want {
+        Want::All => return None,
+        Want::Own(ticket) => {
+            let own = own(ticket)?;
+            lines.get_mut(own)?.read = true;
+        }
+        Want::UpTo(ticket) => {
+            let own = own(ticket).filter(|own| *own <= BEFORE_MAX)?;
+            for (index, line) in lines.iter_mut().enumerate() {
+                line.read = index <= own || line.granted;
+            }
+        }
+        Want::Ends => {
+            let last = lines.len().checked_sub(1)?;
+            for (index, line) in lines.iter_mut().enumerate() {
+                line.read = index == 0 || index == last || line.granted;
+                if !line.read && !is_plain(body.get(line.range.clone())?) {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(())
+}
+
+impl Line {
+    /// A claim's line: it begins with its ticket, and its token follows if it has one.
+    fn of(text: &[u8], start: usize) -> Option<Self> {
+        let rest = text.strip_prefix(b"{\"ticket\":")?;
+        let (ticket, rest) = number(rest)?;
+        Some(Self {
+            ticket,
+            granted: rest.starts_with(b",\"token\":"),
+            range: start..start + text.len(),
+            read: false,
+        })
+    }
+}
+
+/// The digits that a text begins with, and what follows.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at_checked(length)?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    Some((digits.parse().ok()?, rest))
+}
+
+/// Whether a line ends as that of a plain waiter does: with its ttl, and perhaps with its grace.
+/// What else a claim can have is written behind these.
+fn is_plain(text: &[u8]) -> bool {
+    let Some(text) = text.strip_suffix(b"}") else {
+        return false;
+    };
+    let text = without_number(text, b",\"grace_ms\":").unwrap_or(text);
+    without_number(text, b",\"ttl_ms\":").is_some()
+}
+
+/// A text without the key and number that it ends with.
+fn without_number<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let length = digits.count();
+    let (rest, digits) = text.split_at_checked(text.len() - length)?;
+    rest.strip_suffix(key).filter(|_| !digits.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{
+        Claim, Entering, Force, Holder, Host, Kind, Now, Patience, Policy, Process, Request,
+        RequestId, Terms,
+    };
+
+    fn request(number: u32) -> Request {
+        Request {
+            holder: Holder {
+                request_id: RequestId::new(format!("r{number}")).expect("an id"),
+                actor: "somebody".into(),
+                process: Some(Process {
+                    pid: number + 1,
+                    started: Some(7),
+                }),
+                command: None,
+                host: Host {
+                    // Three machines take turns.
+                    name: format!("host-{}", number % 3),
+                    ..Host::default()
+                },
+                why: "it says \"away\":{\"ttl_ms\":7} and \"token\":1\nand more}".into(),
+                facts: Vec::new(),
+            },
+            kind: Kind::Kernel,
+            ttl_ms: 30_000,
+            force: Force::No,
+            patience: Patience::Queue,
+            terms: Terms {
+                grace_ms: u64::from(number % 2) * 10_000,
+                ..Terms::default()
+            },
+        }
+    }
+
+    fn lives(_: &Claim) -> tenure_core::Evidence {
+        tenure_core::Evidence {
+            liveness_lock: tenure_core::LivenessLock::Held,
+            process: tenure_core::Liveness::Alive,
+            command: tenure_core::Liveness::NotRecorded,
+        }
+    }
+
+    fn enter(entry: &mut Entry, number: u32) -> Entering {
+        let now = Now::default();
+        entry.enter(
+            &Policy::NATIVE,
+            request(number),
+            &now,
+            lives,
+            &mut Vec::new(),
+        )
+    }
+
+    /// A list of so many claims, the first of which holds.
+    fn list_of(claims: u32) -> Entry {
+        let mut entry = Entry::default();
+        for number in 0..claims {
+            enter(&mut entry, number);
+        }
+        entry
+    }
+
+    fn body(entry: &Entry) -> Vec<u8> {
+        list::encode(entry).expect("a body")
+    }
+
+    fn ticket(entry: &Entry, index: usize) -> u64 {
+        entry.claims[index].ticket
+    }
+
+    /// The same change to a part and to the whole list has to answer the same and give the same
+    /// list. What was written, as text.
+    fn same_either_way<A: PartialEq + std::fmt::Debug>(
+        entry: &Entry,
+        want: Want,
+        change: impl Fn(&mut Entry) -> A,
+    ) -> String {
+        let before = body(entry);
+        let (mut part, rest) = decode(&before, want).expect("a part is enough");
+        assert!(rest.len() > 0, "something was left out");
+        assert_eq!(part.claims.len() + rest.len(), entry.claims.len());
+        let answer = change(&mut part);
+        let written = rest.encode(&before, &part).expect("a body");
+        let mut whole = entry.clone();
+        assert_eq!(answer, change(&mut whole), "{want:?}");
+        let read = list::decode(&written).expect("a list");
+        assert_eq!(read, whole, "{want:?}");
+        String::from_utf8(written).expect("text")
+    }
+
+    #[test]
+    fn a_change_to_an_own_claim_leaves_all_others_as_they_are() {
+        let entry = list_of(12);
+        for index in [0, 1, 5, 11] {
+            let own = ticket(&entry, index);
+            same_either_way(&entry, Want::Own(own), |entry| {
+                let command = Process {
+                    pid: 9,
+                    started: None,
+                };
+                assert!(entry.name_command(own, command));
+            });
+            same_either_way(&entry, Want::Own(own), |entry| {
+                entry.leave(own, &Now::default())
+            });
+        }
+    }
+
+    #[test]
+    fn whoever_is_next_is_granted_without_a_look_at_those_behind() {
+        let mut entry = list_of(12);
+        let now = Now::default();
+        entry.leave(ticket(&entry, 0), &now);
+        let own = ticket(&entry, 0);
+        same_either_way(&entry, Want::UpTo(own), |entry| {
+            let granted = entry.try_grant(&Policy::NATIVE, own, &now, lives, &mut Vec::new());
+            assert!(matches!(granted, tenure_core::TryGrant::Granted { .. }));
+            granted
+        });
+    }
+
+    #[test]
+    fn whoever_comes_last_queues_without_a_look_at_those_between() {
+        same_either_way(&list_of(12), Want::Ends, |entry| {
+            let entered = enter(entry, 99);
+            assert!(matches!(entered, Entering::Queued { .. }));
+            entered
+        });
+        // Nobody holds for an instant, and who is first in line is what a refusal names.
+        let mut between = list_of(12);
+        between.leave(ticket(&between, 0), &Now::default());
+        same_either_way(&between, Want::Ends, |entry| {
+            let at_once = Request {
+                patience: Patience::AtOnce,
+                ..request(99)
+            };
+            let now = Now::default();
+            entry.enter(&Policy::NATIVE, at_once, &now, lives, &mut Vec::new())
+        });
+    }
+
+    #[test]
+    fn whoever_comes_from_another_host_brings_its_name_and_nobody_else_does() {
+        for (name, hosts) in [("host-0", 3), ("elsewhere", 4)] {
+            let written = same_either_way(&list_of(12), Want::Ends, |entry| {
+                let mut comes = request(99);
+                comes.holder.host.name = name.into();
+                let now = Now::default();
+                entry.enter(&Policy::NATIVE, comes, &now, lives, &mut Vec::new())
+            });
+            let head = written.lines().next().expect("a header");
+            assert_eq!(head.matches("\"name\":").count(), hosts, "{head}");
+        }
+    }
+
+    #[test]
+    fn few_claims_many_hosts_and_a_ticket_that_was_never_drawn_are_for_the_whole_list() {
+        let is_part = |entry: &Entry| decode(&body(entry), Want::Ends).is_some();
+        assert!(!is_part(&list_of(5)), "few");
+        assert!(is_part(&list_of(6)));
+        let from_hosts = |hosts: usize| {
+            let mut entry = list_of(12);
+            for (number, claim) in entry.claims.iter_mut().enumerate() {
+                claim.holder.host.name = format!("host-{}", number % hosts);
+            }
+            entry
+        };
+        assert!(is_part(&from_hosts(6)));
+        assert!(!is_part(&from_hosts(7)), "many hosts");
+        let mut drawn = list_of(12);
+        drawn.last = ticket(&drawn, 11);
+        assert!(is_part(&drawn), "the last one was drawn");
+        drawn.last -= 1;
+        assert!(!is_part(&drawn), "the last one was not");
+    }
+
+    #[test]
+    fn a_list_in_which_anything_is_out_of_the_ordinary_is_read_as_a_whole() {
+        let plain = list_of(12);
+        assert!(decode(&body(&plain), Want::Ends).is_some());
+        assert!(decode(&body(&plain), Want::All).is_none());
+        let own = ticket(&plain, 11);
+        assert!(
+            decode(&body(&plain), Want::UpTo(own)).is_none(),
+            "too far back"
+        );
+        assert!(
+            decode(&body(&plain), Want::Own(own + 1)).is_none(),
+            "not there"
+        );
+        assert!(decode(&body(&list_of(3)), Want::Ends).is_none(), "short");
+        let change: [fn(&mut Claim); 5] = [
+            |claim| claim.mode = tenure_core::Mode::Shared,
+            |claim| claim.queueing = tenure_core::Queueing::Single,
+            |claim| claim.force = Force::Asked,
+            |claim| {
+                claim.cancel = Some(tenure_core::Cancel {
+                    by: "x".into(),
+                    ..tenure_core::Cancel::default()
+                });
+            },
+            |claim| {
+                claim.reservation = Some(tenure_core::Reservation {
+                    since: tenure_core::Stamp::default(),
+                    grace_ms: 1,
+                });
+            },
+        ];
+        for (index, change) in change.iter().enumerate() {
+            let mut entry = plain.clone();
+            change(&mut entry.claims[5]);
+            assert!(
+                decode(&body(&entry), Want::Ends).is_none(),
+                "change {index}"
+            );
+        }
+        // Whoever holds behind an own claim is read with it.
+        let mut entry = plain.clone();
+        entry.claims[8].token = Some(entry.last + 1);
+        entry.raise(entry.last + 2);
+        let (part, _) = decode(&body(&entry), Want::UpTo(ticket(&entry, 1))).expect("a part");
+        assert_eq!(part.granted().count(), 2);
+    }
+
+    #[test]
+    fn what_is_no_list_is_no_part() {
+        let whole = body(&list_of(12));
+        for end in 0..whole.len() {
+            if let Some((part, rest)) = decode(&whole[..end], Want::Ends) {
+                let claims = part.claims.len() + rest.len();
+                assert!(claims < 12, "cut at {end}, and all of it is there");
+            }
+        }
+        let swapped = String::from_utf8(whole).expect("text");
+        let mut lines: Vec<&str> = swapped.lines().collect();
+        lines.swap(3, 4);
+        let swapped = lines.join("\n") + "\n";
+        assert!(
+            decode(swapped.as_bytes(), Want::Ends).is_none(),
+            "out of order"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! The hand-over between those who acquire and the renewer: new holds wait here until they have
+//! lasted long enough to be looked after. Whoever adds the first one starts the renewer's thread.
+//!
+//! What the thread does with them is `renewer`'s affair.
+
+use crate::sync::{Arc, Mutex, Weak, locked};
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// What wakes the thread. Dropping it is heard as well, and ends the thread.
+pub(super) trait Ring {
+    /// Wakes it, or keeps it from falling asleep.
+    fn ring(&self);
+}
+
+/// New holds.
+pub(super) struct Pending<H, R> {
+    state: Mutex<State<H, R>>,
+}
+
+struct State<H, R> {
+    holds: VecDeque<(Instant, Weak<H>)>,
+    /// There once the thread was started.
+    wake: Option<R>,
+    /// Whether the thread will look at the pending holds by itself.
+    awake: bool,
+}
+
+impl<H, R> Default for Pending<H, R> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                holds: VecDeque::new(),
+                wake: None,
+                awake: false,
+            }),
+        }
+    }
+}
+
+impl<H, R: Ring> Pending<H, R> {
+    /// Has a hold looked after, and starts the thread if there is none.
+    ///
+    /// # Errors
+    /// - Those of `start`.
+    pub(super) fn add(
+        &self,
+        hold: &Arc<H>,
+        now: Instant,
+        start: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        state.holds.push_back((now, Arc::downgrade(hold)));
+        if let (false, Some(wake)) = (state.awake, &state.wake) {
+            wake.ring();
+        } else if state.wake.is_none() {
+            state.wake = Some(start()?);
+        }
+        state.awake = true;
+        Ok(())
+    }
+
+    /// Those that have lasted for `settle`, or are gone, and when the next of the others will have.
+    /// With none left, the thread waits to be woken.
+    pub(super) fn settled(
+        &self,
+        now: Instant,
+        settle: Duration,
+    ) -> (Vec<Weak<H>>, Option<Duration>) {
+        let mut state = locked(&self.state);
+        let mut settled = Vec::new();
+        while let Some((since, hold)) = state.holds.front() {
+            let age = now.saturating_duration_since(*since);
+            if hold.strong_count() > 0 && age < settle {
+                return (settled, Some(settle.saturating_sub(age)));
+            }
+            settled.extend(state.holds.pop_front().map(|(_, hold)| hold));
+        }
+        state.awake = false;
+        (settled, None)
+    }
+}
