@@ -4,9 +4,15 @@
 //! `FOLDER/<crate>.txt`, and fails when an item names something of another crate that the decision
 //! does not list.
 //!
+//! The engine promises nothing, so it has no listing. What another crate shows of it (`pub use`) stands in
+//! that crate's listing, all of it, under the name that it has there. The engine's own names in what is left
+//! are those of a stranger.
+//!
+//! A variant stands on one line with its fields, and so do the traits that a type has.
+//!
 //! Left out, because a newer Rust or another crate would change them: blanket implementations, auto
 //! traits (but a type that is not `Send` or not `Sync` is said to be so), and the functions that
-//! another crate's trait prescribes (that it is implemented is said).
+//! a trait prescribes, where it is implemented (that it is implemented is said).
 //!
 //! How the JSON comes about, and what the listings are compared with, is `scripts/public-api`'s.
 
@@ -19,6 +25,9 @@ use std::{env, fs};
 
 /// Crates that a program that names ours has in any case.
 const OURS: [&str; 5] = ["alloc", "core", "std", "tenure", "tenure_core"];
+
+/// What promises nothing by itself.
+const ENGINE: &str = "tenure_engine";
 
 /// Around the names that the decision allows, one per line.
 const FENCE: (&str, &str) = ("```text", "```");
@@ -49,10 +58,23 @@ fn run() -> Result<Vec<String>, String> {
     if allowed.is_empty() {
         return Err(format!("{} has no list of names", decision.display()));
     }
+    let words: Vec<PathBuf> = words.collect();
+    let is_engine = |json: &Path| json.file_stem().is_some_and(|stem| stem == ENGINE);
+    let mut engine = Vec::new();
+    for json in words.iter().filter(|json| is_engine(json)) {
+        engine.extend(list(json)?);
+    }
     // What is named, and the first item that does.
     let mut named: BTreeMap<String, String> = BTreeMap::new();
-    for json in words {
-        let listing = list(&json, &mut named)?;
+    for json in words.iter().filter(|json| !is_engine(json)) {
+        let mut listing = String::new();
+        for line in folded(shown(list(json)?, &engine)) {
+            for name in strangers(&line) {
+                named.entry(name.to_owned()).or_insert_with(|| line.clone());
+            }
+            listing.push_str(&line);
+            listing.push('\n');
+        }
         let name = json.file_stem().map(PathBuf::from).unwrap_or_default();
         let place = folder.join(name.with_extension("txt"));
         fs::write(&place, listing).map_err(|error| format!("{}: {error}", place.display()))?;
@@ -82,8 +104,21 @@ fn allowed(decision: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// One crate's listing. What it names of others is added to `named`.
-fn list(json: &Path, named: &mut BTreeMap<String, String>) -> Result<String, String> {
+/// A line of a listing.
+struct Line {
+    text: String,
+    /// What it is about: the path of an item, or of the type that has a trait.
+    subject: String,
+    /// Where a `pub use` leads to.
+    source: Option<String>,
+    /// Who it is: the same item may stand under two names.
+    id: Id,
+    /// Of a field: its variant.
+    variant: Option<Id>,
+}
+
+/// One crate's listing.
+fn list(json: &Path) -> Result<Vec<Line>, String> {
     let reason = |error: &dyn std::fmt::Display| format!("{}: {error}", json.display());
     let text = read(json)?;
     let mut reader = serde_json::Deserializer::from_str(&text);
@@ -92,21 +127,212 @@ fn list(json: &Path, named: &mut BTreeMap<String, String>) -> Result<String, Str
     let crate_ = crate_.map_err(|error| reason(&error))?;
     let api = Builder::from_rustdoc_json(json).omit_blanket_impls(true);
     let api = api.build().map_err(|error| reason(&error))?;
-    let mut listing = String::new();
-    for item in api.items().filter(|item| is_said(&crate_, item)) {
-        let mut line = item.to_string();
-        let reexported = reexported(&crate_, item.id());
-        if let Some(source) = reexported {
-            line = format!("{line} = {source}");
+    let said = api.items().filter(|item| is_said(&crate_, item));
+    let name = json.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(said
+        .map(|item| {
+            let text = item.to_string();
+            let kind = |id| crate_.index.get(&id).map(|item| &item.inner);
+            let parent = item.parent_id();
+            let in_variant =
+                parent.is_some_and(|id| matches!(kind(id), Some(ItemEnum::Variant(_))));
+            let source = reexported(&crate_, item.id());
+            let source = source.map(|path| match path.strip_prefix("crate::") {
+                Some(ours) => format!("{name}::{ours}"),
+                None => path.to_owned(),
+            });
+            Line {
+                subject: subject(&text),
+                text: source
+                    .iter()
+                    .fold(text, |text, source| format!("{text} = {source}")),
+                source,
+                id: item.id(),
+                variant: parent.filter(|_| in_variant),
+            }
+        })
+        .collect())
+}
+
+/// The path that a line is about.
+fn subject(text: &str) -> String {
+    let is_path = |word: &&str| word.starts_with("tenure");
+    let first = |text: &str| {
+        let mut words =
+            text.split(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
+        let path = words.find(is_path)?;
+        Some(path.trim_end_matches(':').to_owned())
+    };
+    let typ = text
+        .strip_prefix("impl")
+        .and_then(|rest| rest.rsplit_once(" for "));
+    // Whatever has another trait has this one: it is said of this one.
+    let of_all = |rest: &str| rest.split_once("> ").and_then(|(_, rest)| first(rest));
+    let path = match typ {
+        Some((start, typ)) => first(typ).or_else(|| of_all(start)),
+        None => first(text),
+    };
+    path.unwrap_or_default()
+}
+
+/// A crate's lines with what it shows of the engine, under the names that it gives to that.
+fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
+    // The engine's name, and ours.
+    let mut names: Vec<(String, String)> = Vec::new();
+    let mut taken: BTreeMap<u32, String> = BTreeMap::new();
+    let mut lines = Vec::new();
+    let mut aliases = Vec::new();
+    // Modules first: the same item is listed once, in its module.
+    let is_module = |path: &str| {
+        engine
+            .iter()
+            .any(|line| line.text == format!("pub mod {path}"))
+    };
+    let (mut uses, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|line| {
+        let source = line.source.as_deref();
+        source.is_some_and(|source| source.starts_with("tenure_engine::"))
+    });
+    uses.sort_by_key(|line| !line.source.as_deref().is_some_and(is_module));
+    for line in uses {
+        let source = line.source.clone().unwrap_or_default();
+        let below = |path: &str| is_below(path, &source);
+        let its: Vec<_> = engine.iter().filter(|line| below(&line.subject)).collect();
+        let itself = its
+            .iter()
+            .find(|its| its.subject == source && !its.text.starts_with("impl"));
+        if let Some(before) = itself.and_then(|itself| taken.get(&itself.id.0)) {
+            let text = format!("pub use {} = {before}", line.subject);
+            aliases.push(Line { text, ..line });
+            continue;
         }
-        let foreign = strangers(&line).chain(reexported.filter(|source| is_strange(source)));
-        for name in foreign {
-            named.entry(name.to_owned()).or_insert_with(|| line.clone());
+        names.push((source.clone(), line.subject.clone()));
+        for its in its {
+            taken.entry(its.id.0).or_insert_with(|| its.subject.clone());
+            lines.push(Line {
+                text: its.text.clone(),
+                subject: its.subject.clone(),
+                source: its.source.clone(),
+                id: its.id,
+                variant: its.variant,
+            });
         }
-        listing.push_str(&line);
-        listing.push('\n');
     }
-    Ok(listing)
+    lines.extend(aliases);
+    let defined: Vec<String> = lines.iter().map(|line| line.subject.clone()).collect();
+    let mut all: Vec<Line> = rest;
+    all.extend(lines);
+    for line in &mut all {
+        line.text = renamed(&line.text, &names, &defined);
+        line.subject = renamed(&line.subject, &names, &defined);
+    }
+    // What is said of a type by both crates stands together; a module's items stand below it.
+    all.sort_by(|a, b| order(a).cmp(&order(b)));
+    all.dedup_by(|a, b| a.text == b.text);
+    all
+}
+
+fn order(line: &Line) -> (&str, bool, bool) {
+    let is_impl = line.text.starts_with("impl");
+    (
+        &line.subject,
+        is_impl,
+        is_impl && line.text.contains(" for "),
+    )
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    let rest = path.strip_prefix(above);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// The engine's names in a line, as they are called here. Others of the engine's crate name an item by the
+/// file in which it is, which may be private.
+fn renamed(text: &str, names: &[(String, String)], defined: &[String]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("tenure_engine::") {
+        let (before, found) = rest.split_at(at);
+        let end = found.find(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
+        let (path, after) = found.split_at(end.unwrap_or(found.len()));
+        let colon = path.len() - path.trim_end_matches(':').len();
+        let (path, colons) = path.split_at(path.len() - colon);
+        let public = defined.iter().find(|known| *known == path);
+        let public = public.or_else(|| defined.iter().find(|known| is_within(known, path)));
+        let public = public.map_or(path, String::as_str);
+        let longest = names.iter().filter(|(theirs, _)| is_below(public, theirs));
+        let longest = longest.max_by_key(|(theirs, _)| theirs.len());
+        out.push_str(before);
+        match longest {
+            Some((theirs, ours)) => {
+                out.push_str(ours);
+                out.push_str(public.get(theirs.len()..).unwrap_or_default());
+            }
+            None => out.push_str(public),
+        }
+        out.push_str(colons);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Whether a path is the other one without some of its modules.
+fn is_within(known: &str, path: &str) -> bool {
+    let mut parts = path.split("::");
+    last(known) == last(path)
+        && known
+            .split("::")
+            .all(|part| parts.any(|other| other == part))
+}
+
+/// A variant's fields beside it, and the traits of a type on one line.
+fn folded(lines: Vec<Line>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    // Of the last line: the variant that it is about, or the end of its `impl`.
+    let mut variant = None;
+    let mut has: Option<(String, String)> = None;
+    for line in lines {
+        let traits = traits(&line.text);
+        if let Some((generics, name, typ)) = &traits
+            && has.as_ref() == Some(&(generics.clone(), typ.clone()))
+            && let Some(before) = out.last_mut()
+        {
+            let end = format!(" for {typ}");
+            let kept = before.strip_suffix(&end).unwrap_or(before).to_owned();
+            *before = format!("{kept} + {name}{end}");
+            continue;
+        }
+        has = traits.map(|(generics, _, typ)| (generics, typ));
+        if line.variant.is_some()
+            && line.variant == variant
+            && let Some(before) = out.last_mut()
+        {
+            let field = field_of(&line);
+            let kept = before.strip_suffix(" }").map(|kept| format!("{kept}, "));
+            let kept = kept.unwrap_or_else(|| format!("{before} {{ "));
+            *before = format!("{kept}{field} }}");
+            continue;
+        }
+        variant = Some(line.id);
+        out.push(line.text);
+    }
+    out
+}
+
+/// A field without the path of what it is in.
+fn field_of(line: &Line) -> String {
+    let (_, after) = line.text.split_once(&line.subject).unwrap_or_default();
+    format!("{}{after}", last(&line.subject))
+}
+
+/// Generics, trait and type of an `impl`.
+fn traits(text: &str) -> Option<(String, String, String)> {
+    let (start, typ) = text.strip_prefix("impl")?.split_once(" for ")?;
+    let (generics, name) = match start.strip_prefix('<') {
+        Some(rest) => rest.split_once("> ")?,
+        None => ("", start.trim_start()),
+    };
+    Some((generics.to_owned(), name.to_owned(), typ.to_owned()))
 }
 
 /// Where a `pub use` of another crate's item leads to.
@@ -128,9 +354,8 @@ fn is_said(crate_: &Crate, item: &PublicItem) -> bool {
     }
     let is_function = crate_.index.get(&item.id());
     let is_function = is_function.is_some_and(|item| matches!(item.inner, ItemEnum::Function(_)));
-    let prescribed = implementation(crate_, item.parent_id())
-        .and_then(|parent| parent.trait_.as_ref())
-        .is_some_and(|path| is_elsewhere(crate_, path.id));
+    let prescribed = implementation(crate_, item.parent_id());
+    let prescribed = prescribed.is_some_and(|parent| parent.trait_.is_some());
     !(is_function && prescribed)
 }
 
@@ -139,14 +364,6 @@ fn implementation(crate_: &Crate, id: Option<Id>) -> Option<&Impl> {
         ItemEnum::Impl(implementation) => Some(implementation),
         _ => None,
     }
-}
-
-/// Whether an item is of a crate that is neither the one at hand nor its core.
-fn is_elsewhere(crate_: &Crate, id: Id) -> bool {
-    let home = crate_.paths.get(&id).map(|summary| summary.crate_id);
-    let home = home.filter(|number| *number != 0);
-    let home = home.and_then(|number| crate_.external_crates.get(&number));
-    home.is_some_and(|home| home.name != "tenure_core")
 }
 
 /// The paths in a line that begin in another crate.

@@ -26,7 +26,7 @@ struct Shared {
 type Ring = dyn Fn() + Send + Sync;
 
 /// Rings for as long as it is kept.
-pub struct Bell {
+pub(crate) struct Bell {
     _ring: Arc<Ring>,
 }
 
@@ -52,7 +52,7 @@ impl Cancel {
 
     /// Has `ring` called when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: who
     /// cancelled before this does not ring.
-    pub fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
+    pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
         let mut bells = locked(&self.shared.bells);
         bells.retain(|bell| bell.strong_count() > 0);

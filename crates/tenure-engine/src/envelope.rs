@@ -136,7 +136,8 @@ impl Failure {
     ///
     /// # Examples
     /// ```
-    /// use tenure_engine::envelope::{Exit, Failure};
+    /// # use tenure_engine as tenure;
+    /// use tenure::envelope::{Exit, Failure};
     /// let failure = Failure::new(Exit::NotFound, "NO_SUCH_ENV", "There is no environment prod");
     /// assert_eq!(failure.to_json()["retryable"], false);
     /// ```
@@ -190,9 +191,7 @@ impl Failure {
         failure
     }
 
-    /// Names the lock that it is about.
-    #[must_use]
-    pub fn about(mut self, name: &LockName) -> Self {
+    fn about(mut self, name: &LockName) -> Self {
         self.context.insert("name".into(), name.as_str().into());
         self
     }

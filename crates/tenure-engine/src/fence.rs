@@ -46,7 +46,8 @@ const CONTENT_MAX: usize = 32;
 ///
 /// # Examples
 /// ```
-/// use tenure_engine::fence::token;
+/// # use tenure_engine as tenure;
+/// use tenure::fence::token;
 /// assert_eq!(token("1795253412000017"), Some(1_795_253_412_000_017));
 /// assert_eq!(token("0"), None);
 /// assert_eq!(token("+5"), None);
@@ -142,7 +143,8 @@ pub enum GuardError {
 ///
 /// # Examples
 /// ```
-/// use tenure_engine::fence::{Admission, Guard};
+/// # use tenure_engine as tenure;
+/// use tenure::fence::{Admission, Guard};
 /// # let folder = tempfile::tempdir()?;
 /// # let file = folder.path().join("store.guard");
 /// let guard = Guard::open(&file, false)?;

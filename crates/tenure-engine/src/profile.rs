@@ -314,10 +314,29 @@ pub fn why(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// A `tenure.toml` that others share is read all the same: only who asks for the profile is refused.
+    #[cfg(not(feature = "yaml"))]
+    #[test]
+    fn without_yaml_there_is_no_profile_sprint_and_one_sentence_says_so() {
+        let row = RowConfig {
+            like: Some("sprint".to_owned()),
+            ..RowConfig::default()
+        };
+        assert!(row.policy("ours").is_ok(), "its row has a meaning");
+        let mut config = Config::default();
+        config.profiles.insert("ours".to_owned(), row);
+        for name in ["sprint", "ours"] {
+            let refused = by_name(name, &Settings::default(), &config).expect_err(name);
+            let said = refused.to_string();
+            assert!(said.contains("built without the feature `yaml`"), "{said}");
+        }
+    }
+
     fn config(text: &str) -> Config {
         toml::from_str(text).expect("a configuration")
     }
 
+    #[cfg(feature = "yaml")]
     #[test]
     fn every_row_has_its_profile() {
         for policy in Policy::ALL {

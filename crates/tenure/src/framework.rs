@@ -104,8 +104,8 @@ mod arguments;
 mod arrivals;
 mod monitor;
 
-pub use crate::engine::Wait;
 pub use crate::envelope::{Exit, Failure};
+pub use crate::guard::Wait;
 pub use arguments::WaitArgs;
 
 use crate::engine::Waiting;

@@ -74,6 +74,11 @@ mod renewer;
 mod term;
 mod worker;
 
+pub use error::{
+    AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
+};
+pub use hold::{Guard, Guards};
+pub use tenure_core::{Holder, LockName, NameError};
 /// # Examples
 /// ```
 /// use tenure::guard::{AcquireError, Cancel, Options};
@@ -91,13 +96,9 @@ mod worker;
 /// held.release()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub use crate::cancel::Cancel;
-pub use crate::engine::{Wait, Waiting};
-pub use error::{
-    AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
-};
-pub use hold::{Guard, Guards};
-pub use tenure_core::{Holder, LockName, NameError};
+pub use tenure_engine::cancel::Cancel;
+pub use tenure_engine::config::ConfigError;
+pub use tenure_engine::engine::{Wait, Waiting};
 pub use term::GuardState;
 
 use crate::cancel;

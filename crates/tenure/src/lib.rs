@@ -34,10 +34,9 @@
 //!   has to look.
 //!
 //! # Features
-//! None is on by default, and none of the defaults brings clap, tokio or YAML.
+//! None is on by default; without them the library brings no clap, no tokio and no YAML.
 //! - `framework`: locks declared beside a clap command, for tools of one's own.
 //! - `etcd`: locks for many machines.
-//! - `yaml`: a store of one's own in the format of sprint, which is YAML.
 //! - `chrono`: the time of a resume lock is a `chrono::DateTime<Utc>`, as in the original's types
 //!   ([`resume::AcquiredAt`]). It changes a type for a whole build, so it is for programs and not for libraries.
 

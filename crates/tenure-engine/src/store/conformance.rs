@@ -1,4 +1,4 @@
-//! Holds a store to the contract: one function per promise, named after it, and [`all`] of them.
+//! Holds a store to the contract: [`promises`] has each promise by its name, and [`all`] looks at all of them.
 //!
 //! A store of your own runs the suite through a [`Harness`], which makes callers on one place,
 //! fresh names, and processes that live until they are told to end. The stores of this crate run
@@ -12,8 +12,9 @@
 //! # Examples
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
-//! use tenure_engine::tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
-//! use tenure_engine::store::{conformance, memory::MemoryStore};
+//! # use tenure_engine as tenure;
+//! use tenure::tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
+//! use tenure::store::{conformance, memory::MemoryStore};
 //!
 //! struct Memory(MemoryStore, AtomicU32);
 //!

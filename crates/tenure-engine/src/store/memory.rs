@@ -7,8 +7,9 @@
 //!
 //! # Examples
 //! ```
-//! use tenure_engine::tenure_core::{LockName, Now, Policy};
-//! use tenure_engine::store::{Store, memory::MemoryStore};
+//! # use tenure_engine as tenure;
+//! use tenure::tenure_core::{LockName, Now, Policy};
+//! use tenure::store::{Store, memory::MemoryStore};
 //!
 //! let store = MemoryStore::new(Policy::NATIVE);
 //! let reading = store.read(&LockName::new("deploy")?, None)?;

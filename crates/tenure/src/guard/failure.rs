@@ -36,8 +36,8 @@ impl From<AcquireError> for Failure {
 }
 
 fn already_held(name: &LockName, token: Option<u64>, error: &AcquireError) -> Failure {
-    let failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", error.to_string());
-    let mut failure = failure.about(name);
+    let mut failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", error.to_string());
+    failure.context.insert("name".into(), name.as_str().into());
     failure.context.insert("token".into(), token.into());
     failure
 }

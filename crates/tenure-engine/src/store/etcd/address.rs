@@ -64,11 +64,12 @@ impl Address {
     ///
     /// # Examples
     /// ```
-    /// use tenure_engine::store::etcd::Address;
+    /// # use tenure_engine as tenure;
+    /// use tenure::store::etcd::Address;
     /// let address: Address = Address::parse("etcd://10.0.0.1,10.0.0.2:4001/ci")?;
     /// assert_eq!(address.to_string(), "etcd://10.0.0.1:2379,10.0.0.2:4001/ci");
     /// assert!(Address::parse("etcd://me:secret@10.0.0.1/ci").is_err());
-    /// # Ok::<(), tenure_engine::store::etcd::AddressError>(())
+    /// # Ok::<(), tenure::store::etcd::AddressError>(())
     /// ```
     pub fn parse(url: &str) -> Result<Self, AddressError> {
         let (tls, rest) = match (url.strip_prefix("etcd://"), url.strip_prefix("etcds://")) {
