@@ -7,17 +7,17 @@ use crate::failure::Failure;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tenure::profile::Profile;
-use tenure::store::contract::Within;
-#[cfg(all(feature = "etcd", unix))]
-use tenure::store::etcd::{self, EtcdStore};
-use tenure::store::file::FileStore;
-#[cfg(all(feature = "etcd", unix))]
-use tenure::store::file::Sleeper;
-use tenure::store::{Reading, Store, StoreError};
 #[cfg(all(feature = "etcd", unix))]
 use tenure_core::Host;
 use tenure_core::{LockName, Policy};
+use tenure_engine::profile::Profile;
+use tenure_engine::store::contract::Within;
+#[cfg(all(feature = "etcd", unix))]
+use tenure_engine::store::etcd::{self, EtcdStore};
+use tenure_engine::store::file::FileStore;
+#[cfg(all(feature = "etcd", unix))]
+use tenure_engine::store::file::Sleeper;
+use tenure_engine::store::{Reading, Store, StoreError};
 
 /// What kind of place the locks are in.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ fn secrets_are_kept(file: &std::path::Path) -> Failure {
             "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
              --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
              TENURE_ETCD_CERT",
-            tenure::envelope::clean(&file.display().to_string())
+            tenure_engine::envelope::clean(&file.display().to_string())
         ),
     )
 }
