@@ -227,7 +227,12 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
     }
     // What is said of a type by both crates stands together; a module's items stand below it.
     all.sort_by(|a, b| order(a).cmp(&order(b)));
-    all.dedup_by(|a, b| a.text == b.text);
+    let mut told: BTreeSet<String> = BTreeSet::new();
+    all.retain(|line| {
+        // A trait of a type that is not shown, or by one (`From<...>`), is to be had by nobody.
+        let is_hidden = line.text.starts_with("impl") && line.text.contains("tenure_engine::");
+        !is_hidden && told.insert(line.text.clone())
+    });
     all
 }
 

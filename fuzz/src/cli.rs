@@ -3,7 +3,7 @@
 //! A binary has no library that could be linked, so its two decoders are included as they stand.
 
 use std::path::Path;
-use tenure::tenure_core::LockName;
+use tenure_engine::tenure_core::LockName;
 
 #[allow(dead_code, reason = "the binary uses the rest")]
 #[path = "../../crates/tenure-cli/src/request/sprint/fields.rs"]

@@ -1,8 +1,8 @@
 //! The four published formats.
 
 use super::draw::Draw;
-use tenure::profile::{Fleet, Profile, Resume, Session, Sprint};
-use tenure::tenure_core::{
+use tenure_engine::profile::{Fleet, Profile, Resume, Session, Sprint};
+use tenure_engine::tenure_core::{
     Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
 };
 

@@ -5,8 +5,8 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use tenure::store::file::fuzzing;
-use tenure::tenure_core::{
+use tenure_engine::store::file::fuzzing;
+use tenure_engine::tenure_core::{
     Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
     RequestId, Reservation, Stamp, WaitingFor,
 };

@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tempfile::TempDir;
-use tenure::config::Config;
-use tenure::duration;
-use tenure::fence::{self, Admission, Guard, GuardError};
-use tenure::intent::{Intent, Mode};
-use tenure::profile::{Fleet, Native, Profile, Resume, RowConfig, Session, Settings, Sprint};
-use tenure::tenure_core::{LockName, Policy, RequestId};
-use tenure::yaml as reader;
+use tenure_engine::config::Config;
+use tenure_engine::duration;
+use tenure_engine::fence::{self, Admission, Guard, GuardError};
+use tenure_engine::intent::{Intent, Mode};
+use tenure_engine::profile::{
+    Fleet, Native, Profile, Resume, RowConfig, Session, Settings, Sprint,
+};
+use tenure_engine::tenure_core::{LockName, Policy, RequestId};
+use tenure_engine::yaml as reader;
 
 /// A row of a user's own: what it makes of a policy it makes of the result too.
 pub fn row(data: &[u8]) {
@@ -190,7 +192,7 @@ pub fn names(data: &[u8]) {
         assert!(!text.contains(['/', '\0']) && text != "..");
     }
     let settings = Settings::default();
-    if let Ok(profile) = tenure::profile::by_name(&text, &settings, &Config::default()) {
+    if let Ok(profile) = tenure_engine::profile::by_name(&text, &settings, &Config::default()) {
         assert_eq!(profile.policy().name, text);
     }
 }

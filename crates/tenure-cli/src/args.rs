@@ -34,9 +34,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure::audit::EventName;
-use tenure::engine::Wait;
 use tenure_core::{LockName, RequestId};
+use tenure_engine::audit::EventName;
+use tenure_engine::engine::Wait;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -8,12 +8,12 @@
 use crate::failure::Failure;
 use crate::render::{Reporter, say};
 use std::time::Duration;
-use tenure::audit::{
+use tenure_core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
+use tenure_engine::audit::{
     self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
 };
-use tenure::profile::Profile;
-use tenure::store::StoreError;
-use tenure_core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
+use tenure_engine::profile::Profile;
+use tenure_engine::store::StoreError;
 
 /// How long the audit may take while work has to be watched.
 const HURRY: Duration = Duration::from_millis(20);

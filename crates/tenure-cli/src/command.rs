@@ -48,14 +48,14 @@ use crate::signals::{self, SignalSleeper, Signals};
 use crate::store::Locks;
 use serde_json::json;
 use std::ffi::OsString;
-use tenure::clock::{Clock, SystemClock};
-use tenure::engine::{self, AcquireError, Acquired, Limits};
-use tenure::envelope;
-use tenure::process::{Identity, is_caller, is_descendant_of};
-use tenure::profile::{ends_without_release, known_as};
-use tenure::store::file::ThreadSleeper;
-use tenure::store::{Cleaned, Content, Reading, StoreError, Verbs};
-use tenure::tenure_core::{
+use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
+use tenure_engine::envelope;
+use tenure_engine::process::{Identity, is_caller, is_descendant_of};
+use tenure_engine::profile::{ends_without_release, known_as};
+use tenure_engine::store::file::ThreadSleeper;
+use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
+use tenure_engine::tenure_core::{
     Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Ownership, Policy,
     Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
@@ -316,7 +316,7 @@ impl Session {
     /// For a caller that sleeps in this way.
     fn at(
         mut place: Place,
-        sleeper: Box<dyn tenure::store::file::Sleeper>,
+        sleeper: Box<dyn tenure_engine::store::file::Sleeper>,
     ) -> Result<Self, Failure> {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());

@@ -16,12 +16,12 @@ use crate::holds::{Folder, Hold};
 use crate::request::Place;
 use crate::store::Locks;
 use std::path::Path;
-use tenure::clock::{Clock, SystemClock};
-use tenure::engine::Waiting;
-use tenure::profile::Native;
-use tenure::store::file::ThreadSleeper;
-use tenure::store::{Reading, Verbs};
 use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
+use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::engine::Waiting;
+use tenure_engine::profile::Native;
+use tenure_engine::store::file::ThreadSleeper;
+use tenure_engine::store::{Reading, Verbs};
 
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;

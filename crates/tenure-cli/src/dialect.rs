@@ -17,8 +17,8 @@ pub(crate) use sprint::Sprint;
 use crate::failure::Failure;
 use crate::render::Document;
 use crate::render::lock::{HolderView, LockView};
-use tenure::intent::Mode;
 use tenure_core::{Claim, Death, LockName, Now, Reason, RequestId, StaleReason, Takeover};
+use tenure_engine::intent::Mode;
 
 /// What a call has done, or found.
 pub(crate) enum Done<'a> {

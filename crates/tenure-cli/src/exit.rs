@@ -1,7 +1,7 @@
 //! The ways to end the process. The table of exit codes is the library's.
 
 use crate::{signals, speech};
-pub(crate) use tenure::envelope::Exit;
+pub(crate) use tenure_engine::envelope::Exit;
 
 /// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

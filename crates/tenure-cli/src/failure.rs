@@ -1,18 +1,18 @@
 //! A failure as the binary has it: the library's, and beside it what a person reads and how it is shown.
 //!
-//! Which exit code and which word an error has stands in one table, in `tenure::envelope`.
+//! Which exit code and which word an error has stands in one table, in `tenure_engine::envelope`.
 
 use crate::output::Output;
 use serde_json::{Map, Value};
 use std::ops::{Deref, DerefMut};
-use tenure::audit::AuditError;
-use tenure::config::ConfigError;
-use tenure::envelope::{self, Exit};
-pub(crate) use tenure::envelope::{Retry, human};
-use tenure::fence::GuardError;
-use tenure::process::OwnerError;
-use tenure::profile::ProfileError;
-use tenure::store::StoreError;
+use tenure_engine::audit::AuditError;
+use tenure_engine::config::ConfigError;
+use tenure_engine::envelope::{self, Exit};
+pub(crate) use tenure_engine::envelope::{Retry, human};
+use tenure_engine::fence::GuardError;
+use tenure_engine::process::OwnerError;
+use tenure_engine::profile::ProfileError;
+use tenure_engine::store::StoreError;
 
 /// A failure, ready to be shown.
 #[derive(Debug, Clone)]

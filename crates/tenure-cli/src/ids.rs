@@ -19,7 +19,7 @@ pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
         )
     };
     let mut bytes = [0_u8; BYTES];
-    tenure::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
+    tenure_engine::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
     let mut id = "req_".to_owned();
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {

@@ -4,8 +4,6 @@
     reason = "a failure is made once in the life of the process, right before its end"
 )]
 
-extern crate tenure_engine as tenure;
-
 mod args;
 mod audit_writer;
 mod command;

@@ -26,9 +26,9 @@ use serde_json::Value;
 use std::fmt;
 use std::io::ErrorKind;
 use std::time::Instant;
-pub(crate) use tenure::envelope::clean;
-use tenure::envelope::{self, Envelope, Meta};
-use tenure::tenure_core::{LockName, RequestId};
+pub(crate) use tenure_engine::envelope::clean;
+use tenure_engine::envelope::{self, Envelope, Meta};
+use tenure_engine::tenure_core::{LockName, RequestId};
 
 /// Where one call's answers go: in which format, under which name, and whether at all. It writes to stdout
 /// itself; for stderr it words what `speech` then writes, keeps or drops.
@@ -96,7 +96,7 @@ impl Reporter {
             plain: false,
             documents: None,
             lock: None,
-            began: tenure::clock::instant(),
+            began: tenure_engine::clock::instant(),
             warnings: Vec::new(),
             unless_heard: None,
         }
@@ -273,7 +273,7 @@ impl Reporter {
         if unsaid > 0 {
             warnings.push(speech::unsaid(unsaid));
         }
-        let elapsed = tenure::clock::instant().saturating_duration_since(self.began);
+        let elapsed = tenure_engine::clock::instant().saturating_duration_since(self.began);
         // A call that shows no id gets one of its own, to be found again in a log. So does one
         // that shows what another program calls itself, which may be of any form.
         let request_id = if RequestId::new(&*self.request_id).is_err() {
@@ -286,7 +286,7 @@ impl Reporter {
         let text = match self.output {
             Output::Yaml => serde_json::to_value(&envelope)
                 .map_err(|error| error.to_string())
-                .and_then(|document| tenure::yaml::write(&document)),
+                .and_then(|document| tenure_engine::yaml::write(&document)),
             Output::Json | Output::Text => Ok(envelope.to_line()),
         };
         match text {
@@ -324,7 +324,7 @@ pub(crate) fn print_lines(lines: &str) -> Result<(), Unheard> {
     written.map_err(|unwritten| match unwritten.why {
         Why::Stopped(number) => Unheard::Stopped(number),
         Why::Failed(error) if error.kind() == ErrorKind::BrokenPipe => Unheard::Gone,
-        Why::Failed(error) => Unheard::Failed(tenure::audit::error_text(&error)),
+        Why::Failed(error) => Unheard::Failed(tenure_engine::audit::error_text(&error)),
         Why::Late => Unheard::Failed("it took too long".to_owned()),
     })
 }

@@ -34,8 +34,8 @@ use crate::failure::Failure;
 use crate::ids::{fresh_id, request_id_or_new};
 use place::Defaults;
 use std::time::Duration;
-use tenure::engine;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
+use tenure_engine::engine;
 
 /// Whom a claim names, and what it says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) enum Takes {
     Locks,
     /// An intent says that it needs none.
     Nothing {
-        mode: tenure::intent::Mode,
+        mode: tenure_engine::intent::Mode,
         warning: Option<&'static str>,
     },
 }
@@ -117,8 +117,8 @@ impl Who {
         Ok(Self {
             id: value::given("--request-id", id)?,
             known_as: known_as(id, place.format(), around)?,
-            actor: claiming.actor.as_deref().map(tenure::profile::why),
-            why: claiming.why.as_deref().map(tenure::profile::why),
+            actor: claiming.actor.as_deref().map(tenure_engine::profile::why),
+            why: claiming.why.as_deref().map(tenure_engine::profile::why),
             facts,
         })
     }

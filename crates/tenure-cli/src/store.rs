@@ -6,11 +6,11 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tenure::profile::Profile;
-use tenure::store::contract::Within;
-use tenure::store::file::FileStore;
-use tenure::store::{Reading, Store, StoreError};
 use tenure_core::{LockName, Policy};
+use tenure_engine::profile::Profile;
+use tenure_engine::store::contract::Within;
+use tenure_engine::store::file::FileStore;
+use tenure_engine::store::{Reading, Store, StoreError};
 
 /// What kind of place the locks are in.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub(crate) enum Location {
     Folder(PathBuf),
     /// An etcd.
     #[cfg(all(feature = "etcd", unix))]
-    Etcd(tenure::store::etcd::Address),
+    Etcd(tenure_engine::store::etcd::Address),
 }
 
 /// A part in the hold of the run around this one. Dropping it gives it back.
@@ -87,10 +87,10 @@ mod servers {
     use super::Locks;
     use crate::failure::Failure;
     use std::path::Path;
-    use tenure::profile::Profile;
-    use tenure::store::etcd::{self, EtcdStore};
-    use tenure::store::file::Sleeper;
     use tenure_core::Host;
+    use tenure_engine::profile::Profile;
+    use tenure_engine::store::etcd::{self, EtcdStore};
+    use tenure_engine::store::file::Sleeper;
 
     impl Locks {
         /// The locks on servers. Nothing is asked of them yet. `found` is the file that alone names them,
@@ -129,7 +129,7 @@ mod servers {
                 "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
                  --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
                  TENURE_ETCD_CERT",
-                tenure::envelope::clean(&file.display().to_string())
+                tenure_engine::envelope::clean(&file.display().to_string())
             ),
         )
     }

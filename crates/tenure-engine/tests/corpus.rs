@@ -13,8 +13,6 @@
     reason = "the properties are a library to the fuzzer and a module to this test"
 )]
 
-extern crate tenure_engine as tenure;
-
 #[path = "../../../fuzz/src/lib.rs"]
 mod properties;
 

@@ -389,7 +389,7 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         "input" => Expected::Words(vec![one("-", "stdin")]),
         "event" => match arg.get_action() {
             ArgAction::Append => Expected::Words(
-                tenure::audit::EventName::ALL
+                tenure_engine::audit::EventName::ALL
                     .iter()
                     .map(|event| one(event.as_str(), ""))
                     .collect(),

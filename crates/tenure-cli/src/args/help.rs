@@ -226,7 +226,7 @@ fn examples(below: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::tenure_core::Policy;
+    use tenure_engine::tenure_core::Policy;
 
     #[test]
     fn the_whole_page_has_every_flag_of_every_verb() {

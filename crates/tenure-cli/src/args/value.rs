@@ -12,11 +12,11 @@ use crate::supervise::OnLost;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use std::time::Duration;
-use tenure::audit::EventName;
-use tenure::duration::{self, DurationError};
-use tenure::engine::Wait;
-use tenure::fence::{self, TOKEN_MAX};
 use tenure_core::{LockName, Queueing, RequestId};
+use tenure_engine::audit::EventName;
+use tenure_engine::duration::{self, DurationError};
+use tenure_engine::engine::Wait;
+use tenure_engine::fence::{self, TOKEN_MAX};
 
 /// A value that was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]

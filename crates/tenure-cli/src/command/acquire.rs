@@ -15,13 +15,13 @@ use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::{Acquire, Acquiring, Owner};
 use serde_json::{Value, json};
-use tenure::engine::Limits;
-use tenure::intent;
-use tenure::process::{Chosen, choose_owner};
-use tenure::profile::known_as;
 use tenure_core::{
     Claim, Kind, LockName, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
 };
+use tenure_engine::engine::Limits;
+use tenure_engine::intent;
+use tenure_engine::process::{Chosen, choose_owner};
+use tenure_engine::profile::known_as;
 
 #[cold]
 #[inline(never)]
@@ -71,13 +71,13 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         // A profile that never asks for the process needs none that lasts: the caller
         // is named, for people.
         Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => {
-            choose_owner(tenure::process::parent()).ok()
+            choose_owner(tenure_engine::process::parent()).ok()
         }
         other => other?,
     };
     session.refuse_own_hold(&name)?;
     let why = who.why.unwrap_or_else(|| {
-        tenure::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
+        tenure_engine::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
     let process = owner.as_ref().map(|owner| owner.process);
     let request = Request {
@@ -229,7 +229,7 @@ pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
     Ok(match owner {
         Owner::None => None,
         Owner::Auto => Some(choose_owner(None)?),
-        Owner::Parent => Some(choose_owner(tenure::process::parent())?),
+        Owner::Parent => Some(choose_owner(tenure_engine::process::parent())?),
         Owner::Process(pid) => Some(choose_owner(Some(pid))?),
     })
 }

@@ -8,10 +8,10 @@ use crate::holds::{self, Hold};
 use crate::render::Reporter;
 use crate::render::waiting::Progress;
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
-use tenure::engine::{Observer, Wait, Waiting};
-use tenure::process::choose_owner;
 use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
+use tenure_engine::clock::instant;
+use tenure_engine::engine::{Observer, Wait, Waiting};
+use tenure_engine::process::choose_owner;
 
 /// How often locks that are held already, and circles of waits, are looked at.
 const LOOK: Duration = Duration::from_secs(1);

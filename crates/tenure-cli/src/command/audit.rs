@@ -11,10 +11,10 @@ use crate::request::{Audit, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tenure::audit::{Entry, EventName, Events, Filter, Follower};
-use tenure::clock::{Clock, SystemClock};
-use tenure::store::contract::Which;
-use tenure::tenure_core::{Kind, LockName};
+use tenure_engine::audit::{Entry, EventName, Events, Filter, Follower};
+use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::store::contract::Which;
+use tenure_engine::tenure_core::{Kind, LockName};
 
 /// How much text is gathered before it is printed.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -79,7 +79,11 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
 
 /// Why nothing is shown of a lock that a run has held: nobody named a folder, and so it was not
 /// recorded. `None` if no such run is known.
-fn unrecorded(place: Place, folder: tenure::audit::Place, filter: &Filter) -> Option<String> {
+fn unrecorded(
+    place: Place,
+    folder: tenure_engine::audit::Place,
+    filter: &Filter,
+) -> Option<String> {
     let wanted = &filter.events;
     let of_runs =
         |event: &EventName| matches!(event, EventName::LockAcquired | EventName::LockReleased);
@@ -179,7 +183,7 @@ impl Printer {
 /// that comes can be old enough for `--until`.
 fn follow(
     reporter: &mut Reporter,
-    folder: tenure::audit::Place,
+    folder: tenure_engine::audit::Place,
     filter: Filter,
     missing: impl FnOnce() -> Option<String>,
 ) -> Result<(String, Value), Failure> {
@@ -257,7 +261,7 @@ mod unix {
     use super::is_stopped;
     use crate::signals::Signals;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use tenure::audit::Follower;
+    use tenure_engine::audit::Follower;
 
     /// Sleeps until there is something to read, or nothing for a while. `false` if the reader has gone, or a signal
     /// asks us to end.
@@ -288,8 +292,8 @@ mod unix {
 mod windows {
     use super::is_stopped;
     use crate::signals::Signals;
-    use tenure::audit::Follower;
-    use tenure::store::file::poll_readable;
+    use tenure_engine::audit::Follower;
+    use tenure_engine::store::file::poll_readable;
 
     /// Sleeps until it is time to look again. `false` if we are asked to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {

@@ -11,10 +11,10 @@ use crate::render::Reporter;
 use crate::render::lock::orphan_hint;
 use crate::request::{Cancel, Whom};
 use serde_json::{Value, json};
-use tenure::clock::Clock;
-use tenure::profile::{ends_without_release, known_as};
-use tenure::store::{Reading, Verbs};
 use tenure_core::{Claim, Kind, Life, LockName, Standing, StopRequest};
+use tenure_engine::clock::Clock;
+use tenure_engine::profile::{ends_without_release, known_as};
+use tenure_engine::store::{Reading, Verbs};
 
 #[cold]
 #[inline(never)]

@@ -12,7 +12,7 @@ use crate::render::width::{cut, room_on_stdout};
 use crate::request::{Check, List};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use tenure::store::contract::Which;
+use tenure_engine::store::contract::Which;
 
 #[cold]
 #[inline(never)]

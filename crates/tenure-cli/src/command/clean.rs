@@ -8,9 +8,9 @@ use crate::render::Reporter;
 use crate::request::Clean;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use tenure::clock::Clock;
-use tenure::store::Verbs;
-use tenure::store::contract::Which;
+use tenure_engine::clock::Clock;
+use tenure_engine::store::Verbs;
+use tenure_engine::store::contract::Which;
 
 #[cold]
 #[inline(never)]

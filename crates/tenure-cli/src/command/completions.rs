@@ -34,12 +34,12 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use tenure::clock::instant;
-use tenure::process::Identity;
-use tenure::profile;
-use tenure::store::contract::Which;
-use tenure::store::file::ThreadSleeper;
-use tenure::tenure_core::LockName;
+use tenure_engine::clock::instant;
+use tenure_engine::process::Identity;
+use tenure_engine::profile;
+use tenure_engine::store::contract::Which;
+use tenure_engine::store::file::ThreadSleeper;
+use tenure_engine::tenure_core::LockName;
 
 const BASH: &str = include_str!("completions/tenure.bash");
 const ZSH: &str = include_str!("completions/tenure.zsh");

@@ -3,7 +3,7 @@
 //!
 //! Both are needed. The lock knows at once that somebody else has been let in; but its answer may
 //! be old when it arrives. The guard knows only whom it has seen; but nobody passes it who comes
-//! after a newer one. How a guard is kept is `tenure::fence`'s business.
+//! after a newer one. How a guard is kept is `tenure_engine::fence`'s business.
 
 use super::Session;
 use crate::exit::Exit;
@@ -12,10 +12,10 @@ use crate::render::Reporter;
 use crate::request::{Fence, Place, no_token};
 use serde_json::{Value, json};
 use std::path::Path;
-use tenure::clock::Clock;
-use tenure::fence::{Admission, Guard};
-use tenure::store::Content;
 use tenure_core::{Claim, Entry, LockName, Standing};
+use tenure_engine::clock::Clock;
+use tenure_engine::fence::{Admission, Guard};
+use tenure_engine::store::Content;
 
 /// Text for people, and facts for programs.
 type Said = (String, Value);
@@ -91,9 +91,9 @@ fn unknown(message: String) -> Failure {
 }
 
 /// A lock that cannot be read says nothing about a token. That is no refusal.
-fn unknown_if_unreadable(error: tenure::store::StoreError) -> Failure {
+fn unknown_if_unreadable(error: tenure_engine::store::StoreError) -> Failure {
     match error {
-        tenure::store::StoreError::Unreadable { .. } => unknown(error.to_string()),
+        tenure_engine::store::StoreError::Unreadable { .. } => unknown(error.to_string()),
         other => other.into(),
     }
 }

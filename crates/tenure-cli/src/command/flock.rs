@@ -21,7 +21,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// Why a call ends before it has done its work.
 enum Ended {

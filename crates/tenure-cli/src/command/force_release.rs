@@ -9,10 +9,10 @@ use crate::render::Reporter;
 use crate::render::lock::{age, failure_of, orphan_hint};
 use crate::request::ForceRelease;
 use serde_json::{Value, json};
-use tenure::audit::Ending;
-use tenure::clock::Clock;
-use tenure::store::Verbs;
 use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
+use tenure_engine::audit::Ending;
+use tenure_engine::clock::Clock;
+use tenure_engine::store::Verbs;
 
 #[cold]
 #[inline(never)]
@@ -126,8 +126,8 @@ fn refused(
     refusal: &Refusal,
 ) -> Result<Failure, Failure> {
     let entry = match session.reading(name)?.content {
-        tenure::store::Content::Whole { entry, .. } => entry,
-        tenure::store::Content::Unreadable { .. } => Entry::default(),
+        tenure_engine::store::Content::Whole { entry, .. } => entry,
+        tenure_engine::store::Content::Unreadable { .. } => Entry::default(),
     };
     let view = session.refused(name, refusal, &entry);
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);

@@ -9,10 +9,10 @@ use crate::render::Reporter;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request::Heartbeat;
 use serde_json::{Value, json};
-use tenure::clock::Clock;
-use tenure::profile::known_as;
-use tenure::store::{Content, RenewedOwned, Verbs};
 use tenure_core::{LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
+use tenure_engine::clock::Clock;
+use tenure_engine::profile::known_as;
+use tenure_engine::store::{Content, RenewedOwned, Verbs};
 
 #[cold]
 #[inline(never)]

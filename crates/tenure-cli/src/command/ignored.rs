@@ -8,8 +8,8 @@ use crate::render::{Reporter, clean};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tenure::clock::instant;
 use tenure_core::LockName;
+use tenure_engine::clock::instant;
 
 /// How long git may take to answer. A project that keeps it busy for longer hears nothing.
 const PATIENCE: Duration = Duration::from_secs(2);

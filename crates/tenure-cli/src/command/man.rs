@@ -79,7 +79,7 @@ fn write_all(folder: &Path, pages: &[Page]) -> Result<(), Failure> {
             io::ErrorKind::PermissionDenied => (Exit::Permission, "PERMISSION_DENIED"),
             _ => (Exit::General, "NOT_WRITTEN"),
         };
-        let why = tenure::audit::error_text(&error);
+        let why = tenure_engine::audit::error_text(&error);
         Failure::new(
             exit,
             code,

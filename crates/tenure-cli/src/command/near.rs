@@ -4,9 +4,9 @@
 use super::Session;
 use crate::render::Reporter;
 use crate::spelling::is_slip;
-use tenure::store::Reading;
-use tenure::store::contract::Which;
-use tenure::tenure_core::LockName;
+use tenure_engine::store::Reading;
+use tenure_engine::store::contract::Which;
+use tenure_engine::tenure_core::LockName;
 
 /// Says so, if it is so.
 #[cold]

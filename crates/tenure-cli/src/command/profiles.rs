@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use crate::render::profile::{ProfileView, table};
 use serde_json::{Value, json};
-use tenure::config::Config;
-use tenure::profile::{self, RowConfig};
+use tenure_engine::config::Config;
+use tenure_engine::profile::{self, RowConfig};
 
 #[cold]
 #[inline(never)]

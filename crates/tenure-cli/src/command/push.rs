@@ -43,13 +43,13 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 use target::Target;
-use tenure::clock::{Clock, instant};
-use tenure::engine::Wait;
-use tenure::profile::Native;
-use tenure::store::file::{ThreadSleeper, poll_readable};
 use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,
 };
+use tenure_engine::clock::{Clock, instant};
+use tenure_engine::engine::Wait;
+use tenure_engine::profile::Native;
+use tenure_engine::store::file::{ThreadSleeper, poll_readable};
 
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -268,7 +268,7 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
             process: Some(session.identity.process),
             command: None,
             host: session.identity.host.clone(),
-            why: tenure::profile::why(&format!("git push {remote} HEAD:{}", target.branch)),
+            why: tenure_engine::profile::why(&format!("git push {remote} HEAD:{}", target.branch)),
         },
         kind: Kind::Kernel,
         ttl_ms: session.store.policy().supervised_ttl_ms,
@@ -343,7 +343,7 @@ impl Attempts {
 /// so a pause all the same.
 fn random() -> u32 {
     let mut bytes = [0; 4];
-    match tenure::process::fill_randomly(&mut bytes) {
+    match tenure_engine::process::fill_randomly(&mut bytes) {
         Ok(()) => u32::from_ne_bytes(bytes),
         Err(_) => u32::MAX / 2,
     }

@@ -9,12 +9,12 @@ use crate::render::Reporter;
 use crate::render::lock::age;
 use crate::request::Release;
 use serde_json::{Value, json};
-use tenure::profile::known_as;
-use tenure::store::Content;
 use tenure_core::{
     AbsentRelease, Claim, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName, Ownership,
     Released,
 };
+use tenure_engine::profile::known_as;
+use tenure_engine::store::Content;
 
 #[cold]
 #[inline(never)]

@@ -4,7 +4,7 @@ use crate::request::{Task, Work};
 use crate::supervise::locks::SpawnError;
 use crate::supervise::{End, Verdict};
 use serde_json::{Map, Value};
-use tenure::audit::Ending;
+use tenure_engine::audit::Ending;
 
 /// What a step is called that nobody named.
 const STEP: &str = "command";

@@ -30,9 +30,9 @@ use plan::Planning;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use tenure::clock::{Clock, SystemClock};
-use tenure::store::{StoreError, Verbs};
 use tenure_core::{Left, LockName, RequestId};
+use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::store::{StoreError, Verbs};
 
 /// Carries it out and shows how it ended.
 pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {

@@ -19,9 +19,9 @@ use crate::failure::Failure;
 use crate::render::{Output, Reporter, clean};
 use crate::request::sprint::{self as request, Fields};
 use crate::request::{Check, Place, Release};
-use tenure::clock::Clock;
-use tenure::store::Reading;
 use tenure_core::{Claim, Kind, LockName, Ownership, Released, retry_after_ms};
+use tenure_engine::clock::Clock;
+use tenure_engine::store::Reading;
 
 /// What a call asks for beyond its flags.
 pub(super) enum Given<'a> {

@@ -3,9 +3,9 @@
 use crate::failure::{Failure, human};
 use crate::request;
 use std::time::Duration;
-use tenure::engine::Keep;
-use tenure::process::choose_owner;
 use tenure_core::Kept;
+use tenure_engine::engine::Keep;
+use tenure_engine::process::choose_owner;
 
 /// How long a place is kept for a caller who is away: longer than an agent thinks between two
 /// calls, and short enough that nobody relies on a place that was forgotten.

@@ -9,10 +9,10 @@ use crate::render::waiting::{Progress, Sight};
 use crate::request;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::clock::{Clock, instant, since};
-use tenure::engine::Wait;
-use tenure::store::{Verbs, Wake};
-use tenure::tenure_core::{Entry, Reason, Standing};
+use tenure_engine::clock::{Clock, instant, since};
+use tenure_engine::engine::Wait;
+use tenure_engine::store::{Verbs, Wake};
+use tenure_engine::tenure_core::{Entry, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);

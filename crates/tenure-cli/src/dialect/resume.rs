@@ -21,7 +21,9 @@ impl Dialect for Resume {
                 ..
             } => {
                 let from = previous.and_then(|claim| claim.holder.process);
-                Some(tenure::profile::resume::takeover_text(name, *why, from))
+                Some(tenure_engine::profile::resume::takeover_text(
+                    name, *why, from,
+                ))
             }
             Line::Ignored { .. } => own_line(about),
         }
@@ -92,7 +94,7 @@ fn out_of_sight(view: &LockView, holder: &HolderView, here: &str) -> Option<Stri
         return None;
     }
     let folder = Path::new(&view.lock_file).parent()?.parent()?;
-    Some(tenure::profile::resume::override_command(
+    Some(tenure_engine::profile::resume::override_command(
         folder, &view.name,
     ))
 }

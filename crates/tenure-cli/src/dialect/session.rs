@@ -3,8 +3,8 @@
 use super::{Dialect, Done, Line, Refused, seconds};
 use crate::failure::Failure;
 use crate::render::clean;
-use tenure::profile::known_as;
 use tenure_core::{Claim, LockName, Now, Takeover};
+use tenure_engine::profile::known_as;
 
 pub(crate) struct Session;
 

@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::clean;
 use serde_json::Value;
-use tenure::store::StoreError;
 use tenure_core::{Claim, Standing, Takeover};
+use tenure_engine::store::StoreError;
 
 pub(crate) struct Sprint;
 

@@ -4,7 +4,7 @@
 
 use super::clean;
 use serde_json::Value;
-use tenure::audit::{Entry, EventName};
+use tenure_engine::audit::{Entry, EventName};
 
 /// As wide as the longest name of an event.
 const EVENT_COLUMNS: usize = 19;

@@ -3,11 +3,11 @@
 
 use crate::failure::Failure;
 use std::time::Duration;
-use tenure::envelope::human;
-pub(crate) use tenure::envelope::{
+use tenure_core::Reason;
+use tenure_engine::envelope::human;
+pub(crate) use tenure_engine::envelope::{
     HolderView, LockView, age, asks_for_the_lock, stale_reason, timestamp, utc,
 };
-use tenure_core::Reason;
 
 /// The failure that this lock is to somebody who wanted it.
 pub(crate) fn failure_of(

@@ -3,11 +3,11 @@
 
 use crate::render::lock::age;
 use serde_json::{Value, json};
-use tenure::profile::row::Word;
 use tenure_core::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
+use tenure_engine::profile::row::Word;
 
 /// How wide a table may be. With more profiles than fit, another one begins below.
 const COLUMNS_MAX: usize = 100;

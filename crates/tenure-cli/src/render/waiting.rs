@@ -17,10 +17,10 @@ use crate::failure::human;
 use crate::speech;
 use short::Short;
 use std::time::{Duration, Instant};
-use tenure::clock::{instant, since};
-use tenure::engine::{Observer, Wait, Waiting};
-use tenure::process::liveness;
-use tenure::tenure_core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
+use tenure_engine::clock::{instant, since};
+use tenure_engine::engine::{Observer, Wait, Waiting};
+use tenure_engine::process::liveness;
+use tenure_engine::tenure_core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);

@@ -7,9 +7,9 @@ use super::{
 use crate::args::AcquireArgs;
 use crate::args::value::{Owner, Ticket};
 use crate::failure::Failure;
-use tenure::engine::Wait;
-use tenure::intent;
 use tenure_core::{Force, LockName, Mode, RequestId};
+use tenure_engine::engine::Wait;
+use tenure_engine::intent;
 
 /// Takes a lock and returns.
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 use super::{Asked, Intends, Place, Surroundings, Variables, fresh_id, intended, known_as};
 use crate::args::Common;
 use crate::failure::Failure;
-use tenure::profile::{self, Settings};
 use tenure_core::{Claim, Holder, Policy, RequestId};
+use tenure_engine::profile::{self, Settings};
 
 /// The formats of records, and the product's own lists of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

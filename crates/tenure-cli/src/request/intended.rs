@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
-use tenure::intent::{self, Intent, IntentError, Mode};
+use tenure_engine::intent::{self, Intent, IntentError, Mode};
 
 /// The key in `metadata` that is the product's own.
 const OWN: &str = "tenure";

@@ -8,12 +8,12 @@ use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::audit;
-use tenure::config::{self, Config};
-use tenure::engine::Wait;
-use tenure::profile::{self, Native, Profile, Settings};
-use tenure::store::file::{FileStore, Sleeper};
 use tenure_core::{Host, LockName, Policy};
+use tenure_engine::audit;
+use tenure_engine::config::{self, Config};
+use tenure_engine::engine::Wait;
+use tenure_engine::profile::{self, Native, Profile, Settings};
+use tenure_engine::store::file::{FileStore, Sleeper};
 
 /// Where the locks are, and what a project says about them.
 #[derive(Debug)]
@@ -414,7 +414,7 @@ fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
 
 #[cfg(all(feature = "etcd", unix))]
 fn servers(source: &str, url: &str) -> Result<Location, Failure> {
-    let address = tenure::store::etcd::Address::parse(url).map_err(|why| {
+    let address = tenure_engine::store::etcd::Address::parse(url).map_err(|why| {
         // What it is wrong about may be a password, which is not repeated.
         Failure::bad_arguments(format!("{source}: {why}"))
     })?;

@@ -14,8 +14,8 @@ use crate::failure::Failure;
 use crate::supervise::OnLost;
 use std::ffi::OsString;
 use std::time::Duration;
-use tenure::engine::Wait;
 use tenure_core::{Force, LockName, Mode, Queueing, StaleUnforced, Terms};
+use tenure_engine::engine::Wait;
 
 /// Holds locks while a command runs.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Run {
         let program = program(typed, around)?;
         let mut who = Who::of(claiming, &place, intends.facts, around)?;
         if who.why.is_none() {
-            who.why = Some(tenure::profile::why(&line(&typed.command)));
+            who.why = Some(tenure_engine::profile::why(&line(&typed.command)));
         }
         Ok(Self {
             place,

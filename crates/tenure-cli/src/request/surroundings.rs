@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure::config::Config;
+use tenure_engine::config::Config;
 
 /// Tells a command which configuration its run has read.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";

@@ -9,9 +9,9 @@ use crate::args::{
 use crate::failure::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure::audit::Filter;
-use tenure::engine;
 use tenure_core::{Force, LockName, RequestId};
+use tenure_engine::audit::Filter;
+use tenure_engine::engine;
 
 /// The id that a caller shows for a hold, or by which the profile knows it.
 #[derive(Debug, Default)]
@@ -284,8 +284,8 @@ impl Cancel {
             })
         } else {
             Whom::Holder {
-                actor: typed.actor.as_deref().map(tenure::profile::why),
-                why: tenure::profile::why(typed.why.as_deref().unwrap_or_default()),
+                actor: typed.actor.as_deref().map(tenure_engine::profile::why),
+                why: tenure_engine::profile::why(typed.why.as_deref().unwrap_or_default()),
             }
         };
         Ok(Self {

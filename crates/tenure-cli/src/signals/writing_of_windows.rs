@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
+use tenure_engine::clock::instant;
 
 /// How long one write may last that was expected to last no time.
 const GUARD: Duration = Duration::from_millis(50);

@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
 use tenure_core::{Entry, LockName};
+use tenure_engine::clock::instant;
 
 /// How often a hold is looked at.
 const LOOK: Duration = Duration::from_secs(1);

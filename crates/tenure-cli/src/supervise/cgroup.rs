@@ -28,7 +28,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use tenure::process::parent_of;
+use tenure_engine::process::parent_of;
 
 /// What the names of our groups begin with; the number of their maker follows.
 const PREFIX: &str = "tenure-";

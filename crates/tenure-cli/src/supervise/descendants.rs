@@ -29,7 +29,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, test_kill_process_group, waitid,
 };
-use tenure::process::{children, group_is_alive, start_time};
+use tenure_engine::process::{children, group_is_alive, start_time};
 
 /// No process has a higher number (the kernel's `PID_MAX_LIMIT`).
 const NUMBER_MAX: i32 = 4_194_304;

@@ -31,11 +31,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
-use tenure::store::contract::Notices;
-use tenure::store::file::poll_readable;
-use tenure::store::{StoreError, Verbs};
-use tenure::tenure_core::{Due, Renewal};
+use tenure_engine::clock::instant;
+use tenure_engine::store::contract::Notices;
+use tenure_engine::store::file::poll_readable;
+use tenure_engine::store::{StoreError, Verbs};
+use tenure_engine::tenure_core::{Due, Renewal};
 
 /// How long work lasts before the lock is watched for.
 const NEWS_AFTER: Duration = Duration::from_millis(20);

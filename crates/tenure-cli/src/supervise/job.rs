@@ -20,10 +20,10 @@ use std::os::windows::io::{AsHandle, AsRawHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
-use tenure::store::Verbs;
-use tenure::store::file::poll_readable;
-use tenure::tenure_core::{Due, Renewal};
+use tenure_engine::clock::instant;
+use tenure_engine::store::Verbs;
+use tenure_engine::store::file::poll_readable;
+use tenure_engine::tenure_core::{Due, Renewal};
 
 /// How often the locks are looked at.
 const LOCKS_LOOK: Duration = Duration::from_millis(100);

@@ -15,10 +15,10 @@ use crate::render::say;
 use crate::signals::Signals;
 use crate::store::{Locks, Part};
 use std::time::{Duration, Instant};
-use tenure::clock::Clock;
-use tenure::process::start_time;
-use tenure::store::{Handle, StoreError};
-use tenure::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Renewal, Schedule};
+use tenure_engine::clock::Clock;
+use tenure_engine::process::start_time;
+use tenure_engine::store::{Handle, StoreError};
+use tenure_engine::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Renewal, Schedule};
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {

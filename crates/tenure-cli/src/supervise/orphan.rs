@@ -24,10 +24,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
-use tenure::clock::{self, instant};
-use tenure::process::start_time;
-use tenure::store::file::poll_readable;
 use tenure_core::Process;
+use tenure_engine::clock::{self, instant};
+use tenure_engine::process::start_time;
+use tenure_engine::store::file::poll_readable;
 
 /// How often it is looked for new descendants.
 const LOOK: Duration = Duration::from_millis(20);

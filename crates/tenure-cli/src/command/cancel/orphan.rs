@@ -13,13 +13,13 @@ use crate::supervise::Terms;
 use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::clock::{Clock, instant, since};
-use tenure::process::liveness;
-use tenure::profile::{ends_without_release, known_as};
-use tenure::store::{Content, Reading};
 use tenure_core::{
     Claim, Entry, Evidence, Life, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
+use tenure_engine::clock::{Clock, instant, since};
+use tenure_engine::process::liveness;
+use tenure_engine::profile::{ends_without_release, known_as};
+use tenure_engine::store::{Content, Reading};
 
 /// How long the kernel may take to let go of the liveness lock of processes that have ended.
 const LIVENESS_LOCK_ENDS: Duration = Duration::from_secs(2);

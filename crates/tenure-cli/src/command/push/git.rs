@@ -22,8 +22,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tenure::clock::Clock;
-use tenure::tenure_core::Schedule;
+use tenure_engine::clock::Clock;
+use tenure_engine::tenure_core::Schedule;
 
 /// How much of each output is read.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -191,7 +191,7 @@ fn nameless(name: &CStr) -> std::io::Result<File> {
 #[cfg(not(target_os = "linux"))]
 fn nameless(name: &CStr) -> std::io::Result<File> {
     use rustix::fs::{CWD, Mode, OFlags, openat, unlink};
-    let own = tenure::process::new_request_id()?;
+    let own = tenure_engine::process::new_request_id()?;
     let place = std::env::temp_dir().join(format!("tenure-{}-{own}", name.to_string_lossy()));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(CWD, &place, flags, Mode::RUSR | Mode::WUSR)?;

@@ -12,11 +12,11 @@ use crate::render::Reporter;
 use crate::signals;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
-use tenure::clock::Clock;
-use tenure::engine::{Keep, Limits, Wait};
-use tenure::profile::known_as;
-use tenure::store::{Handle, Verbs};
-use tenure::tenure_core::{
+use tenure_engine::clock::Clock;
+use tenure_engine::engine::{Keep, Limits, Wait};
+use tenure_engine::profile::known_as;
+use tenure_engine::store::{Handle, Verbs};
+use tenure_engine::tenure_core::{
     Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule,
 };
 

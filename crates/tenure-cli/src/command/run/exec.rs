@@ -16,8 +16,8 @@ use crate::signals::Signals;
 use crate::store::Part;
 use crate::supervise::locks::SpawnError;
 use std::process::Command;
-use tenure::profile::{ENDS_WITHOUT_RELEASE, ends_without_release};
 use tenure_core::{Event, Holder, Takeover};
+use tenure_engine::profile::{ENDS_WITHOUT_RELEASE, ends_without_release};
 
 /// Marks a claim that will end without a release.
 pub(super) fn mark(holder: &mut Holder) {

@@ -14,8 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tenure::clock::instant;
-use tenure::store::file::poll_readable;
+use tenure_engine::clock::instant;
+use tenure_engine::store::file::poll_readable;
 
 /// How often what is held is looked after meanwhile.
 const LOOK: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::request::{At, How, Task, Wanted};
 use serde_json::json;
 use std::time::Duration;
-use tenure::engine::Keep;
-use tenure::profile::known_as;
 use tenure_core::{Claim, Kind, LockName, Patience, Request, RequestId};
+use tenure_engine::engine::Keep;
+use tenure_engine::profile::known_as;
 
 /// What a run is going to take.
 pub(super) struct Plan<'a> {

@@ -23,13 +23,13 @@ use crate::store::Locks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use tenure::clock::Clock;
-use tenure::engine::{self, AcquireError, Wait};
-use tenure::process::{OwnerError, liveness};
-use tenure::store::StoreError;
 use tenure_core::{
     Claim, Entry, Force, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
 };
+use tenure_engine::clock::Clock;
+use tenure_engine::engine::{self, AcquireError, Wait};
+use tenure_engine::process::{OwnerError, liveness};
+use tenure_engine::store::StoreError;
 
 /// How often a wait is begun anew because the record could not be read in the middle of it.
 const UNREADABLE_MAX: usize = 16;
@@ -69,7 +69,7 @@ pub(super) fn acquire(
         session.refuse_own_hold(&name)?;
     }
     let epic_spec = who.facts.iter().find(|(key, _)| key == "epic_spec");
-    let epic_spec = epic_spec.map(|(_, epic_spec)| tenure::profile::why(epic_spec));
+    let epic_spec = epic_spec.map(|(_, epic_spec)| tenure_engine::profile::why(epic_spec));
     let why = who.why.or(epic_spec).unwrap_or_default();
     let process = owner.as_ref().map(|owner| owner.process);
     let holder = session.holder(request_id, who.actor, process, why, who.facts);

@@ -5,13 +5,13 @@
 //! this profile in front of its own writes no claim once it has read a record that is not the one
 //! the person was asked about. The answer is [`StoreError::Record`], and nothing was changed.
 //!
-//! [`StoreError::Record`]: tenure::store::StoreError::Record
+//! [`StoreError::Record`]: tenure_engine::store::StoreError::Record
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tenure::profile::{Place, Profile, Record};
 use tenure_core::{Claim, Host, LockName, Now, Policy};
+use tenure_engine::profile::{Place, Profile, Record};
 
 /// What a record says that tells one hold from every other.
 #[derive(Debug, Clone, PartialEq, Eq)]

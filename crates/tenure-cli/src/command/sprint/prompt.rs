@@ -7,9 +7,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, isatty, tcflush};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use tenure::clock::instant;
-use tenure::store::Wake;
-use tenure::store::file::Sleeper;
+use tenure_engine::clock::instant;
+use tenure_engine::store::Wake;
+use tenure_engine::store::file::Sleeper;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,9 +8,9 @@ use crate::render::clean;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
-use tenure::store::{Content, Reading};
-use tenure::yaml::quoted;
 use tenure_core::{Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp, Standing, judge};
+use tenure_engine::store::{Content, Reading};
+use tenure_engine::yaml::quoted;
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

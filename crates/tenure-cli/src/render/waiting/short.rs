@@ -9,7 +9,7 @@ use crate::render::clean;
 use crate::render::lock::HolderView;
 use crate::render::width::{cut, width};
 use std::time::Duration;
-use tenure::tenure_core::LockName;
+use tenure_engine::tenure_core::LockName;
 
 /// So much of a reason says something.
 const WHY_MIN: usize = 10;
@@ -236,7 +236,9 @@ fn about(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::render::lock::LockView;
-    use tenure::tenure_core::{Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp};
+    use tenure_engine::tenure_core::{
+        Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp,
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,8 +4,8 @@
 //! What the fields mean is decided one level up. The fuzzer includes this file by its path.
 
 use serde::Deserialize;
-use tenure::envelope::clean;
-use tenure::yaml;
+use tenure_engine::envelope::clean;
+use tenure_engine::yaml;
 
 /// The largest document that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 20;
