@@ -304,7 +304,7 @@ pub(crate) fn report(failure: &Failure) -> Exit {
 impl fmt::Display for Unheard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone => f.write_str("the answer was not written, because nobody reads it"),
+            Self::Gone => f.write_str("the answer was not written, because its reader has gone"),
             Self::Stopped(_) => {
                 f.write_str("the answer was not written, because a signal came before it was read")
             }

@@ -50,7 +50,12 @@ pub(crate) fn whose(facts: &Facts) -> Whose {
 /// made for several. What we would make there, its owner could exchange, and could not use.
 pub(crate) fn refusal(facts: &Facts) -> Option<String> {
     let is_good = facts.is_ours() || facts.is_roots() || facts.is_made_for_several();
-    (!is_good).then(|| format!("it belongs to {}, and nobody named it", facts.owner_text()))
+    (!is_good).then(|| {
+        format!(
+            "it belongs to {}, and no caller named it",
+            facts.owner_text()
+        )
+    })
 }
 
 /// Opens a folder that nobody named. A link to it counts as its owner's word.

@@ -423,7 +423,7 @@ fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
     let holder = LockView::holder_of(claim, waiting.now);
     if waiting.stopped_for.is_some() {
         surface.say(&format!(
-            "waiting for {name}, held by nobody; {} is next in line and stopped",
+            "waiting for {name}, not held; {} is next in line and stopped",
             holder.who()
         ));
         return;

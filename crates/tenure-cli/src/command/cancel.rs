@@ -179,11 +179,11 @@ fn line(claim: &Claim, how: Answering) -> String {
         Answering::Supervised => format!("{who} ends its command"),
         Answering::Orphaned => {
             format!(
-                "{who} is dead and asks nobody to stop (`tenure cancel --orphan` ends its command)"
+                "{who} is dead and can ask no command to stop (`tenure cancel --orphan` ends its command)"
             )
         }
         Answering::Exec => {
-            format!("{who} has become its command, and nobody is there to end that")
+            format!("{who} has become its command, and no supervisor is there to end that")
         }
         Answering::Detached => {
             format!("{who} has no supervisor; `check` and `heartbeat` tell it")

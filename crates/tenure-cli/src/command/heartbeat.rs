@@ -98,7 +98,7 @@ pub(super) fn heartbeat(
             let failure = Failure::new(
                 Exit::Conflict,
                 "NOT_OWNER",
-                format!("{name} is held by somebody else and was not renewed"),
+                format!("{name} is held by another owner and was not renewed"),
             )
             .with_text(text)
             .with_context(context);

@@ -42,7 +42,7 @@ pub(super) fn point_out(
     });
     if let Some(used) = used {
         reporter.warn(format!(
-            "nobody has used {name}; {used}, which is in use, is nearly the same name: is that one meant?"
+            "{name} was never used; {used}, which is in use, is nearly the same name: is that the one?"
         ));
     }
 }

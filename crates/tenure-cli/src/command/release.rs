@@ -190,7 +190,7 @@ fn not_owner(
     let failure = Failure::new(
         Exit::Conflict,
         "NOT_OWNER",
-        format!("{name} is held by somebody else and was not released"),
+        format!("{name} is held by another owner and was not released"),
     )
     .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json());

@@ -246,7 +246,7 @@ impl Sight {
         };
         if let Some(rest) = self.stopped_for {
             return format!(
-                "{name} is held by nobody: {} is next in line and stopped; it stands aside in {}",
+                "{name} is not held: {} is next in line and stopped; it stands aside in {}",
                 front.who(),
                 human(Duration::from_secs(rest.as_secs().max(1))),
             );

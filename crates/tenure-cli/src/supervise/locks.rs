@@ -312,7 +312,9 @@ impl RunState {
                 if let Renewal::Renewed { .. } = renewal {
                     hold.schedule.renewed();
                     if std::mem::take(&mut hold.lost) {
-                        self.remark("the heartbeat works again; nobody has taken the lock");
+                        self.remark(
+                            "the heartbeat works again; no other caller has taken the lock",
+                        );
                     }
                 }
                 self.on_renewal(driver, index, renewal, is_ending)

@@ -284,7 +284,7 @@ fn a_file_that_was_emptied_under_a_live_run_is_not_free() {
         let refused = scene.run([&["acquire", "x"], words].concat());
         let refused = refused.expect(4, "the same");
         let said = refused.stderr();
-        assert!(said.contains("somebody alive has a place in it"), "{said}");
+        assert!(said.contains("a live process has a place in it"), "{said}");
         let advised = said.contains("replaces it");
         assert_eq!(advised, words.len() == 1, "{said}");
     }

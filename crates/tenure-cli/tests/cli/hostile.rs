@@ -268,7 +268,7 @@ fn a_process_id_of_another_namespace_is_said_to_be_one() {
         let answer = scene.run(words);
         let said = answer.stdout() + &answer.stderr();
         assert!(said.contains(elsewhere), "{words:?}: {said}");
-        if answer.stdout().contains(" waits since ") {
+        if answer.stdout().contains(" waiting for ") {
             assert_eq!(said.matches(elsewhere).count(), 2, "the waiter too: {said}");
         }
     }

@@ -172,7 +172,7 @@ fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
         "behind it somebody waits: {shown:?}"
     );
     let text = scene.run(["check", "x"]).stdout();
-    assert!(text.contains("is away, in line since"), "{text}");
+    assert!(text.contains("away, in line for"), "{text}");
     // It comes back, and stands where it stood.
     let mut back = vec!["run", "x", "-q", "-w", "forever", "--ticket", &ticket];
     back.extend(["--", "sh", "-c", "echo first >>order"]);
@@ -387,7 +387,7 @@ fn check_and_list_show_the_living_who_wait() {
     let list = scene.run(["list"]).stdout();
     let line = list.lines().nth(2).unwrap_or_default();
     assert!(
-        line.contains("1. PID") && line.contains("waits since") && line.contains("the living"),
+        line.contains("1. PID") && line.contains("waiting for") && line.contains("the living"),
         "{list}"
     );
     let _ = held.open().expect(0, "the holder");
@@ -480,7 +480,7 @@ fn a_stopped_waiter_is_named_and_lets_others_pass_after_its_grace() {
     assert_eq!(facts["standstill"]["pid"], pid, "{facts}");
     let rest = facts["standstill"]["stands_aside_in_ms"].as_u64().unwrap();
     assert!(rest <= 10_000, "{facts}");
-    let sentence = format!("held by nobody: PID {pid}");
+    let sentence = format!("not held: PID {pid}");
     for words in [&["check", "x"][..], &["run", "x", "-n", "--", "true"]] {
         let answer = scene.run(words).expect(4, "it has its turn");
         let said = answer.stdout() + &answer.stderr();

@@ -563,7 +563,7 @@ fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
             let said = scene.run([verb, slip]).expect(0, "nobody holds it");
             assert!(
                 said.stderr()
-                    .contains(&format!("nobody has used {slip}; deploy, which is in use")),
+                    .contains(&format!("{slip} was never used; deploy, which is in use")),
                 "{verb} {slip}: {}",
                 said.said()
             );
@@ -587,7 +587,7 @@ fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
         assert_eq!(said.stderr(), "", "{other}: {}", said.said());
     }
     let said = scene.run(["check", "deploy"]).expect(4, "held");
-    assert!(!said.said().contains("nobody has used"), "{}", said.said());
+    assert!(!said.said().contains("was never used"), "{}", said.said());
     let _ = first.open().expect(0, "the holder");
     let _ = second.open().expect(0, "the holder");
     let said = scene.run(["check", "deploi"]).expect(0, "free");

@@ -349,7 +349,7 @@ fn an_acquire_whose_answer_is_lost_gives_the_lock_back_and_fails() {
         for output in ["text", "json", "yaml"] {
             for (stdout, why) in [
                 (no_room as fn() -> Stdio, "no space left on device"),
-                (gone, "nobody reads it"),
+                (gone, "its reader has gone"),
             ] {
                 let scene = Scene::new();
                 std::fs::create_dir(scene.path("f")).expect("a folder");

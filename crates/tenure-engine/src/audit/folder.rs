@@ -291,7 +291,7 @@ pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditErro
 }
 
 /// What is said of a folder of another user to which a search or a default led.
-const NOBODY_NAMED_IT: &str = "it belongs to another user, and nobody named it; name it with \
+const NOBODY_NAMED_IT: &str = "it belongs to another user, and no caller named it; name it with \
                                --audit-dir if it is to be used";
 
 fn distrust(path: &Path, why: &'static str) -> AuditError {

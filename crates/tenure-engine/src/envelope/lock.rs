@@ -397,7 +397,7 @@ impl LockView {
     pub fn headline(&self) -> String {
         if let (Some(next), Some(still)) = (&self.holder, &self.standstill) {
             return format!(
-                "{} is held by nobody: {} is next in line and stopped; it has had its turn since {} \
+                "{} is not held: {} is next in line and stopped; it has had its turn since {} \
                  ({} ago) and stands aside in {}",
                 self.name,
                 next.who(),
@@ -444,7 +444,7 @@ impl LockView {
         for waiting in &self.queue {
             let _ = write!(
                 text,
-                "\n{:8}{}. {} {} since {}{}",
+                "\n{:8}{}. {} {} for {}{}",
                 "",
                 waiting.position,
                 who(
@@ -454,11 +454,11 @@ impl LockView {
                     &waiting.host
                 ),
                 if waiting.away {
-                    "is away, in line"
+                    "away, in line"
                 } else if waiting.stopped {
-                    "is stopped, in line"
+                    "stopped, in line"
                 } else {
-                    "waits"
+                    "waiting"
                 },
                 age(waiting.waiting_ms),
                 purpose(&waiting.why)
@@ -535,7 +535,7 @@ impl LockView {
                 match &self.standstill {
                     None => format!("{called} held by {by}{aged}{after}"),
                     Some(still) => format!(
-                        "{called} held by nobody; {by} is next in line and stopped, and stands \
+                        "{called} not held; {by} is next in line and stopped, and stands \
                          aside in {}{after}",
                         age(still.stands_aside_in_ms)
                     ),

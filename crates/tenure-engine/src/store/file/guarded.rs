@@ -29,7 +29,7 @@ use tenure_core::{Claim, Entry, LockName, Now};
 pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is wrong with an empty coordination file while a liveness lock is held.
-pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but somebody alive has a place in it";
+pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but a live process has a place in it";
 
 /// The names of one lock's files.
 #[derive(Debug, Clone, PartialEq, Eq)]

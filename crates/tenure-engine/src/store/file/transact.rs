@@ -372,7 +372,7 @@ impl<'f> Frame<'f> {
             return Ok((nothing(snapshot), None));
         }
         if any_is_held(guarded.opened) {
-            let reason = "it is not replaced, because somebody alive has a place in it";
+            let reason = "it is not replaced, because a live process has a place in it";
             return Ok((nothing(snapshot), Some(reason)));
         }
         match guarded.join(Entry::default(), snapshot.clone(), self.ask.now) {
