@@ -266,7 +266,7 @@ pub(crate) struct Claiming {
     /// The intent's version, where its file says none
     #[arg(long, value_name = "V", help_heading = FLEET)]
     pub(crate) intent_version: Option<String>,
-    /// The file of the intent, which says lock, mode, ttl and name
+    /// The intent's file: lock, mode, ttl and name
     #[arg(long, value_name = "FILE", help_heading = FLEET)]
     pub(crate) intent: Option<PathBuf>,
     /// A parameter of the intent (repeatable)
@@ -413,7 +413,7 @@ pub(crate) struct RunArgs {
 #[command(after_help = "Examples:
   tenure acquire deploy                        for the script that calls this
   tenure acquire deploy --owner $$             for this process, while it lives
-  tenure acquire deploy --owner none --ttl 5m  follows no process: renew within 5 min
+  tenure acquire deploy --owner none --ttl 5m  no process: renew within 5 min
   tenure acquire deploy --request-id run-42    to ask again by that id is fine
 
 Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that `acquire` prints. A lock whose owner ends is free at once.")]

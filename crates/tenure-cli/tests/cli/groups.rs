@@ -785,7 +785,7 @@ fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
 fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
     let scene = Scene::new();
     let none = scene.run(["cancel", "x"]).expect(5, "nobody holds it");
-    assert!(none.stderr().contains("nobody holds x"), "{}", none.said());
+    assert!(none.stderr().contains("x is not held"), "{}", none.said());
     assert!(!scene.locks().exists(), "and nothing was created");
 
     let run = running(&scene, &["run", "x", "--signal", "TERM"], "");
@@ -812,7 +812,9 @@ fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
     let _ = gate.entered();
     let answer = scene.run(["cancel", "x"]).expect(0, "asked");
     assert!(
-        answer.stdout().contains("nobody is there to end that"),
+        answer
+            .stdout()
+            .contains("no supervisor is there to end that"),
         "{}",
         answer.said()
     );
