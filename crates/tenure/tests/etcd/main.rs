@@ -284,13 +284,28 @@ impl Drop for Callers {
 
 /// Runs every promise, tells how long each took, and names all that are broken.
 pub(crate) fn keeps_every_promise(callers: &Callers) {
+    keeps_every_promise_but(callers, |_| false);
+}
+
+/// The same, but for what is excused there.
+pub(crate) fn keeps_every_promise_but(
+    callers: &Callers,
+    is_excused: impl Fn(&conformance::Broken) -> bool,
+) {
     let mut broken = Vec::new();
     for (name, promise) in conformance::promises::<Callers>() {
         let began = instant();
         let kept = promise(callers);
         let took = instant().saturating_duration_since(began);
         println!("{took:>7.1?}  {name}");
-        broken.extend(kept.err().map(|broken| broken.to_string()));
+        let told = kept.err().filter(|broken| {
+            let excused = is_excused(broken);
+            if excused {
+                println!("         excused: {broken}");
+            }
+            !excused
+        });
+        broken.extend(told.map(|broken| broken.to_string()));
     }
     assert!(broken.is_empty(), "broken promises:\n{}", broken.join("\n"));
 }
