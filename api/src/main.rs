@@ -229,7 +229,7 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
     all.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut told: BTreeSet<String> = BTreeSet::new();
     all.retain(|line| {
-        // A trait of a type that is not shown, or by one (`From<...>`), is to be had by nobody.
+        // A trait of a type that is not shown, or by one (`From<...>`), cannot be had by any user of the crate.
         let is_hidden = line.text.starts_with("impl") && line.text.contains("tenure_engine::");
         !is_hidden && told.insert(line.text.clone())
     });

@@ -189,7 +189,7 @@ fn follow(
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
     let output = reporter.output;
-    // Nothing is said at the end: whoever ends it knows why. Only what could not be shown is told.
+    // The end is silent, for the caller that ends it knows why. Only what could not be shown is told.
     let over = |unheard: Option<Unheard>| {
         if let Some(unheard @ Unheard::Failed(_)) = unheard {
             return Err(lost(&unheard));

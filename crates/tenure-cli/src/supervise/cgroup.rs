@@ -10,7 +10,7 @@
 //! as a member of the group after the handle was opened: if its number has passed to somebody else
 //! by then, that one is not in the group, or the handle speaks of the dead.
 //!
-//! **Nobody is asked twice.** As in `descendants`: whose parent is in the group is left to that parent.
+//! **No process is asked twice.** As in `descendants`: a process whose parent is in the group is left to that parent.
 //!
 //! # Crash safety
 //! If we are killed, the group stays, with whatever runs in it. It holds no lock and limits nobody.

@@ -754,7 +754,7 @@ impl Running<'_> {
     }
 
     /// The kernel has ceased to tell of the command: to release would be a guess. So the claim is left to the
-    /// liveness lock, which the command has inherited, or to its number in the record (`close`). A lock that nobody
+    /// liveness lock, which the command has inherited, or to its number in the record (`close`). A lock that no process
     /// renews any more would run out under it, so there it is killed first.
     #[cold]
     #[inline(never)]

@@ -3,7 +3,7 @@
 //! # Crash safety
 //! The claim names this process, and `execve` changes neither its number nor its start time: from
 //! the grant to the command's end the same claim is true. The command inherits the liveness lock, and with
-//! it whatever it starts. Nobody is left to release: when the last of them is gone the liveness lock is
+//! it whatever it starts. No supervisor is left to release: when the last of them is gone the liveness lock is
 //! out, and whoever comes next removes the claim. A death between any two steps amounts to the same.
 //!
 //! So only a lock can be held like this that the kernel vouches for. What has to be renewed, or

@@ -3,7 +3,7 @@
 //!
 //! # Crash safety
 //! The part that a run has in a hold is a byte of the lock's file, shared by all who have one, and its
-//! command inherits it as it would a liveness lock. Whoever gives the hold back looks for it under the guard. So
+//! command inherits it as it would a liveness lock. The process that gives the hold back looks for it under the guard. So
 //! the hold stays while any of them works, whichever of them is killed:
 //! - the inner supervisor: its command has the byte;
 //! - the inner command: its supervisor ends, and gives the byte back;
