@@ -13,7 +13,7 @@ use tenure_engine::duration;
 use tenure_engine::fence::{self, Admission, Guard, GuardError};
 use tenure_engine::intent::{Intent, Mode};
 use tenure_engine::profile::{
-    Fleet, Native, Profile, Resume, RowConfig, Session, Settings, Sprint,
+    Fleet, Native, Profile, Resume, RowConfig, Rows, Session, Settings, Sprint,
 };
 use tenure_engine::tenure_core::{LockName, Policy, RequestId};
 use tenure_engine::yaml as reader;
@@ -192,7 +192,7 @@ pub fn names(data: &[u8]) {
         assert!(!text.contains(['/', '\0']) && text != "..");
     }
     let settings = Settings::default();
-    if let Ok(profile) = tenure_engine::profile::by_name(&text, &settings, &Config::default()) {
+    if let Ok(profile) = tenure_engine::profile::by_name(&text, &settings, &Rows::new()) {
         assert_eq!(profile.policy().name, text);
     }
 }

@@ -139,7 +139,7 @@ fn read() -> (u64, u64) {
 /// The machine's own wall clock, in microseconds since 1970.
 #[cfg(not(target_os = "linux"))]
 #[allow(clippy::disallowed_methods, reason = "this is the place")]
-pub(crate) fn wall_us() -> u64 {
+fn wall_us() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| {

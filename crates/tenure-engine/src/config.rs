@@ -10,7 +10,7 @@
 //! (decision 0023). One that is named is read whoever it belongs to.
 
 use crate::os::{self, Errno};
-use crate::profile::{ProfileError, RowConfig};
+use crate::profile::{ProfileError, Rows};
 use crate::trust::{self, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub struct Config {
     pub locks: BTreeMap<String, LockDefaults>,
     /// The user's own profiles, by name.
     #[serde(default, rename = "profile")]
-    pub profiles: BTreeMap<String, RowConfig>,
+    pub profiles: Rows,
 }
 
 /// Who named a configuration file.

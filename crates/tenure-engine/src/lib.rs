@@ -8,6 +8,7 @@ pub mod audit;
 pub mod cancel;
 pub mod clock;
 pub mod config;
+pub mod conformance;
 pub mod duration;
 pub mod engine;
 pub mod envelope;

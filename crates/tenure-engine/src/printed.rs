@@ -10,7 +10,11 @@
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use std::fmt::Display;
 use std::io;
+
+/// How many characters of a parser's message are shown.
+const MESSAGE_CHARS_MAX: usize = 200;
 
 /// Whether a character acts on the text around it in place of being seen, beyond what every JSON
 /// writer escapes: DEL and C1, line separators, marks of the reading direction, characters without
@@ -88,6 +92,16 @@ impl Formatter for Escaping {
     }
 }
 
+/// A parser's message as the end of a sentence: one line, and not longer than a line.
+pub(crate) fn short(message: &impl Display) -> String {
+    message
+        .to_string()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MESSAGE_CHARS_MAX)
+        .collect()
+}
+
 #[cfg(test)]
 pub(crate) const EVIL: &str = "a\u{1b}[2J\u{7f}\u{85}\u{9b}m\u{ad}\u{61c}\u{180e}\u{200b}\u{200c}\
                                \u{200f}\u{2028}\u{2029}\u{202e}\u{2060}\u{2066}\u{206f}\u{feff}\
@@ -152,5 +166,12 @@ mod tests {
         };
         assert_eq!(said("connecting"), "connecting: refused");
         assert_eq!(said("connecting was refused"), "connecting was refused");
+    }
+
+    #[test]
+    fn what_a_parser_says_is_shown_on_one_short_line() {
+        let shown = short(&format!("a\n\u{1b}[31m{}", "x".repeat(1_000)));
+        assert_eq!(shown.chars().count(), MESSAGE_CHARS_MAX, "cut");
+        assert!(!shown.contains(char::is_control), "no control characters");
     }
 }

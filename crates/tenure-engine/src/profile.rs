@@ -32,10 +32,13 @@ pub use session::Session;
 pub use sprint::Sprint;
 
 use crate::audit::Layout;
-use crate::config::Config;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
+
+/// The folder beside published records, for what their formats have no place for.
+pub(crate) const LEDGER: &str = ".tenure";
 
 /// Why there is no such profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +74,10 @@ pub struct Settings {
     pub stale_after_ms: Option<u64>,
 }
 
-/// The profile of a name: a built-in one, or one of the configuration's own.
+/// The user's own profiles, by name, as a configuration file writes them.
+pub type Rows = BTreeMap<String, RowConfig>;
+
+/// The profile of a name: a built-in one, or one of the user's own.
 ///
 /// # Errors
 /// - [`ProfileError::Unknown`] if there is none.
@@ -79,24 +85,23 @@ pub struct Settings {
 ///
 /// # Examples
 /// ```
-/// use tenure_engine::config::Config;
-/// use tenure_engine::profile::Settings;
-/// let fleet = tenure_engine::profile::by_name("fleet", &Settings::default(), &Config::default())?;
+/// use tenure_engine::profile::{Rows, Settings};
+/// let fleet = tenure_engine::profile::by_name("fleet", &Settings::default(), &Rows::new())?;
 /// assert_eq!(fleet.policy().name, "fleet");
 /// # Ok::<(), tenure_engine::profile::ProfileError>(())
 /// ```
 pub fn by_name(
     name: &str,
     settings: &Settings,
-    config: &Config,
+    own: &Rows,
 ) -> Result<Box<dyn Profile>, ProfileError> {
     if let Some(profile) = built_in(name, settings)? {
         return Ok(profile);
     }
-    let Some(row) = config.profiles.get(name) else {
+    let Some(row) = own.get(name) else {
         return Err(ProfileError::Unknown {
             name: name.to_owned(),
-            known: names(config).map(str::to_owned).collect(),
+            known: names(own).map(str::to_owned).collect(),
         });
     };
     match Custom::new(name, row, settings) {
@@ -108,10 +113,10 @@ pub fn by_name(
     }
 }
 
-/// The names of all profiles: the built-in ones in their order, then the configuration's own.
-pub fn names(config: &Config) -> impl Iterator<Item = &str> {
+/// The names of all profiles: the built-in ones in their order, then the user's own.
+pub fn names(own: &Rows) -> impl Iterator<Item = &str> {
     let built_in = Policy::ALL.into_iter().map(|policy| policy.name);
-    built_in.chain(config.profiles.keys().map(String::as_str))
+    built_in.chain(own.keys().map(String::as_str))
 }
 
 /// The profile that comes with the product under this name.
@@ -323,24 +328,24 @@ mod tests {
             ..RowConfig::default()
         };
         assert!(row.policy("ours").is_ok(), "its row has a meaning");
-        let mut config = Config::default();
-        config.profiles.insert("ours".to_owned(), row);
+        let own = Rows::from([("ours".to_owned(), row)]);
         for name in ["sprint", "ours"] {
-            let refused = by_name(name, &Settings::default(), &config).expect_err(name);
+            let refused = by_name(name, &Settings::default(), &own).expect_err(name);
             let said = refused.to_string();
             assert!(said.contains("built without the feature `yaml`"), "{said}");
         }
     }
 
-    fn config(text: &str) -> Config {
-        toml::from_str(text).expect("a configuration")
+    fn nightly(row: &str) -> Rows {
+        let row = toml::from_str(row).expect("a row");
+        Rows::from([("nightly".to_owned(), row)])
     }
 
     #[cfg(feature = "yaml")]
     #[test]
     fn every_row_has_its_profile() {
         for policy in Policy::ALL {
-            let profile = by_name(policy.name, &Settings::default(), &Config::default())
+            let profile = by_name(policy.name, &Settings::default(), &Rows::new())
                 .expect("a built-in profile");
             assert_eq!(profile.policy(), policy);
         }
@@ -348,9 +353,9 @@ mod tests {
 
     #[test]
     fn an_own_profile_is_another_row_in_front_of_the_same_format() {
-        let config = config("[profile.nightly]\nlike = \"fleet\"\nheld = \"30s\"\n");
-        let own = by_name("nightly", &Settings::default(), &config).expect("an own profile");
-        let base = by_name("fleet", &Settings::default(), &config).expect("a built-in profile");
+        let rows = nightly("like = \"fleet\"\nheld = \"30s\"\n");
+        let own = by_name("nightly", &Settings::default(), &rows).expect("an own profile");
+        let base = by_name("fleet", &Settings::default(), &rows).expect("a built-in profile");
         let expected = Policy {
             name: "nightly",
             held_unforced: tenure_core::HeldUnforced::WaitMs(30_000),
@@ -367,8 +372,8 @@ mod tests {
 
     #[test]
     fn an_unknown_profile_is_answered_with_those_that_there_are() {
-        let config = config("[profile.nightly]\n");
-        let error = by_name("nightli", &Settings::default(), &config).expect_err("no such profile");
+        let error =
+            by_name("nightli", &Settings::default(), &nightly("")).expect_err("no such profile");
         assert_eq!(
             error.to_string(),
             "there is no profile \"nightli\"; it is one of native, sprint, resume, session, \
@@ -378,8 +383,8 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_be_used_is_no_profile() {
-        let config = config("[profile.nightly]\nforce = \"maybe\"\n");
-        let error = by_name("nightly", &Settings::default(), &config).expect_err("a bad row");
+        let rows = nightly("force = \"maybe\"\n");
+        let error = by_name("nightly", &Settings::default(), &rows).expect_err("a bad row");
         let said = error.to_string();
         assert!(
             said.starts_with("[profile.\"nightly\"] force = \"maybe\""),

@@ -4,7 +4,6 @@
 //! [`Verbs`], which every store has.
 
 pub mod codec;
-pub mod conformance;
 pub mod contract;
 #[cfg(all(feature = "etcd", unix))]
 pub mod etcd;

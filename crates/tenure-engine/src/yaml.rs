@@ -1,8 +1,7 @@
 //! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
 //! text of ours is written into YAML.
 
-use crate::printed::acts;
-use crate::profile::document::short;
+use crate::printed::{acts, short};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;

@@ -44,8 +44,8 @@ impl Scene {
     fn new(profile: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::current();
-        let config = tenure_engine::config::Config::default();
-        let made = profile::by_name(profile, &Settings::default(), &config).expect("a profile");
+        let made = profile::by_name(profile, &Settings::default(), &profile::Rows::new());
+        let made = made.expect("a profile");
         let policy = made.policy();
         let name = match profile {
             "sprint" => "sprint",

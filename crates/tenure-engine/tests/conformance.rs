@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
 use tenure_engine::clock::instant;
+use tenure_engine::conformance::{self, Harness};
 use tenure_engine::process::{Identity, start_time};
 use tenure_engine::store::Store;
-use tenure_engine::store::conformance::{self, Harness};
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
 use tenure_engine::store::memory::MemoryStore;
 

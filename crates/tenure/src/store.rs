@@ -5,9 +5,10 @@
 //! `examples/store` is one in under 300 lines: a folder of files. Then
 //! [`LockManager::with_store`](crate::guard::LockManager::with_store) takes it.
 
+pub use tenure_engine::conformance;
 #[cfg(all(feature = "etcd", unix))]
 pub use tenure_engine::store::etcd;
 pub use tenure_engine::store::{
     Cleaned, Content, ForcedRelease, Handle, Reading, RenewedOwned, Store, StoreError, Verbs, Wake,
-    codec, conformance, contract, file, memory, verbs,
+    codec, contract, file, memory, verbs,
 };

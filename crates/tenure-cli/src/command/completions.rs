@@ -203,7 +203,7 @@ fn groups(common: &Common, found: &Sender<String>) {
 fn profiles(common: &Common, found: &Sender<String>) {
     // A configuration that cannot be used does not take the built-in ones away.
     let config = Surroundings::of(common).configuration().unwrap_or_default();
-    for name in profile::names(&config) {
+    for name in profile::names(&config.profiles) {
         let _ = found.send(name.to_owned());
     }
 }

@@ -11,11 +11,12 @@ use tenure_engine::profile::{self, RowConfig};
 pub(super) fn profiles(only: Option<&str>, config: &Config) -> Result<(String, Value), Failure> {
     let names: Vec<&str> = match only {
         Some(name) => vec![name],
-        None => profile::names(config).collect(),
+        None => profile::names(&config.profiles).collect(),
     };
     let mut views = Vec::with_capacity(names.len());
     for name in names {
-        let policy = profile::by_name(name, &profile::Settings::default(), config)?.policy();
+        let policy =
+            profile::by_name(name, &profile::Settings::default(), &config.profiles)?.policy();
         let row = config.profiles.get(name);
         views.push(ProfileView::of(&policy, row.map(RowConfig::like)));
     }

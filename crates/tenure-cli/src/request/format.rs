@@ -45,7 +45,7 @@ impl Format {
             return Ok(Some(Self::named(name)));
         }
         let config = around.configuration()?;
-        let profile = profile::by_name(name, &Settings::default(), &config)?;
+        let profile = profile::by_name(name, &Settings::default(), &config.profiles)?;
         Ok(Some(Self::named(profile.format())))
     }
 

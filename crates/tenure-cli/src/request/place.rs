@@ -12,7 +12,7 @@ use tenure_core::{Host, LockName, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config};
 use tenure_engine::engine::Wait;
-use tenure_engine::profile::{self, Native, Profile, Settings};
+use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
 use tenure_engine::store::file::{FileStore, Sleeper};
 
 /// Where the locks are, and what a project says about them.
@@ -346,12 +346,12 @@ pub(super) fn profile_of(
         stale_after_ms: stale_after.transpose()?.map(value::millis),
     };
     if Policy::ALL.iter().any(|policy| policy.name == name) {
-        return Ok(profile::by_name(name, &settings, &Config::default())?);
+        return Ok(profile::by_name(name, &settings, &Rows::new())?);
     }
     Ok(profile::by_name(
         name,
         &settings,
-        &*around.configuration()?,
+        &around.configuration()?.profiles,
     )?)
 }
 

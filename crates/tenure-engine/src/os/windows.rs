@@ -2,7 +2,7 @@
 //!
 //! Some things differ from Unix, and their callers rely on what is said here:
 //! - A file that somebody has open without letting others rename or remove it cannot be renamed or
-//!   removed. Programs that merely read do that, so it is tried again for [`PATIENCE`].
+//!   removed. Programs that merely read do that, so it is tried again for [`PATIENCE_MS`].
 //! - What is locked belongs to the open file **and** the process: it is not kept up by a process that
 //!   has inherited the handle. `docs/windows.md` says what follows from that for `tenure run`.
 //! - Rights are those of the folder (inherited access lists). They are neither set nor judged here, so
@@ -70,7 +70,7 @@ pub(crate) const FOLDERS_MOVE: bool = false;
 pub(crate) const WATCHES: bool = false;
 
 /// How long a file is waited for that somebody has open without letting us at it.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE_MS: u64 = 1_000;
 
 /// The first and the longest pause between two tries.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -154,11 +154,14 @@ fn patiently<T>(
     mut call: impl FnMut() -> Result<T, Errno>,
     is_in_the_way: impl Fn(Errno) -> bool,
 ) -> Result<T, Errno> {
-    let began = crate::clock::instant();
+    let began = raw::since_boot_ms();
     let mut pause = PAUSE_MIN;
     loop {
         match call() {
-            Err(errno) if is_in_the_way(errno) && crate::clock::since(began) < PATIENCE => {
+            Err(errno)
+                if is_in_the_way(errno)
+                    && raw::since_boot_ms().saturating_sub(began) < PATIENCE_MS =>
+            {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -485,8 +488,7 @@ pub(crate) fn cut(file: impl AsHandle, length: u64) -> Result<(), Errno> {
 
 /// Sets a file's time of change to now, and changes nothing else.
 pub fn touch(file: impl AsHandle) -> Result<(), Errno> {
-    let now = crate::clock::wall_us().saturating_mul(10);
-    raw::set_written(file.as_handle(), now.saturating_add(EPOCH))
+    raw::set_written(file.as_handle(), raw::wall())
 }
 
 /// Waits until the content of a file is on the disk.

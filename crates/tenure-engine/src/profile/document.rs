@@ -3,17 +3,14 @@
 //! Which fields there are, and what they mean, each format says itself.
 
 use super::{instant, own::Own};
+use crate::printed::short;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use tenure_core::{Claim, Holder, Stamp};
 
 /// The largest record that is read: a thousand times what any of the formats needs.
 pub(super) const BYTES_MAX: usize = 1 << 20;
-
-/// How many characters of a parser's message are shown.
-const MESSAGE_CHARS_MAX: usize = 200;
 
 /// The bytes as text, if they are few enough.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
@@ -136,16 +133,6 @@ pub(super) fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A parser's message as the end of a sentence: one line, and not longer than a line.
-pub(crate) fn short(message: &impl Display) -> String {
-    message
-        .to_string()
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MESSAGE_CHARS_MAX)
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,12 +175,5 @@ mod tests {
             object(&large),
             Err("it is larger than 1048576 bytes".to_owned())
         );
-    }
-
-    #[test]
-    fn what_a_parser_says_is_shown_on_one_short_line() {
-        let shown = short(&format!("a\n\u{1b}[31m{}", "x".repeat(1_000)));
-        assert_eq!(shown.chars().count(), MESSAGE_CHARS_MAX, "cut");
-        assert!(!shown.contains(char::is_control), "no control characters");
     }
 }

@@ -22,7 +22,7 @@
 //! A change is pure: it looks at its [`Draft`] and alters nothing else. So a store may run it again on
 //! a newer list, or beforehand on the list that it expects, and says at the end which run counts.
 //!
-//! [`conformance`](super::conformance) holds every store to this; a store of your own can run it too.
+//! [`conformance`](crate::conformance) holds every store to this; a store of your own can run it too.
 
 use super::{Reading, StoreError, Wake};
 use std::any::Any;

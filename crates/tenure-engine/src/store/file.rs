@@ -44,7 +44,7 @@ use super::contract::{
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
 use crate::os;
-use crate::profile::{Native, Profile, SUFFIX};
+use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
 use folder::{Folder, Latest, Opened, fault};
 use guarded::Names;
@@ -58,9 +58,6 @@ pub type Descriptor = os::Descriptor;
 
 /// A borrowed one.
 pub type BorrowedDescriptor<'a> = os::BorrowedDescriptor<'a>;
-
-/// The folder beside published records, for what their formats have no place for.
-pub(crate) const LEDGER: &str = ".tenure";
 
 /// The folder in that for native locks: those that a run takes beside a lock of another format. One
 /// of its own, for the coordination file of a record may have any lock's name.

@@ -10,7 +10,7 @@ use tenure_core::{
     Predecessor, Process, Queueing, RequestId,
 };
 use tenure_engine::clock::instant;
-use tenure_engine::store::conformance::{self, Harness};
+use tenure_engine::conformance::{self, Harness};
 use tenure_engine::store::contract::{
     About, Ask, Committed, Depth, Draft, Location, Outcome, Rules, Run, Step, Waiting, Which,
     Write, own,

@@ -44,7 +44,7 @@ use windows_sys::Win32::System::Registry::{
     HKEY_LOCAL_MACHINE, RRF_RT_ANY, RRF_RT_REG_SZ, RegGetValueW,
 };
 use windows_sys::Win32::System::SystemInformation::{
-    ComputerNamePhysicalDnsHostname, GetComputerNameExW,
+    ComputerNamePhysicalDnsHostname, GetComputerNameExW, GetSystemTimePreciseAsFileTime,
 };
 use windows_sys::Win32::System::Threading::{
     CreateEventW, GetProcessId, GetProcessTimes, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION,
@@ -560,6 +560,14 @@ pub(super) fn random(bytes: &mut [u8]) -> Result<(), Errno> {
             BCRYPT_USE_SYSTEM_PREFERRED_RNG,
         )
     })
+}
+
+/// The wall clock as files are stamped: since 1601, in units of 100 ns.
+pub(crate) fn wall() -> u64 {
+    let mut now = FILETIME::default();
+    // SAFETY: it writes one time to where it is told, and cannot fail.
+    unsafe { GetSystemTimePreciseAsFileTime(&raw mut now) };
+    (u64::from(now.dwHighDateTime) << 32) | u64::from(now.dwLowDateTime)
 }
 
 /// Milliseconds since the machine was started, sleep included. By the performance counter, because the

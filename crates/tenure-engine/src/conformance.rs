@@ -12,7 +12,7 @@
 //! # Examples
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
-//! # use tenure_engine as tenure;
+//! # mod tenure { pub use tenure_engine::*; pub mod store { pub use tenure_engine::{conformance, store::*}; } }
 //! use tenure::tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
 //! use tenure::store::{conformance, memory::MemoryStore};
 //!
@@ -59,10 +59,10 @@
 mod scene;
 mod terms;
 
-use super::contract::Which;
-use super::{Handle, Reading, RenewedOwned, Store, Verbs, Wake};
 use crate::clock::instant;
 use crate::engine::{self, Silent, Wait};
+use crate::store::contract::Which;
+use crate::store::{Handle, Reading, RenewedOwned, Store, Verbs, Wake};
 use scene::{Countdown, Scene, later, locked, owned_by, tickets};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
