@@ -1115,8 +1115,10 @@ fn a_holder_that_was_killed_with_its_command_lets_the_next_one_in() {
 fn a_run_that_a_script_started_in_the_background_gives_way_at_once() {
     let scene = Scene::new();
     let script = "for i in 1 2 3 4 5; do \
-         tenure -q run --group g --cancel-in-progress -- sh -c \"sleep 3; echo $i >>done\" & \
-         eval \"p$i=$!\"; sleep 0.1; done; \
+         tenure -q run --group g --request-id run-$i --cancel-in-progress -- \
+             sh -c \"sleep 3; echo $i >>done\" & \
+         eval \"p$i=$!\"; \
+         until tenure check g --output json | grep -q run-$i; do kill -0 $! || exit; sleep 0.05; done; done; \
          for i in 1 2 3 4 5; do eval \"wait \\$p$i\"; echo $?; done";
     let mut command = scene.program("sh");
     command.args(["-c", script]).current_dir(scene.root());
@@ -1127,7 +1129,7 @@ fn a_run_that_a_script_started_in_the_background_gives_way_at_once() {
     assert_eq!(fs::read_to_string(scene.path("done")).unwrap(), "5\n");
     assert!(
         took < Duration::from_millis(7_500),
-        "nobody waited for the SIGTERM of a deaf run: {took:?}"
+        "no run waited until a deaf one got its SIGTERM: {took:?}"
     );
     // Whoever says what is to be sent is obeyed.
     let script = "tenure -q run x --signal INT --term-after 300ms -- sh -c 'sleep 5; echo deaf >>done' & \
