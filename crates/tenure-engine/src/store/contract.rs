@@ -13,7 +13,7 @@
 //! - **Dropping a handle is dying.** The store releases the liveness lock. The next caller that looks
 //!   sweeps the claim, and the waiter behind it wakes up.
 //! - **A waiter that could hold is woken.** So is a sleeping waiter that was asked to stop, even if the
-//!   process that asked dies right after its change.
+//!   asking process dies right after its change.
 //! - **A reserved place has one handle at a time.** Dropping an older handle takes nothing from the
 //!   newer one.
 //! - **The outcome is known.** If a request may or may not have been carried out, the store finds out

@@ -14,8 +14,8 @@
 //! | why numbers go on rising when a file is removed | `floor` |
 //!
 //! # What it leaves to others
-//! Which change is right (the core, by way of the [verbs](super::verbs)), how a record looks (the
-//! profile), and how a thread of this process sleeps in the kernel ([`Sleeper`]). A command may use
+//! Which change is right (the core, by way of the [verbs](super::verbs)), and how a record looks (the
+//! profile). Also how a thread of this process sleeps in the kernel ([`Sleeper`]): a command may use
 //! signals for that, a library may not.
 
 mod bytes;

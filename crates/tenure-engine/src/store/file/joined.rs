@@ -280,7 +280,7 @@ pub(super) mod tests {
         let mut entry = list();
         let garbage = joined(&mut entry, Some(Err("it is garbage".into())));
         assert_eq!(garbage, Err("it is garbage".into()));
-        assert_eq!(tickets(&entry), [(1, false), (3, false)], "nobody's");
+        assert_eq!(tickets(&entry), [(1, false), (3, false)], "garbage");
     }
 
     #[test]
