@@ -192,7 +192,10 @@ mod tests {
             }
         }
         assert!(is_shared(within) && !is_shared(Byte::of_within(8)));
-        assert!(!probe(three, within).expect("an answer"), "no open file owns it");
+        assert!(
+            !probe(three, within).expect("an answer"),
+            "no open file owns it"
+        );
         assert_eq!(probe_tickets(three), Ok(false), "nor is it a place in line");
         assert!(!alone(three));
         assert!(try_lock(three, Byte::GUARD, Mode::Exclusive).expect("an answer"));
