@@ -188,9 +188,9 @@ pub enum StoreError {
     /// The system refuses us access to the place.
     #[error("{place}: permission denied ({doing})")]
     Permission {
-        /// What was touched.
+        /// The path.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
     },
     /// The servers refuse this user: it has no right to do this, its password is wrong, or none was
@@ -199,15 +199,15 @@ pub enum StoreError {
     Denied {
         /// The servers.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
-        /// What they say.
+        /// The servers' answer.
         why: String,
     },
     /// The place is not safe to keep locks in.
     #[error("{place} is not a safe place for locks: {why}")]
     Unsafe {
-        /// What was looked at.
+        /// The path.
         place: String,
         /// Why.
         why: String,
@@ -215,11 +215,11 @@ pub enum StoreError {
     /// The file system does not promise working locks.
     #[error("{place} is on {kind}, {why}")]
     FileSystem {
-        /// What was looked at.
+        /// The path.
         place: String,
         /// The kind of file system.
         kind: String,
-        /// What follows.
+        /// What that means for locks.
         why: &'static str,
     },
     /// The record cannot be read, and this call may not replace it.
@@ -269,7 +269,7 @@ pub enum StoreError {
     Unreachable {
         /// The servers.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
         /// How it failed.
         why: String,
@@ -286,9 +286,9 @@ pub enum StoreError {
     /// The system failed.
     #[error("{place}: {doing}: {source}")]
     Io {
-        /// What was touched.
+        /// The path, or the servers.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
         /// How it failed.
         r#source: std::io::Error,

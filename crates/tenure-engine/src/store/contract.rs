@@ -34,7 +34,7 @@ use tenure_core::{
     Predecessor, RestsOn,
 };
 
-/// By which rules a store judges claims, and what silence does to a hold there.
+/// The rules by which a store judges claims, and what silence does to a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// The row by which claims are judged.
@@ -80,7 +80,7 @@ impl Rules {
 /// Where a lock is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// For people.
+    /// As people are shown it.
     pub shown: String,
     /// The file that changes with the lock, for a caller that watches many locks.
     pub file: Option<PathBuf>,
@@ -419,7 +419,7 @@ pub struct Notices {
 /// Which names a store is to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Those of locks.
+    /// The names of locks.
     Locks,
     /// The names of which only our own file is left, beside a record that is gone.
     Leftovers,

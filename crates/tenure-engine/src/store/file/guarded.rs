@@ -3,9 +3,9 @@
 //!
 //! # Crash safety
 //! A grant writes the list first and publishes the record then. A release removes the record first and
-//! writes the list then. A renewal replaces the record first. Death in between leaves one of two things.
-//! A granted claim in the list that no record confirms holds nothing (`joined`). A record that the list
-//! does not know is judged by what it says, as every foreign record is.
+//! writes the list then. A renewal replaces the record first. Death in between leaves one of two things:
+//! a granted claim in the list that no record confirms, which holds nothing (`joined`), or a record that
+//! the list does not know, which is judged by what it says, as every foreign record is.
 
 use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::FileHandle;
@@ -387,7 +387,7 @@ impl<'a> Guarded<'a> {
                 })
         };
         match (holder, &before.published) {
-            // A record stays as it is, byte for byte, unless its own hold was renewed.
+            // A record stays as it is, byte for byte, unless its own hold changed, as by a renewal.
             (Some(claim), Some(published)) if held_before(claim) => {
                 if before.entry.claim(claim.ticket) != Some(claim) {
                     let bytes = encode(claim, Some(published))?;

@@ -233,7 +233,7 @@ impl<'f> Frame<'f> {
         let taken = match &write.makes {
             Some(made) => match take_bytes(&guarded, made)? {
                 Some(taken) => Some((*made, taken)),
-                // The bytes of a reserved place, to which its claimant comes back.
+                // Waiters may still have the bytes of a reserved place to which its claimant comes back.
                 None if made.ticket <= last && since(self.began) < GUARD_PATIENCE => {
                     drop(guarded);
                     store.pause(KEPT_LOOK)?;
@@ -450,7 +450,7 @@ impl<'f> Frame<'f> {
                     let _ = handle.granted.set(claim);
                 }
             }
-            // In a renamed folder the list is left tidy, but the hold no longer excluded any new caller.
+            // In a renamed folder the list is left tidy, but the hold in it no longer excluded new callers.
             // Only long work pays for the question whether the folder was renamed.
             (Some(handle), About::Own(_))
                 if handle.lasts.load(Ordering::Relaxed) && self.store.is_elsewhere() =>
@@ -620,7 +620,7 @@ impl FileStore {
     }
 
     /// Removes the record of a hold whose coordination file was removed under it, so that the record
-    /// excludes no caller after the work. Until now it stood, and excluded every other caller. `None` if
+    /// excludes no caller after the work. Until then it stands, and excludes every other caller. `None` if
     /// it stands no longer.
     ///
     /// The file may have been made anew since, and other claims may wait in it. For them the record is
