@@ -58,8 +58,9 @@ impl Rules {
         }
     }
 
-    /// After this silence of a hold with this ttl, other callers may take it although its process lives.
-    /// `None` where they never may. A holder renews within that time, or stops relying on the lock.
+    /// How long a hold with this ttl may be silent until other callers may take it although its process
+    /// lives; `None` where they never may. A holder renews within that time, or stops relying on the
+    /// lock.
     ///
     /// The time counts from the instant before the last successful renewal began. Before the first one,
     /// it counts from the last sign of life of the granted claim (`lease.renewed`), which may be older

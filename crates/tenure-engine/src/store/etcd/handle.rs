@@ -134,8 +134,8 @@ impl EtcdHandle {
     pub(super) fn note_claim(&self, claim: Option<&Claim>, before: &List) {
         let mut seen = self.seen();
         match claim {
-            // Nor may it end by what was known at its grant. If the answer to that were lost, no look
-            // could tell that it had done nothing.
+            // A later release must not rely on what was known at the grant. If its answer were lost, no
+            // look could tell that it had done nothing.
             None => (seen.granted, seen.waiting) = (None, None),
             Some(claim) if claim.token.is_some() => {
                 let hold = (claim.clone(), before.entry.history, before.header_modified);

@@ -7,8 +7,8 @@
 //! to be as it was. A claim that only queues needs nothing: the order in which etcd writes gives it its
 //! place.
 //!
-//! A claim that **ends** never makes a decision wrong: it only frees what counted as held. So removals
-//! need no condition. A lease key that comes back can make one wrong: the claim was judged dead, and its
+//! A claim that **ends** never makes a decision wrong: it only frees what counted as held. So a removal
+//! needs no further condition. A lease key that comes back can make one wrong: the claim was judged dead, and its
 //! holder was only late. So a caller that attaches a lease key again also writes its claim again, and
 //! that write breaks the condition.
 

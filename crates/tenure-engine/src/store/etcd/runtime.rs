@@ -1,4 +1,4 @@
-//! Which thread turns the runtime: a caller that waits for an answer, or else a thread of its own.
+//! Which thread turns the runtime: a caller that waits for an answer, or else its own thread.
 //!
 //! If a caller's request is handed to another thread, that costs two wake-ups, there and back. On a
 //! quick disk this is as much as etcd's own work. So a caller turns the runtime itself while it waits,

@@ -449,7 +449,7 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// What a change rests on, beyond the claims that it writes. Removals need no condition (`list`).
+    /// What a change rests on, beyond the claims that it writes. A removal needs no more (`list`).
     fn guard(&self, list: &List, after: &Entry, rests_on: RestsOn) -> Guard {
         let grants = || {
             let mut granted = after.granted();
