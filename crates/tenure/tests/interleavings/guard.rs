@@ -283,7 +283,7 @@ fn guards_that_come_and_go(again: fn(&Arc<Hold>) -> Option<Guard>, fails: usize)
     renewer.join().expect("no panic");
     let tried = hold.row.lock().expect("a row").tried;
     assert!(tried > 0, "the last guard ends the hold");
-    // Nobody can repair a failure in a drop; a failure that gave the guard back can be repaired.
+    // No caller can repair a failure in a drop. A failure that gave the guard back can be repaired.
     let mended = hold.has_ended() || fails > 0 && !given_back;
     assert!(mended, "the drop tries again");
 }
