@@ -37,7 +37,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
 
-/// The folder beside published records, for what their formats have no place for.
+/// Our folder beside published records. It keeps what their formats have no place for.
 pub(crate) const LEDGER: &str = ".tenure";
 
 /// Why there is no such profile.

@@ -1,7 +1,7 @@
 //! Where claims are kept: the [`contract`] of a store, its [`verbs`], and the stores.
 //!
-//! What a store of your own implements is [`Store`], six methods. What callers do with it is in
-//! [`Verbs`], which every store has.
+//! A store of your own implements [`Store`], six methods. What callers do with a store is in [`Verbs`],
+//! which every store has.
 
 pub mod codec;
 pub mod contract;
@@ -22,7 +22,7 @@ use tenure_core::{
 /// How a sleep ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Something happened that is worth a look.
+    /// Something happened: the caller should look again.
     Ready,
     /// The time is up.
     Expired,
@@ -37,11 +37,11 @@ pub struct Reading {
     pub place: String,
     /// What is kept, with the evidence for each claim in the same order.
     pub content: Content,
-    /// The tickets of the claims whose processes are certainly stopped, where the store looks for
-    /// that.
+    /// The tickets of the claims whose processes are certainly stopped. Empty where the store does not
+    /// ask that.
     pub stopped: Vec<u64>,
-    /// Whether anything is kept. Of a handle: whether the lock is still the one in which its claim was
-    /// made.
+    /// Whether anything is kept. In a reading through a handle: whether this is still the lock in which
+    /// its claim was made.
     pub stored: bool,
     /// The bytes that other programs see; empty where there are none.
     pub record: Vec<u8>,
@@ -67,15 +67,15 @@ pub enum Content {
 }
 
 impl Reading {
-    /// What the lock amounts to under `policy`, and the claim that makes it so.
+    /// The standing of the lock under `policy`, and the claim that decides it.
     pub fn standing(&self, policy: &Policy, now: &Now) -> (Standing, Option<&Claim>) {
         match &self.content {
             Content::Whole { entry, evidence } => {
                 let known = known_of(entry, evidence);
                 let stopped = |claim: &Claim| self.is_stopped(claim);
                 match entry.standing_seeing(policy, now, known, stopped) {
-                    // What had to end like that was left behind by nobody, if whoever comes next may
-                    // take it.
+                    // The holder of this claim could not release it, so it did not leave the lock
+                    // behind. The next caller may take it over.
                     (Standing::Stale(_), Some(claim))
                         if policy.stale_unforced == StaleUnforced::TakeOver
                             && ends_without_release(claim) =>
@@ -89,7 +89,7 @@ impl Reading {
         }
     }
 
-    /// The first claim that was left behind and should have been released; a free lock if there is
+    /// The first claim that is stale although its holder could have released it; a free lock if there is
     /// none.
     fn left_by_another<'a>(
         &self,
@@ -110,12 +110,12 @@ impl Reading {
         self.stopped.contains(&claim.ticket)
     }
 
-    /// Whether nobody holds, and the process of the claim that is next is stopped.
+    /// Whether no claim holds, and the process of the next claim is stopped.
     pub fn standstill(&self, policy: &Policy, now: &Now) -> Option<(Standstill, &Claim)> {
         let Content::Whole { entry, evidence } = &self.content else {
             return None;
         };
-        // In most lists nobody is stopped.
+        // In most lists no process is stopped.
         if self.stopped.is_empty() {
             return None;
         }
@@ -123,7 +123,7 @@ impl Reading {
         entry.standstill_seeing(policy, now, known, |claim| self.is_stopped(claim))
     }
 
-    /// What one of its claims amounts to under `policy`.
+    /// The standing of one of its claims under `policy`.
     pub fn standing_of(&self, policy: &Policy, claim: &Claim, now: &Now) -> Standing {
         match self.evidence_of(claim) {
             Some(evidence) => judge(policy, claim, &evidence, now),
@@ -156,7 +156,7 @@ impl Reading {
     }
 }
 
-/// What was found out about each claim of a list; about any other, nothing.
+/// The evidence that was found for each claim of the list; for any other claim, none.
 fn known_of<'a>(entry: &'a Entry, evidence: &'a [Evidence]) -> impl Fn(&Claim) -> Evidence + 'a {
     |claim| {
         let known = entry.position(claim.ticket);
@@ -180,16 +180,16 @@ pub struct Cleaned {
     pub record: Vec<u8>,
 }
 
-/// Why a store could not do what it was asked.
+/// Why a store could not do what a caller asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The place refuses us.
+    /// The system refuses us access to the place.
     #[error("{place}: permission denied ({doing})")]
     Permission {
-        /// What was touched.
+        /// The path.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
     },
     /// The servers refuse this user: it has no right to do this, its password is wrong, or none was
@@ -198,15 +198,15 @@ pub enum StoreError {
     Denied {
         /// The servers.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
-        /// What they say.
+        /// The servers' answer.
         why: String,
     },
     /// The place is not safe to keep locks in.
     #[error("{place} is not a safe place for locks: {why}")]
     Unsafe {
-        /// What was looked at.
+        /// The path.
         place: String,
         /// Why.
         why: String,
@@ -214,11 +214,11 @@ pub enum StoreError {
     /// The file system does not promise working locks.
     #[error("{place} is on {kind}, {why}")]
     FileSystem {
-        /// What was looked at.
+        /// The path.
         place: String,
         /// The kind of file system.
         kind: String,
-        /// What follows.
+        /// What that means for locks.
         why: &'static str,
     },
     /// The record cannot be read, and this call may not replace it.
@@ -237,7 +237,7 @@ pub enum StoreError {
         /// What the claim lacks.
         why: String,
     },
-    /// Other programs changed the record each time that we were about to.
+    /// Each time that we were about to change the record, another program changed it first.
     #[error("{place}: another program changes it again and again")]
     Contended {
         /// The record.
@@ -259,22 +259,22 @@ pub enum StoreError {
     Stuck {
         /// The lock.
         place: String,
-        /// How long was waited.
+        /// How long this caller waited.
         waited_ms: u64,
     },
-    /// The servers cannot be reached, or do not answer in time. Whether the call was carried out may
-    /// be unknown; nobody who gets this holds anything.
+    /// The servers cannot be reached, or do not answer in time. It may be unknown whether they carried
+    /// out the call; a caller that gets this error holds nothing.
     #[error("{place}: {doing}: {why}")]
     Unreachable {
         /// The servers.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
         /// How it failed.
         why: String,
     },
-    /// A handle of another store, or a store that breaks its contract. Nobody may be told anything about
-    /// the lock then.
+    /// The handle belongs to another store, or the store breaks its contract. Then the caller is told
+    /// nothing about the lock.
     #[error("{place}: {why}")]
     Misused {
         /// The lock.
@@ -285,9 +285,9 @@ pub enum StoreError {
     /// The system failed.
     #[error("{place}: {doing}: {source}")]
     Io {
-        /// What was touched.
+        /// The path, or the servers.
         place: String,
-        /// What was tried.
+        /// What the store was doing.
         doing: &'static str,
         /// How it failed.
         r#source: std::io::Error,
@@ -302,19 +302,19 @@ pub enum RenewedOwned {
         /// The claim as it stands now, with a request to stop if there is one.
         claim: Box<Claim>,
     },
-    /// Somebody else holds the lock.
+    /// Another owner holds the lock.
     NotOwner {
         /// That claim.
         claim: Box<Claim>,
     },
-    /// Nobody does.
+    /// No claim holds the lock.
     Lost,
 }
 
 /// The answer to [`Verbs::force_release`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForcedRelease {
-    /// What was done.
+    /// What was done to the lock.
     pub released: Forced,
     /// What an audit would record of the bytes that other programs saw.
     pub record: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The audit as a program of others meets it: what stands in the files, and what is read back.
+//! The audit as other programs see it: the content of its files, and what a reader gets back.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -140,7 +140,7 @@ fn many_writers_and_rotations_lose_tear_and_repeat_nothing() {
         let scene = Scene::new();
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
-                // A log of its own each, as processes have: only the files are shared.
+                // A log for each, as each process has its own: they share only the files.
                 let log = scene.log(layout).rotating(limit, 400);
                 scope.spawn(move || {
                     for number in 0..EVENTS {
@@ -372,7 +372,7 @@ fn no_event_goes_to_a_file_that_was_removed_while_its_writer_waited() {
     rustix::fs::flock(&other, exclusive).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap());
-        // Seen to have the file open; removed under its hands.
+        // The log has the file open, and it is removed meanwhile.
         let is_open = || {
             let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
             let leads = |item: &fs::DirEntry| fs::read_link(item.path()).is_ok_and(|to| to == path);

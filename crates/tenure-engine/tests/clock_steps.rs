@@ -1,9 +1,8 @@
 //! The wall clock is set back and forth under a hold, on the real file store with each profile.
 //!
-//! The store is handed its instants, so the test hands it those of a clock that was set: nothing else
-//! on this machine has to live with it. A record of ours says by the boot clock how old it is, which
-//! no setting moves. A published record has room for the wall clock alone; of our own holds the list
-//! beside it keeps the other one.
+//! The test hands the store its instants, as a clock shows them that was set; nothing else on this
+//! machine is affected. Our record shows its age by the boot clock, which no setting moves. A published
+//! record has room for the wall clock alone; for our own holds the list beside it keeps the boot clock.
 #![cfg(unix)]
 #![allow(
     clippy::expect_used,
@@ -28,7 +27,7 @@ use tenure_engine::store::{Content, Store, StoreError};
 
 const HOUR_US: u64 = 3_600_000_000;
 
-/// A claim of a caller here.
+/// A claim of a caller in this process.
 type ClaimHandle = Box<dyn Handle>;
 
 struct Scene {
@@ -67,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// The instant at which so much has passed, with the wall clock set by `stepped_us`.
+    /// The instant after this much time, with the wall clock set by `stepped_us`.
     fn at(&self, passed_ms: u64, stepped_us: i64) -> Now {
         Now {
             wall_us: (self.start.wall_us + passed_ms * 1_000).saturating_add_signed(stepped_us),
@@ -138,7 +137,7 @@ fn a_clock_that_is_set_back_takes_nobody_s_lock_and_brings_no_token_back() {
     for profile in PROFILES {
         let scene = Scene::new(profile);
         let (first, before) = scene.hold("first-1", &scene.at(0, 0));
-        // Not beyond a fleet's ttl: that has a rule of its own, below.
+        // Not beyond a fleet's ttl, which has a rule of its own, below.
         let back = if profile == "fleet" {
             scene.at(1_000, hours(-1) / 12)
         } else {
@@ -170,8 +169,8 @@ fn a_clock_that_is_set_back_takes_nobody_s_lock_and_brings_no_token_back() {
     }
 }
 
-/// The formats of session and fleet have no time but the wall clock's; of a hold of ours the list
-/// beside the record knows better.
+/// The formats of session and fleet have only the wall clock's time. For our own hold, the list beside
+/// the record has the boot clock's.
 #[test]
 fn a_clock_that_is_set_forward_makes_no_hold_of_ours_older() {
     for profile in PROFILES {
@@ -195,7 +194,7 @@ fn a_clock_that_is_set_forward_makes_no_hold_of_ours_older() {
         let (second, after) = scene.hold("second-1", &ahead);
         assert!(after > before, "{profile}: {after} is not above {before}");
         scene.store.release(&*second, &ahead).expect("a release");
-        // And back to where it was: what a clock ahead has drawn is not drawn again.
+        // And back to where it was: numbers that a fast clock has given out are not given out again.
         let (third, last) = scene.hold("third-1", &scene.at(3_000, 0));
         assert!(last > after, "{profile}: {last} is not above {after}");
         scene
@@ -205,14 +204,14 @@ fn a_clock_that_is_set_forward_makes_no_hold_of_ours_older() {
     }
 }
 
-/// Where only its age ends a hold, a clock that was set back must not make it younger.
+/// Where only its age ends a hold, a clock that was set back must not make the hold younger.
 #[test]
 fn a_clock_that_is_set_back_keeps_no_hold_of_ours_for_longer() {
     let minute_ms = 60_000;
     for (profile, limit_ms, back_us) in [
         ("sprint", 24 * 60 * minute_ms, hours(-30)),
         ("session", 10 * minute_ms, hours(-30)),
-        // Further back than its ttl that format has the rule below.
+        // Beyond its ttl, the rule below applies to that format.
         ("fleet", 15 * minute_ms, hours(-1) / 12),
     ] {
         let scene = Scene::new(profile);
@@ -243,7 +242,7 @@ fn a_clock_that_is_set_back_keeps_no_hold_of_ours_for_longer() {
     }
 }
 
-/// The record of a session has room for one time; when the hold began stands in the list.
+/// The record of a session has room for one time; the list keeps when the hold began.
 #[test]
 fn a_renewal_by_a_clock_that_was_set_back_moves_no_beginning() {
     for profile in PROFILES {
@@ -265,8 +264,8 @@ fn a_renewal_by_a_clock_that_was_set_back_moves_no_beginning() {
     }
 }
 
-/// A fleet's record whose heartbeat lies further ahead than its ttl is corrupt by that format's rule:
-/// with a clock that went back so far nobody gets the lock, and it is told what is wrong.
+/// A fleet's record whose heartbeat lies further ahead than its ttl is corrupt by that format's rule.
+/// After a clock went back that far, no caller gets the lock, and each is told what is wrong.
 #[test]
 fn a_fleet_s_lock_from_the_future_is_refused_and_named() {
     let scene = Scene::new("fleet");

@@ -1,5 +1,5 @@
-//! Every input that the fuzzer's corpus keeps, put through the same properties without a fuzzer: an
-//! input that broke something once is a test as soon as it lies below `fuzz/corpus/<target>`.
+//! Puts every input of the fuzzer's corpus through the same properties, without a fuzzer. An input that
+//! broke something once becomes a test as soon as it lies below `fuzz/corpus/<target>`.
 //!
 //! `scripts/fuzz` looks for more of them.
 #![allow(
@@ -68,11 +68,11 @@ fn every_folder_of_the_corpus_has_its_target() {
     for entry in std::fs::read_dir(corpus()).expect("the corpus") {
         let name = entry.expect("an entry").file_name();
         let known = name.to_str().and_then(properties::target);
-        assert!(known.is_some(), "{name:?} is tried by nobody");
+        assert!(known.is_some(), "{name:?} has no test");
     }
 }
 
-/// The properties can fail: each of these is what a broken decoder would show.
+/// The properties can fail: each of these is what a broken decoder would return.
 #[test]
 fn a_property_that_does_not_hold_is_seen() {
     let long = "x".repeat(500);

@@ -1,5 +1,5 @@
-//! What the file store promises beyond the contract that all stores share: which places it
-//! refuses, what it leaves on disk, and how it gets along with a hostile or broken machine.
+//! What the file store promises beyond the contract of all stores: which places it refuses, what it
+//! leaves on disk, and how it behaves on a hostile or broken machine.
 //!
 //! Rights, links, pipes, mounted disks, stopped processes and inherited locks are Unix's own, and so
 //! are their tests.
@@ -45,10 +45,10 @@ use tenure_engine::store::{Content, Store, StoreError, Wake};
 
 const TTL_MS: u64 = 600_000;
 
-/// A claim of a caller here.
+/// A claim of a caller in this process.
 type ClaimHandle = Box<dyn Handle>;
 
-/// A folder for locks, one lock name, and what the tests are told in.
+/// A folder for locks, one lock name, and the host that the tests use.
 struct Place {
     scratch: tempfile::TempDir,
     host: Host,
@@ -173,8 +173,8 @@ impl Place {
             .map(|file| file.expect("a file").file_name())
             .map(|name| name.into_string().expect("a name in text"))
             .collect();
-        // Where a file that somebody has open keeps a name until it is closed (not by POSIX rules),
-        // it is one that tells nobody anything.
+        // On a system without POSIX rules, a removed file keeps a name until no process has it open.
+        // That name means nothing to any program.
         files.retain(|file| Path::new(file).extension().is_none_or(|end| end != "gone"));
         files.sort();
         files
@@ -198,8 +198,8 @@ impl Place {
     }
 }
 
-/// Whether a file that is removed by hand stays what it was for as long as somebody has it open, as
-/// under Wine. Windows itself takes its name away at once.
+/// Whether a file that is removed by hand stays as it was while a process has it open, as under Wine.
+/// Windows itself takes its name away at once.
 fn keeps_removed_files() -> bool {
     let keeps = std::env::var_os("TENURE_TESTS_UNDER_WINE").is_some();
     if keeps {
@@ -208,7 +208,7 @@ fn keeps_removed_files() -> bool {
     keeps
 }
 
-/// Removes a file as somebody would who knows nothing of locks.
+/// Removes a file, as a user would who does not know of the locks.
 fn remove_by_hand(file: &Path) {
     #[cfg(unix)]
     rustix::fs::unlinkat(CWD, file, AtFlags::empty()).expect("a removal");
@@ -233,7 +233,7 @@ fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|threads| {
         let work = threads.spawn(|| {
             if is_root() {
-                // Of this thread alone, which ends with the work.
+                // For this thread alone, which ends with the work.
                 let nobody = rustix::process::Uid::from_raw(65_534);
                 rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("another uid");
             }
@@ -286,10 +286,10 @@ fn in_a_shared_folder_a_file_of_somebody_else_is_refused() {
         );
     }
     let after = fs::read(place.file()).expect("the file");
-    assert_eq!(after, before, "somebody else's file is not written to");
+    assert_eq!(after, before, "a foreign file is not written to");
 }
 
-/// Puts something that is not ours in place of the lock's file.
+/// Puts a foreign thing in place of the lock's file.
 #[cfg(unix)]
 type Plant<'a> = &'a dyn Fn(&Place);
 
@@ -370,7 +370,7 @@ fn a_file_in_place_of_the_folder_is_an_error_and_not_a_free_lock() {
 
 // --- Content that is not ours ------------------------------------------------------------------
 
-/// Things that may stand in a lock's file and are no list.
+/// Content that a lock's file may have and that is no list.
 fn foreign_contents() -> Vec<(&'static str, Vec<u8>)> {
     let mut torn = vec![b'x'; 4096];
     torn.splice(..30, *b"tenure 1 7 100 0123456789abcde");
@@ -434,7 +434,7 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
 fn force_does_not_replace_a_record_while_somebody_alive_stands_in_it() {
     let place = Place::with_folder();
     let (holder, _) = place.granted("holder");
-    // Damaged in place, as by an editor or a bad disk: the holder still holds its liveness lock.
+    // Damaged in place, as by an editor or a bad disk: the holder's liveness lock is still held.
     fs::write(place.file(), "damaged").expect("a damaged file");
     for force in [Force::No, Force::Asked, Force::Confirmed] {
         let answer = place.try_enter(place.forced(force));
@@ -518,7 +518,7 @@ fn a_huge_file_is_not_read_whole() {
         read < (HUGE / 2) as u64,
         "two calls read {read} of {HUGE} bytes"
     );
-    // A good list with something behind it is a good list, and loses what is behind it.
+    // A good list with something behind it is a good list; the next write removes what is behind it.
     let place = Place::with_folder();
     let (holder, _) = place.granted("holder");
     let mut content = fs::read(place.file()).expect("the file");
@@ -634,7 +634,7 @@ fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
         .names(Which::Locks, &mut |name| names.push(name))
         .expect("names");
     assert_eq!(names, [], "the floor is not listed");
-    // Another name than the removed one: the floor is the folder's.
+    // Another name than the removed one: the floor belongs to the folder.
     now.wall_us = 1;
     let other = LockName::new("other").expect("an accepted name");
     let entered = store.enter(&other, place.request("second"), &now);
@@ -699,7 +699,7 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
         length()
     );
     assert!(length() <= 1 << 20, "{} bytes", length());
-    // From the middle outwards, so that every length is passed in disorder.
+    // From the middle outwards, so that the list takes every length in disorder.
     let store = place.store();
     while handles.len() > 1 {
         let handle = handles.remove(handles.len() / 2);
@@ -718,7 +718,7 @@ fn a_long_queue_grows_the_file_and_a_short_one_shrinks_it() {
     assert!(place.tickets().is_empty());
 }
 
-/// A holder and waiters, as many as are read in parts.
+/// A holder, and as many waiters as it takes to read the list in parts.
 fn crowd(place: &Place) -> Vec<ClaimHandle> {
     let waiters = (1..8).map(|number| place.queued(&format!("w{number}")).0);
     std::iter::once(place.granted("holder").0)
@@ -739,7 +739,11 @@ fn who_comes_last_in_a_long_queue_reads_its_ends_and_counts_the_others() {
         Entering::Queued { behind: seen, .. } => assert_eq!(*seen, behind),
         other => panic!("expected a place in the queue, saw {other:?}"),
     }
-    assert_eq!(place.tickets().len(), crowd.len() + 1, "nobody is left out");
+    assert_eq!(
+        place.tickets().len(),
+        crowd.len() + 1,
+        "no claim is left out"
+    );
 }
 
 #[test]
@@ -793,7 +797,7 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
     const READINGS: u64 = 10;
     let place = Place::new();
     let (holder, _) = place.granted("holder");
-    // Long enough that a reading takes several writes, and often at the border of two sizes.
+    // Long enough that one reading spans several writes, and often a change between two page sizes.
     let crowd: Vec<ClaimHandle> = (0..40).map(|_| place.queued("crowd").0).collect();
     let writing = AtomicBool::new(true);
     let readings = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -822,7 +826,7 @@ fn a_reader_never_sees_a_torn_or_an_older_list() {
             .collect();
         let store = place.store();
         let began = place.now();
-        // On a busy machine a reader may have had no time yet after so many writes.
+        // On a busy machine a reader may have had no time yet, even after so many writes.
         let is_enough = |write| {
             let all = readings
                 .iter()
@@ -950,13 +954,16 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
             u64::from(renewed.is_ok()),
             "{pages} pages: and what was answered was written"
         );
-        // The shorter the list, the more room: nobody needs help to get out.
+        // A shorter list leaves more room, so each claim leaves without help.
         for handle in handles.iter().rev() {
             let left = store.release(&**handle, &place.now());
             let left = left.unwrap_or_else(|error| panic!("{pages} pages: leaving: {error}"));
             assert_ne!(left, Left::Absent, "{pages} pages");
         }
-        assert!(place.tickets().is_empty(), "{pages} pages: nobody is left");
+        assert!(
+            place.tickets().is_empty(),
+            "{pages} pages: no claim is left"
+        );
     }
 }
 
@@ -976,7 +983,7 @@ fn what_a_full_disk_kept_from_being_written_is_made_good_by_the_next_caller() {
         while let Ok(entered) = place.try_enter(place.request("waiter")) {
             handles.push(entered.handle.expect("a handle"));
         }
-        // The longest list there was room for, and its holder goes: written or not, it is gone.
+        // The holder of the longest list that had room leaves: written or not, it is gone.
         let holder = handles.remove(0);
         let left = store.release(&*holder, &now);
         assert!(
@@ -992,7 +999,10 @@ fn what_a_full_disk_kept_from_being_written_is_made_good_by_the_next_caller() {
             );
             store.release(&*handle, &now).expect("a release");
         }
-        assert!(place.tickets().is_empty(), "{pages} pages: nobody is left");
+        assert!(
+            place.tickets().is_empty(),
+            "{pages} pages: no claim is left"
+        );
     }
 }
 
@@ -1122,7 +1132,7 @@ fn a_file_removed_by_hand_is_a_lost_lock_and_nothing_brings_it_back() {
     assert!(place.files().is_empty(), "nothing was created");
     let (other, _) = place.granted("other");
     let before = fs::read(place.file()).expect("the new file");
-    lost("somebody else has a new file");
+    lost("another caller has a new file");
     assert_eq!(
         store.release(&*holder, &place.now()).expect("ok"),
         Left::Absent
@@ -1141,7 +1151,7 @@ fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
     let (holder, _) = place.granted("holder");
     let list = fs::read(place.file()).expect("the file");
     remove_by_hand(&place.file());
-    // As from a backup: whoever opens this one finds the bytes of all claims free.
+    // As from a backup: a caller that opens this file finds the bytes of all claims free.
     fs::write(place.file(), list).expect("a copy");
     let store = place.store();
     assert_eq!(
@@ -1152,7 +1162,7 @@ fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
     assert_eq!(renewed, Renewal::Lost);
 }
 
-// A folder in which somebody has a file open cannot be removed on Windows.
+// A folder in which a process has a file open cannot be removed on Windows.
 #[cfg(unix)]
 #[test]
 fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() {
@@ -1168,7 +1178,7 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     assert_eq!(before, [lost.ticket()]);
     fs::remove_dir_all(place.folder()).expect("a removal by hand");
     let gone: Vec<u64> = read();
-    assert!(gone.is_empty(), "nobody holds");
+    assert!(gone.is_empty(), "no claim holds");
     assert!(!place.folder().exists(), "looking makes nothing");
 
     let (holder, _) = place.granted("holder");
@@ -1188,7 +1198,8 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     assert!(is_found, "it is found by its name: {released:?}");
 }
 
-/// Whoever has the old folder open is granted nothing in it, and comes to the one that others find.
+/// A caller that has the old folder open is granted nothing in it, and comes to the folder that others
+/// find.
 #[cfg(unix)]
 #[test]
 fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
@@ -1206,7 +1217,11 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
     assert_eq!(store.moves(), 2, "it has moved");
     store.release(&*holder, &place.now()).expect("a release");
     let advanced = store.try_grant(&*waiter, &place.now()).expect("an answer");
-    assert_eq!(advanced.grant, TryGrant::Gone, "nobody would find its hold");
+    assert_eq!(
+        advanced.grant,
+        TryGrant::Gone,
+        "no caller would find its hold"
+    );
     let verified = store.verify(&*waiter, &place.now()).expect("an answer");
     assert_eq!(verified, Renewal::Lost);
     assert!(!place.folder().exists(), "looking makes nothing");
@@ -1216,7 +1231,7 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
     assert_eq!(store.moves(), 2);
 }
 
-/// Wants to be shown the queue again and again.
+/// Asks for the whole queue again and again.
 struct Restless {
     seen: u32,
 }
@@ -1267,7 +1282,7 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
     let (first, _) = place.granted("first");
     let mut now = place.now();
     now.wall_us += 1_000_000;
-    // The next ticket is the time, and somebody has its byte without being in the list.
+    // The next ticket is the time, and a process has its byte without a claim in the list.
     let file = fs::File::options()
         .read(true)
         .write(true)
@@ -1327,7 +1342,7 @@ impl Renewer {
     fn of(handle: &ClaimHandle) -> Self {
         let liveness_lock = handle.descriptor().expect("a descriptor");
         let copy = liveness_lock.try_clone_to_owned().expect("a copy");
-        // As its standard input, so that no other child of this process inherits it.
+        // It gets the copy as its standard input, so that no other child of this process inherits it.
         let child = Command::new("sleep")
             .arg("600")
             .stdin(Stdio::from(copy))
@@ -1408,7 +1423,7 @@ fn force_does_not_ask_an_orphan_to_stop_because_nobody_is_there_to_hear_it() {
         "{:?}",
         entered.entering
     );
-    assert_eq!(entered.events, [], "nobody was asked");
+    assert_eq!(entered.events, [], "no holder was asked");
     assert!(
         place
             .list()
@@ -1444,7 +1459,7 @@ fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
     assert!(list.is_cancelled(ticket), "{list:?}");
 }
 
-/// Well under the second after which a sleeper that nobody told looks by itself.
+/// Well under the second after which a sleeper looks by itself that was not told.
 const AT_ONCE: Duration = Duration::from_millis(900);
 
 #[test]
@@ -1492,8 +1507,8 @@ fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
     assert!(took < AT_ONCE, "{took:?}");
 }
 
-// Whoever has the folder open goes on in it while nothing is known of its path: a link that leads to
-// itself can be neither followed nor watched.
+// A caller that has the folder open goes on in it while nothing is known of its path: a link that leads
+// to itself can be neither followed nor watched.
 #[cfg(unix)]
 #[test]
 fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_stands() {
@@ -1528,7 +1543,7 @@ fn where_no_watch_is_to_be_had_a_watcher_sleeps_for_as_long_as_the_same_hold_sta
     assert_eq!(watch(10_000), Wake::Ready, "it is gone");
 }
 
-/// How many threads of this process sleep in a waiter's place.
+/// How many helper threads of this process sleep for a waiter.
 #[cfg(unix)]
 fn sleeping_helpers() -> usize {
     let threads = fs::read_dir("/proc/self/task").expect("our threads");
@@ -1551,7 +1566,7 @@ fn a_waiter_that_looks_often_does_not_gather_threads() {
         let woken = store.sleep(&*waiter, &behind, &place.now(), soon);
         assert_eq!(woken.expect("a sleep"), Wake::Expired);
     }
-    // Tests beside this one may have some of their own.
+    // Tests that run beside this one may have some of their own.
     let helpers = sleeping_helpers();
     assert!(helpers < LOOKS / 2, "{helpers} threads after {LOOKS} looks");
     drop(holder);
@@ -1562,7 +1577,7 @@ fn a_waiter_that_looks_often_does_not_gather_threads() {
 #[cfg(unix)]
 const GUARDED_FILE: &str = "TENURE_TEST_GUARDED_FILE";
 
-/// Not a test: what the next one starts in a process of its own.
+/// Not a test: the next one starts this in a process of its own.
 #[cfg(unix)]
 #[test]
 #[ignore = "keeps a guard and stops; started by the test below"]

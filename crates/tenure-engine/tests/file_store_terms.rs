@@ -1,6 +1,6 @@
-//! Shared holds, slots, queues of one and kept places in the file store, as far as they depend on
-//! what the kernel does: bytes that are let go and taken again, processes that are killed, sleeps
-//! that end at once.
+//! Shared holds, slots, queues of one and reserved places in the file store, as far as they depend on
+//! what the kernel does: bytes that are released and taken again, processes that are killed, sleeps that
+//! end at once.
 //!
 //! Left to other tests: what all stores promise (`conformance.rs`).
 
@@ -46,10 +46,10 @@ fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
     return file.as_handle();
 }
 
-/// A claim of a caller here.
+/// A claim of a caller in this process.
 type ClaimHandle = Box<dyn Handle>;
 
-/// Well under the second after which a sleeper that nobody told looks by itself.
+/// Well under the second after which a sleeper looks by itself that was not told.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 /// Longer than any of these tests should take.
@@ -122,7 +122,7 @@ impl Place {
         wake.expect("a sleep")
     }
 
-    /// A process of its own that enters and stays until it is killed; returns once it has.
+    /// A process of its own that enters, and stays until it is killed. Returns once it has entered.
     fn somebody(&self, id: &str, what: &str) -> Somebody {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args([
@@ -190,7 +190,7 @@ const FOLDER: &str = "TENURE_TEST_FOLDER";
 const ID: &str = "TENURE_TEST_ID";
 const SAYS: &str = "entered:";
 
-/// A process of our own, which is ended with the test.
+/// A process of our own, which ends with the test.
 struct Somebody(Child);
 
 impl Somebody {
@@ -206,7 +206,7 @@ impl Drop for Somebody {
     }
 }
 
-/// Not a test: what the others start in a process of its own.
+/// Not a test: the others start this in a process of its own.
 #[test]
 #[ignore = "enters and stays; started by the tests below"]
 #[allow(clippy::print_stdout, reason = "its parent waits for this")]
@@ -273,7 +273,7 @@ fn slots_are_granted_in_the_order_of_the_queue() {
         {
             thread::sleep(Duration::from_millis(1));
         }
-        // Twelve turns of 5 ms, three at a time, and no sleep that anybody had to end by itself.
+        // Twelve turns of 5 ms, three at a time, and no sleep that lasted until its own end.
         assert!(
             tenure_engine::clock::since(began) < Duration::from_secs(5),
             "{:?}",
@@ -292,7 +292,7 @@ fn slots_are_granted_in_the_order_of_the_queue() {
         most.into_inner() <= SLOTS as usize,
         "never more than there are slots"
     );
-    assert_eq!(place.list().claims, [], "nobody is left");
+    assert_eq!(place.list().claims, [], "no claim is left");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
             let wake = place.sleep(&first, &behind, LONG);
             (wake, instant())
         });
-        // Asleep by now, and early in its nap.
+        // It is asleep by now, and early in its nap.
         thread::sleep(Duration::from_millis(100));
         dies.kill();
         let killed = instant();
@@ -340,7 +340,7 @@ fn a_holder_that_its_byte_alone_tells_of_is_looked_at_often() {
     assert!(matches!(behind, Predecessor::AnyOf(_)), "{behind:?}");
     thread::scope(|threads| {
         let sleeping = threads.spawn(|| (place.sleep(&first, &behind, LONG), instant()));
-        // Neither a write nor the end of a process tells of this.
+        // Neither a write nor the end of a process reports this.
         thread::sleep(Duration::from_millis(20));
         drop(ends);
         let ended = instant();
@@ -434,7 +434,7 @@ fn a_waiter_that_finds_one_of_several_holders_dead_sweeps_it_although_its_turn_h
     assert_eq!(tickets, [lives.ticket(), writer.ticket()], "{advanced:?}");
 }
 
-/// Displaces a claim and says how long after that it woke up.
+/// Displaces a claim and returns how long after that it woke up.
 fn displaced_in_its_sleep(
     place: &Place,
     older: &ClaimHandle,
@@ -462,9 +462,9 @@ fn a_wake_up_ends_a_sleep_on_a_byte_at_once() {
         matches!(behind, Predecessor::LivenessLock { .. }),
         "{behind:?}"
     );
-    // Once in the first sleep, in which the watch is opened, and once in a later one.
+    // Once in the first sleep, which opens the watch, and once in a later one.
     let wake = place.sleep(&older, &behind, Duration::from_millis(20));
-    assert_eq!(wake, Wake::Expired, "nobody called");
+    assert_eq!(wake, Wake::Expired, "no caller asked it");
     let took = displaced_in_its_sleep(&place, &older, &behind, single());
     assert!(took < AT_ONCE, "woken after {took:?}");
     let advanced = place
@@ -505,7 +505,7 @@ fn a_wake_up_between_two_sleeps_is_heard() {
     let _holder = place.granted("holder", Terms::default());
     let (older, behind) = place.queued("older", single());
     let wake = place.sleep(&older, &behind, Duration::from_millis(20));
-    assert_eq!(wake, Wake::Expired, "nobody called");
+    assert_eq!(wake, Wake::Expired, "no caller asked it");
     let _newer = place.enter("newer", single());
     let began = instant();
     assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
@@ -542,8 +542,8 @@ fn a_wake_up_ends_a_sleep_on_several_holders_at_once_and_is_not_missed_before_it
     }
 }
 
-/// Whoever slept on a byte takes it for an instant as it wakes up, and may be stopped in that very
-/// instant. The place is taken again once it is free, and the guard is not kept meanwhile.
+/// A waiter that slept on a byte takes it for an instant as it wakes up, and may be stopped in that very
+/// instant. The place is taken again once the byte is free, and the guard is not kept meanwhile.
 #[test]
 fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
     for byte in [Byte::of_ticket, Byte::of_turn] {
@@ -571,7 +571,7 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
                 place.enter("back", terms)
             });
             thread::sleep(Duration::from_millis(30));
-            assert!(!back.is_finished(), "somebody has its byte");
+            assert!(!back.is_finished(), "another process has its byte");
             let began = instant();
             let (other, _) = place.queued("other", slots(2));
             assert!(

@@ -1,5 +1,5 @@
-//! The four published formats, byte for byte: what we write, what other programs have written,
-//! and what becomes of both when bytes go astray.
+//! The four published formats, byte for byte: what we write, what other programs have written, and what
+//! happens to both when bytes are damaged.
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
@@ -11,7 +11,7 @@ use tenure_engine::profile::{Fleet, Profile, Resume, Session, Sprint};
 /// 2026-02-07T10:00:00.250Z.
 const AT_MS: u64 = 1_770_458_400_250;
 
-/// How long one damaged record may keep its reader, on a busy machine.
+/// How long the reading of one damaged record may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 macro_rules! golden {
@@ -293,7 +293,7 @@ fn damaged_records_are_read_or_refused_and_never_more() {
                 assert!(why.chars().count() < 400, "a short sentence: {why}");
                 assert!(!why.contains(char::is_control), "on one line: {why:?}");
             }
-            // A previous record that stands in the file may be damaged as well.
+            // A previous record in the file may be damaged as well.
             let renewed = case.encode(&claim(), Some(&bytes));
             if case.decode(&bytes).is_ok() && renewed.is_ok() {
                 let again = renewed.map(|bytes| case.decode(&bytes));

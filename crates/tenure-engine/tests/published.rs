@@ -1,8 +1,8 @@
-//! What the file store promises where a profile publishes: a record stands at the path that other
-//! programs look at, whole or not at all; nobody else's is overwritten or removed; and whoever's
-//! record stands there holds, whatever our own list says.
+//! What the file store promises where a profile publishes. A record stands at the path where other
+//! programs look, whole or not at all. No other program's record is overwritten or removed. The owner of
+//! the record that stands there holds, whatever our own list says.
 //!
-//! Other programs are played by the test itself, with the system calls that they use.
+//! The test itself plays the other programs, with the system calls that they use.
 
 #![allow(
     clippy::expect_used,
@@ -48,7 +48,7 @@ use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleepe
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, RenewedOwned, Store, StoreError, Wake};
 
-/// A claim of a caller here.
+/// A claim of a caller in this process.
 type ClaimHandle = Box<dyn Handle>;
 
 const MINUTE_MS: u64 = 60_000;
@@ -116,7 +116,7 @@ impl Format {
         }
     }
 
-    /// Whether what is stale is only taken with force.
+    /// Whether only force takes what is stale.
     fn asks_for_force(self) -> bool {
         matches!(self, P | F)
     }
@@ -162,7 +162,7 @@ fn time(ms: u64) -> String {
         .to_string()
 }
 
-/// Lets nobody else at a folder; on Windows the folder around it does that.
+/// Keeps all other users out of a folder; on Windows the folder around it does that.
 fn ours_alone(folder: &Path) {
     #[cfg(unix)]
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
@@ -258,7 +258,7 @@ impl Place {
         }
     }
 
-    /// As much force as taking a stale lock needs.
+    /// The force that it takes to get a stale lock.
     fn taking(&self, id: &str) -> Request {
         let force = if self.format.asks_for_force() {
             Force::Asked
@@ -301,13 +301,13 @@ impl Place {
         String::from_utf8(self.bytes()).expect("text")
     }
 
-    /// Writes a record as another program does that cares for nothing.
+    /// Writes a record as a program does that takes no care.
     fn plant(&self, text: &str) {
         fs::create_dir_all(self.folder()).expect("a folder");
         fs::write(self.record(), text).expect("a record");
     }
 
-    /// The same as a program that writes a private file and renames it over whatever is there.
+    /// The same, as a program that writes a private file and renames it over the path.
     fn plant_by_rename(&self, text: &str) {
         let new = self.folder().join("foreign.new");
         fs::write(&new, text).expect("a private file");
@@ -372,7 +372,7 @@ impl Place {
         found
     }
 
-    /// Files that a change has left half way.
+    /// Files that an interrupted change has left behind.
     fn leftovers(&self) -> Vec<String> {
         let left = |file: &String| {
             let path = Path::new(file);
@@ -389,8 +389,8 @@ impl Place {
     }
 }
 
-/// What another program does that renames over the path. On Windows it has to try again while
-/// somebody has the file open.
+/// What another program does that renames over the path. On Windows it has to try again while another
+/// process has the file open.
 fn rename_over(new: &Path, record: &Path) {
     let began = instant();
     while let Err(error) = fs::rename(new, record) {
@@ -460,7 +460,7 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
 #[cfg(unix)]
 #[test]
 fn a_strict_umask_takes_nothing_from_the_record() {
-    // The umask belongs to the whole process, so another one looks.
+    // The umask belongs to the whole process, so another process looks.
     if std::env::var_os("PUBLISHED_UMASK").is_none() {
         let me = std::env::current_exe().expect("this program");
         let name = "a_strict_umask_takes_nothing_from_the_record";
@@ -520,7 +520,7 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
         let renewed = store.renew_owned(name, &nobody, &now).expect("an answer");
         assert!(matches!(renewed, RenewedOwned::NotOwner { .. }));
         if format != P {
-            // A sprint's lock may be released by everybody.
+            // Any caller may release a sprint's lock.
             let released = store.release_owned(name, &nobody, &now).expect("an answer");
             assert!(
                 matches!(
@@ -720,8 +720,8 @@ fn a_record_that_another_program_wrote_over_ours_is_a_lost_hold() {
 
 #[test]
 fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is_not_ours() {
-    // Both asked under one id, at the same time, and the other program looked before our record
-    // stood there and overwrote it afterwards: it believes that it holds, so we must not.
+    // Both asked under one id, at the same time. The other program looked before our record stood there,
+    // and overwrote it afterwards. It believes that it holds, so we must not.
     // The formats that are renewed.
     for format in [S, F] {
         let place = Place::with_folder(format);
@@ -776,8 +776,8 @@ fn a_record_removed_by_hand_is_a_lost_hold_and_nothing_brings_it_back() {
 
 #[test]
 fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
-    // The other program renames over the path once, at any instant of a renewal or a release.
-    // Whatever that does to us, its record has to be there afterwards.
+    // The other program renames over the path once, at any instant of a renewal or a release. Its record
+    // has to be there afterwards, whatever that does to us.
     for format in ALL {
         let place = Place::with_folder(format);
         let mut lost = 0;
@@ -798,7 +798,7 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
                 });
                 for ahead in 0..6 {
                     let mut now = place.now();
-                    // So that there is something to be written each time.
+                    // So that there is something to write each time.
                     now.wall_us += (ahead + 1) * 1_000_000;
                     now.boot_ms += (ahead + 1) * 1_000;
                     match store.renew(&*handle, &now) {
@@ -817,7 +817,7 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
     }
 }
 
-/// A program that writes its record anew each time that ours was just read, until it has enough.
+/// A program that writes its record anew each time after ours was read, until it has written enough.
 #[derive(Debug)]
 struct Meddler {
     record: PathBuf,
@@ -877,8 +877,8 @@ impl Record for Meddler {
     }
 }
 
-/// Every call that changes a lock, each of which finds what it wants to change, while another program
-/// writes the record anew this often.
+/// Every call that changes a lock, with something to change each time, while another program writes the
+/// record anew this often.
 fn calls_that_are_overtaken(times: usize) -> Vec<(&'static str, Result<bool, StoreError>)> {
     let owns = |_: &Claim| Ownership::Shown;
     let scene = |text: Option<&str>| {
@@ -976,7 +976,7 @@ fn a_stale_record_is_replaced_in_one_step_and_only_as_its_rule_says() {
     });
 }
 
-// On Windows it is, for an instant: `docs/windows.md`.
+// On Windows the record is gone for an instant: `docs/windows.md`.
 #[cfg(unix)]
 #[test]
 fn the_path_is_never_empty_during_a_takeover() {
@@ -1037,7 +1037,7 @@ fn a_half_written_record_is_waited_for() {
     });
 }
 
-/// Sleeps not at all: meanwhile, another program writes the rest of its record.
+/// Does not sleep: meanwhile, another program writes the rest of its record.
 struct Mender {
     record: PathBuf,
     text: String,
@@ -1119,7 +1119,7 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
                 let (handle, _) = place.granted("ours-1");
                 let text = place.text();
                 if !is_whole {
-                    // In place, as programs write that do not rename.
+                    // Written in place, as a program writes that does not rename.
                     fs::write(place.record(), &text[..7]).expect("its first bytes");
                 }
                 let naps = Arc::new(AtomicUsize::new(0));
@@ -1144,7 +1144,7 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
 
 #[test]
 fn what_cannot_be_read_is_judged_once_it_has_settled() {
-    // Written just now, and never completed: 2 s later the row decides.
+    // Written just now, and never completed: 2 s later the profile's row decides.
     each(|format| {
         let place = Place::with_folder(format);
         place.plant("{ \"half\": ");
@@ -1219,7 +1219,8 @@ fn an_old_unreadable_record_is_judged_by_the_row() {
                 took < Duration::from_secs(1),
                 "{format:?}: at once, {took:?}"
             );
-            // Who brings force, or asks where force would do, is refused; to others it is an error.
+            // A caller with force, or one that asks where force would succeed, is refused; for any other
+            // it is an error.
             let is_error = matches!(entered, Err(StoreError::Unreadable { .. }));
             let nothing_helps = force == Force::No && matches!(format, R | F);
             assert_eq!(is_error, nothing_helps, "{format:?} with {force:?}");
@@ -1276,7 +1277,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
                 .store()
                 .verify(&*handle, &place.now())
                 .expect("an answer");
-            assert!(!is_lost(verified), "{format:?}: nobody has taken it yet");
+            assert!(!is_lost(verified), "{format:?}: no caller has taken it yet");
             let (_, next) = place.grant(place.taking("ours-2"));
             assert!(next > token, "{format:?}: tokens rise");
             assert!(is_lost(
@@ -1291,8 +1292,8 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
 
 #[test]
 fn a_foreign_record_that_was_seen_before_lends_nothing_to_its_successor() {
-    // Two records of the original program of resume have the same (empty) owner, and these two
-    // the same second. The second is another host's, where nothing is known of its process.
+    // Two records of the original resume program have the same (empty) owner, and these two have the
+    // same second. The second record is another host's, where nothing is known of its process.
     let place = Place::with_folder(R);
     let first = place.foreign();
     place.plant(&R.write(&first));
@@ -1383,7 +1384,7 @@ fn tokens_rise_above_a_record_s_even_if_the_clock_went_back_and_the_ledger_is_go
     });
 }
 
-// A folder in which somebody has a file open cannot be removed on Windows.
+// A folder in which a process has a file open cannot be removed on Windows.
 #[cfg(unix)]
 #[test]
 fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
@@ -1403,7 +1404,7 @@ fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
     });
 }
 
-// A folder in which somebody has a file open cannot be removed on Windows.
+// A folder in which a process has a file open cannot be removed on Windows.
 #[cfg(unix)]
 #[test]
 fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
@@ -1417,7 +1418,7 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
         };
         assert!(matches!(standing(), Standing::Held(_)), "{format:?}");
         fs::remove_dir_all(place.folder()).expect("a removal by hand");
-        assert_eq!(standing(), Standing::Free, "{format:?}: nobody holds");
+        assert_eq!(standing(), Standing::Free, "{format:?}: no claim holds");
         fs::create_dir_all(place.folder()).expect("a folder");
         ours_alone(&place.folder());
         place.plant(&place.live());
@@ -1428,8 +1429,8 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
     });
 }
 
-/// The record is the truth about the holder: while it stands it keeps everybody out, and when its holder
-/// has gone it keeps out nobody.
+/// The record decides who holds: while it stands it excludes every caller, and once its holder has gone
+/// it excludes none.
 #[test]
 fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
     each(|format| {
@@ -1758,7 +1759,7 @@ fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
         "{entered:?}"
     );
     assert!(!place.record().exists(), "nothing was published");
-    // Where nobody else can make files, whose it is was our business.
+    // In a folder where only we can make files, the owner of our own folder there does not matter.
     shared(0o700);
     place.granted("ours-3");
 }
@@ -1771,7 +1772,7 @@ fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
         drop(place.granted("ours-1"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
         assert_eq!(told, "*\n", "{format:?}");
-        fs::write(&ignore, "!42.lock\n").expect("somebody's own");
+        fs::write(&ignore, "!42.lock\n").expect("a user's own");
         assert!(matches!(place.release_shown(), Released::Done { .. }));
         drop(place.granted("ours-2"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
@@ -1813,7 +1814,7 @@ fn private_files_planted_in_the_ledger_are_not_written_through() {
 fn ten_megabytes_are_no_record_and_are_not_read_whole() {
     each(|format| {
         let place = Place::with_folder(format);
-        // A whole record in front of it does not make it one.
+        // It begins with a whole record, and is none, because of its length.
         let mut text = place.live();
         text.push_str(&" ".repeat(10 << 20));
         place.plant(&text);
@@ -1848,7 +1849,7 @@ fn the_ledger_s_own_name_cannot_be_a_record_s() {
 
 // --- Waiting -----------------------------------------------------------------------------------
 
-/// Counts how often a waiter goes to sleep.
+/// Counts how often a waiter begins to sleep.
 #[derive(Default)]
 struct Naps(u32);
 
@@ -1938,7 +1939,7 @@ fn waiters_behind_another_program_get_the_lock_in_their_order_once_it_is_release
 
 #[test]
 fn a_waiter_outlasts_the_instant_in_which_a_record_is_written_anew() {
-    // Programs that write in place empty the record first.
+    // A program that writes in place empties the record first.
     each(|format| {
         let place = Place::with_folder(format);
         place.plant(&place.live());
@@ -2131,7 +2132,7 @@ fn cleaning_keeps_the_numbers_rising() {
         let (handle, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: {next} > {token}");
 
-        // The same where another program has left something that cannot be read.
+        // The same with content that cannot be read, left by another program.
         place
             .store()
             .release(&*handle, &place.now())

@@ -1,7 +1,7 @@
-//! What errors say: all of it in one sentence, and nothing of it again in what they name as their source.
+//! What errors say: the whole reason in one sentence, and nothing of it again in their source.
 //!
-//! A program that prints `{error}` is told the whole reason, and one that prints the chain of sources (as anyhow's
-//! `{:#}` does) is told it once.
+//! A program that prints `{error}` shows the whole reason. A program that prints the chain of sources
+//! (as anyhow's `{:#}` does) shows it once.
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
@@ -21,7 +21,7 @@ use tenure_engine::duration::{self, DurationError};
 use tenure_engine::intent::IntentError;
 use tenure_engine::profile::{ProfileError, RowError};
 
-/// What every error here comes from.
+/// The cause of every error here.
 const CAUSE: &str = "the cause of it all";
 
 fn cause() -> io::Error {
@@ -75,7 +75,7 @@ fn profile() -> ProfileError {
 
 type Case = (Box<dyn Error>, String);
 
-/// Every error of ours that has another one in it, and what the innermost of them says.
+/// Every error of ours that contains another one, and the text of the innermost.
 fn cases() -> Vec<Case> {
     let io: Vec<Box<dyn Error>> = vec![
         Box::new(store()),
@@ -186,7 +186,7 @@ fn an_error_says_its_whole_reason_once() {
     }
 }
 
-/// The errors above are all that there are: whoever writes the next one is told here.
+/// The errors above are all that there are: this fails for the author of the next one.
 #[test]
 fn no_error_both_says_its_source_and_names_it() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -129,7 +129,7 @@ impl Scene {
         self.locks().try_acquire(name).expect("a free lock")
     }
 
-    /// Whether nobody has the lock, or waits for it.
+    /// Whether no claim holds the lock or waits for it.
     #[cfg(unix)]
     fn is_free(&self, name: &str) -> bool {
         match self.locks().try_acquire(name) {
@@ -163,7 +163,7 @@ impl Scene {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // Without it, programs of Windows do not find what they are made of.
+        // Without it, programs of Windows do not find their libraries.
         if let Some(root) = std::env::var_os("SystemRoot") {
             command.env("SystemRoot", root);
         }
@@ -174,7 +174,7 @@ impl Scene {
         answer(&mut self.tool(words))
     }
 
-    /// The tool, at work for as long as it is let.
+    /// The tool, which works until it is told to end.
     fn at_work(&self, words: &[&str]) -> Working {
         let words = [&["deploy", "--env", "prod", "--step-ms", "600000"], words].concat();
         Working::start(&mut self.tool(&words))
@@ -297,7 +297,7 @@ fn a_refusal_says_when_to_come_back() {
             .as_str()
             .expect("a sentence")
             .contains("timed out"),
-        "nobody waited"
+        "no claim waited"
     );
 }
 
@@ -416,8 +416,8 @@ fn the_wait_comes_from_the_flag_the_environment_or_the_declaration() {
     assert!(message.contains("TENURE_WAIT"), "{message}");
 }
 
-/// A wait of ten seconds, for the default; nothing is asserted but that it is neither much shorter
-/// nor endless.
+/// A wait of ten seconds, for the default. The test asserts only that it is neither much shorter nor
+/// endless.
 #[test]
 fn without_a_word_it_waits_ten_seconds() {
     let scene = Scene::new();
@@ -536,12 +536,12 @@ fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {
     working.signal(Signal::INT);
     let answer = working.end();
     assert_eq!(answer.status.code(), Some(130));
-    assert_eq!(answer.out, "", "whoever insists is not answered");
+    assert_eq!(answer.out, "", "a caller that insists gets no answer");
     assert!(scene.is_free("deploy-prod"), "the kernel freed the lock");
 }
 
-/// It never looks whether it should stop, so that it is ended while it works, and not before its
-/// grace is over.
+/// The work never looks whether it should stop. So it is ended while it works, and not before its grace
+/// is over.
 #[cfg(unix)]
 #[test]
 fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
@@ -588,7 +588,7 @@ fn a_lost_lock_ends_the_command_with_80() {
     let scene = Scene::new();
     let working = scene.at_work(&[]);
     let file = scene.0.path().join("deploy-prod.tenure");
-    std::fs::rename(file, scene.0.path().join("away")).expect("somebody's mistake");
+    std::fs::rename(file, scene.0.path().join("away")).expect("a user's mistake");
     let error = working.end().error(80, "LOCK_LOST");
     assert_eq!(error["context"]["name"], "deploy-prod");
 }
@@ -609,7 +609,7 @@ fn a_closed_reader_is_silent() {
     assert_eq!(scene.claims("deploy-prod"), 0);
 }
 
-/// A pipe that takes nothing any more, with a reader that does not read.
+/// A full pipe, whose reader does not read.
 #[cfg(unix)]
 fn full_pipe() -> (std::os::fd::OwnedFd, Stdio) {
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
@@ -619,7 +619,7 @@ fn full_pipe() -> (std::os::fd::OwnedFd, Stdio) {
     (reader, writer.into())
 }
 
-/// Ends it by SIGTERM, and answers with how it ended.
+/// Ends it by SIGTERM, and returns how it ended.
 #[cfg(unix)]
 fn terminated(child: &mut Child) -> ExitStatus {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

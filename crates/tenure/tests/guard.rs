@@ -63,7 +63,7 @@ impl Place {
         reading.entry().expect("a whole list").claims.len()
     }
 
-    /// Asks whoever holds the lock to stop, as `tenure cancel` does.
+    /// Asks the holder of the lock to stop, as `tenure cancel` does.
     fn ask_to_stop(&self, name: &str) {
         let name = LockName::new(name).expect("a name");
         let host = Identity::current().host;
@@ -97,7 +97,7 @@ impl Place {
 struct Elsewhere {
     child: Child,
     stdin: Option<ChildStdin>,
-    /// Kept open: the child's test harness has something to say in the end.
+    /// Kept open, because the child's test harness writes something at the end.
     _output: Lines<BufReader<ChildStdout>>,
 }
 
@@ -126,7 +126,7 @@ impl Elsewhere {
     }
 }
 
-/// Nothing by itself: other tests start this program again for it.
+/// Does nothing by itself: other tests start this program again for it.
 #[test]
 #[allow(clippy::print_stdout, reason = "its parent reads that")]
 fn what_a_child_does() {
@@ -185,8 +185,8 @@ fn what_a_child_does() {
     }
 }
 
-/// The kernel's own word that nobody else is at work, which it takes back when a process is killed: a
-/// lock of a whole file, and on Windows a file that nobody else may open.
+/// The kernel's own proof that no other process is at work, which the kernel removes when a process is
+/// killed. It is a lock of a whole file, and on Windows a file that no other process may open.
 struct Alone(std::fs::File);
 
 impl Alone {
@@ -294,7 +294,7 @@ fn the_same_process_is_answered_at_once() {
         tenure_engine::clock::since(began) < Duration::from_secs(5),
         "without a wait"
     );
-    assert_eq!(place.claims("a"), 1, "nobody stays in the queue");
+    assert_eq!(place.claims("a"), 1, "no claim stays in the queue");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn one_of_no_slots_is_refused_before_anything_is_touched() {
     let folder = place.0.path().join("locks");
     let locks = LockManager::new(&folder).expect("a folder with a name");
     let error = locks.acquire_with("a", &Options::new().slots(0));
-    let error = error.expect_err("nobody could have it");
+    let error = error.expect_err("no caller could have it");
     assert!(matches!(error, AcquireError::NoSlots { .. }), "{error}");
     assert!(!error.is_held() && error.retry_after().is_none());
     let error = locks.acquire_all(["a", "b"], &Options::new().slots(0));
@@ -350,7 +350,7 @@ fn a_layer_that_re_enters_shares_the_hold_and_the_last_one_releases() {
     drop(reader);
 }
 
-/// Whoever joins a hold at the moment at which it is released has it, or is refused; never a guard of
+/// A caller that joins a hold just as it is released gets the hold or a refusal, and never a guard of
 /// nothing.
 #[test]
 fn joining_a_hold_that_is_just_released_gives_a_guard_that_holds() {
@@ -426,13 +426,17 @@ fn a_refusal_says_who_has_it_and_when_to_come_back() {
         assert!(error.to_string().contains(&format!("PID {pid}")), "{error}");
         assert!(
             error.is_held(),
-            "whoever only wants to know that need not match"
+            "a caller that only wants to know that need not match"
         );
         let process = error.holder().and_then(|holder| holder.process);
         assert_eq!(process.map(|process| process.pid), Some(pid));
         assert_eq!(error.retry_after(), Some(refused.retry_after));
     }
-    assert_eq!(place.claims("a"), 1, "who gave up has left the queue");
+    assert_eq!(
+        place.claims("a"),
+        1,
+        "a caller that gave up has left the queue"
+    );
     let waiter = thread::spawn(move || locks.acquire_with("a", &forever()));
     eventually(|| place.claims("a") == 2);
     holder.release();
@@ -491,8 +495,8 @@ fn a_process_that_aborts_leaves_a_free_lock() {
     drop(place.locks().try_acquire("a").expect("free for the next"));
 }
 
-/// Builds the program of `aborting/` with the library as it was built for this test; the system's
-/// libraries come unwinding as well, and a program that aborts may use both.
+/// Builds the program of `aborting/` with the library as it was built for this test. The system's
+/// libraries are built to unwind, and a program that aborts may use them too.
 #[cfg(unix)]
 fn aborting_program(folder: &std::path::Path) -> PathBuf {
     let own = std::env::current_exe().expect("this program");
@@ -529,7 +533,7 @@ fn aborting_program(folder: &std::path::Path) -> PathBuf {
     program
 }
 
-/// No drop runs in a program that is built with `panic = "abort"`, and the next one has the lock.
+/// No drop runs in a program that is built with `panic = "abort"`, and the next caller gets the lock.
 #[cfg(unix)]
 #[test]
 fn a_panic_that_aborts_hands_the_lock_to_the_next_in_line() {
@@ -569,7 +573,7 @@ fn fork_under_a_guard(locks: &LockManager, name: &str) {
             let refused = matches!(answer, Err(AcquireError::Forked { .. }));
             let released = guard.release();
             let kept = matches!(released, Err(ReleaseError::Forked { .. }));
-            // With it goes the guard.
+            // The guard ends with it.
             drop(released);
             // SAFETY: ends this process and nothing else.
             unsafe { nix::libc::_exit(i32::from(!(lost && refused && kept))) }
@@ -682,7 +686,10 @@ fn shared_holds_and_slots_stand_beside_each_other() {
         .map(|_| locks.acquire_with("a", &shared).expect("beside the others"))
         .collect();
     assert_eq!(place.claims("a"), 3);
-    assert!(locks.try_acquire("a").is_err(), "nobody alone meanwhile");
+    assert!(
+        locks.try_acquire("a").is_err(),
+        "no exclusive claim meanwhile"
+    );
     drop(readers);
     let slot = Options::new().slots(2).wait(Wait::No);
     let first = locks.acquire_with("b", &slot).expect("the first slot");
@@ -698,7 +705,7 @@ fn a_request_to_stop_shows_and_takes_nothing_away() {
     let place = Place::new();
     let guard = place.locks().acquire("a").expect("a free lock");
     assert!(!guard.should_stop());
-    // Later than the renewer's first look, so that it has to be told.
+    // Later than the renewer's first look, so that only a notice can tell it.
     thread::sleep(Duration::from_millis(60));
     place.ask_to_stop("a");
     eventually(|| guard.should_stop());
@@ -714,7 +721,7 @@ fn a_lock_whose_file_is_removed_is_lost_and_the_guard_comes_back() {
     let guard = place.locks().acquire("a").expect("a free lock");
     thread::sleep(Duration::from_millis(60));
     let file = place.0.path().join("a.tenure");
-    std::fs::rename(&file, place.0.path().join("away")).expect("somebody's mistake");
+    std::fs::rename(&file, place.0.path().join("away")).expect("a user's mistake");
     eventually(|| guard.is_lost());
     let other = place.locks().try_acquire("a").expect("free for others");
     let error = guard.release().expect_err("it was not ours any more");
@@ -726,7 +733,7 @@ fn a_lock_whose_file_is_removed_is_lost_and_the_guard_comes_back() {
     other.verify().expect("the other's hold was left alone");
 }
 
-/// Nobody finds the lock any more who comes now, and no kernel tells of a folder above.
+/// No caller that comes now finds the lock, and no kernel reports a change to a folder above.
 #[cfg(unix)]
 #[test]
 fn a_guard_whose_folder_gets_another_name_is_lost_within_seconds() {
@@ -741,7 +748,7 @@ fn a_guard_whose_folder_gets_another_name_is_lost_within_seconds() {
     let took = tenure_engine::clock::since(began);
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(guard.verify().is_err());
-    // The same manager goes on where others do.
+    // The same manager goes on where other callers do.
     let other = locks.acquire("b").expect("a free lock");
     assert!(above.join("locks/b.tenure").exists());
     other.verify().expect("it stands");
@@ -756,7 +763,7 @@ fn several_locks_are_released_even_if_one_is_lost() {
     let options = Options::new();
     let guards = locks.acquire_all(["a", "b", "c"], &options).expect("free");
     let file = place.0.path().join("b.tenure");
-    std::fs::rename(&file, place.0.path().join("away")).expect("somebody's mistake");
+    std::fs::rename(&file, place.0.path().join("away")).expect("a user's mistake");
     let error = guards.release().expect_err("one is lost");
     assert!(
         matches!(&error.first, ReleaseFailure::Lost { name } if name.as_str() == "b"),
@@ -819,7 +826,7 @@ fn renewers_naps() -> u64 {
     tasks.filter_map(status).filter_map(naps).sum()
 }
 
-/// As the session profile is, but that its ten minutes are seconds.
+/// Like the session profile, with seconds instead of its ten minutes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_calmly() {
@@ -850,7 +857,7 @@ fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_cal
     }
     let reading = store.read(&name, None).expect("a readable lock");
     let claim = &reading.entry().expect("a list").claims[0];
-    // Three to a limit; on a busy machine one may come late.
+    // Three renewals within a limit; on a busy machine one may come late.
     assert!(
         claim.lease.renewals >= 4,
         "{} renewals",
@@ -1003,9 +1010,9 @@ fn tasks_of_tokio_take_turns_and_a_loss_ends_the_work_of_one() {
                 };
                 let alone = tokio::select! {
                     before = work => before == 0,
-                    () = guard.lost() => unreachable!("nobody takes it"),
+                    () = guard.lost() => unreachable!("no caller takes it"),
                 };
-                // No `await` here: what a drop does is done when it returns.
+                // No `await` here: when a drop returns, its effects are complete.
                 drop(guard);
                 alone
             })
@@ -1079,7 +1086,7 @@ fn a_future_that_nobody_polls_does_nothing() {
     );
 }
 
-/// Dropped while it waits, and dropped at the moment at which its turn comes.
+/// Dropped while it waits, and dropped just as its turn comes.
 #[test]
 fn a_dropped_future_leaves_the_queue() {
     let place = Place::new();
@@ -1094,7 +1101,7 @@ fn a_dropped_future_leaves_the_queue() {
     eventually(|| place.claims("a") == 1);
     holder.release();
     for _ in 0..50 {
-        // A turn that came at the moment of the drop before may still be given back.
+        // A turn that came just at the previous drop may still have to be given back.
         let options = forever().again(Again::Wait);
         let guard = locks.acquire_with("b", &options).expect("its turn");
         block_on(async {
@@ -1110,8 +1117,8 @@ fn a_dropped_future_leaves_the_queue() {
     }
 }
 
-/// Each future has one place at which it waits. It is dropped before it begins, while its thread is at
-/// work, once there is a result that nobody fetches, and after that was fetched.
+/// Each future has one point at which it waits. It is dropped before it begins, while its thread works,
+/// with a result that it has not fetched, and after it has fetched the result.
 #[test]
 fn a_future_may_be_dropped_wherever_it_waits() {
     let place = Place::new();
@@ -1127,13 +1134,13 @@ fn a_future_may_be_dropped_wherever_it_waits() {
         drive(upto, guard.release_async());
         free(&["a"]);
     }
-    // Where it would wait for long: behind another hold, and with one of two in its hands.
+    // Where it would wait long: behind another hold, and with one of two locks acquired.
     for upto in [Upto::Nothing, Upto::Pending] {
         let held = locks.acquire("b").expect("a free lock");
         drive(upto, locks.acquire_async("b", &options));
         drive(upto, locks.acquire_all_async(["a", "b"], &options));
         eventually(|| place.claims("a") == 0 && place.claims("b") == 1);
-        assert_eq!(held.state(), GuardState::Held, "nobody took it");
+        assert_eq!(held.state(), GuardState::Held, "no caller took it");
         drive(upto, held.lost());
         drive(upto, held.stop_requested());
         assert_eq!(held.state(), GuardState::Held, "nor does a look end it");
@@ -1142,7 +1149,7 @@ fn a_future_may_be_dropped_wherever_it_waits() {
     }
 }
 
-/// How far a future is brought before it is dropped.
+/// How far a future gets before it is dropped.
 #[derive(Clone, Copy, PartialEq)]
 enum Upto {
     Nothing,
@@ -1203,7 +1210,7 @@ fn an_async_wait_is_cancelled_by_its_caller_too() {
     holder.release();
 }
 
-/// How many guards are many.
+/// A number of guards that counts as many.
 #[cfg(target_os = "linux")]
 const MANY: usize = 10_000;
 
@@ -1264,7 +1271,7 @@ fn many_guards_cost_little() {
     let began = instant();
     let guards = hold_many(&locks, 0..here);
     println!("{here} taken in {:?}", tenure_engine::clock::since(began));
-    // What the limit of files leaves over is held by other processes.
+    // Other processes hold what exceeds the limit of files.
     let others: Vec<Elsewhere> = (here..MANY)
         .step_by(here)
         .map(|first| {
@@ -1298,7 +1305,7 @@ fn many_guards_cost_little() {
         assert!(least >= Some(3 * minute), "{least:?}: three a minute");
     }
     assert!(grown(spent(own).1) < 2048, "under 2 KiB each");
-    // Whose hold it is still matters among so many.
+    // Among so many, each guard still learns what happens to its own hold.
     let (asked, removed) = (0..20, 20..40);
     for number in asked.clone() {
         place.ask_to_stop(&format!("lock-{number}"));
@@ -1378,8 +1385,8 @@ impl tracing::Subscriber for StuckLog {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// One guard is lost, and whoever is told of it does not come back; the others are looked after all the
-/// same.
+/// One guard is lost, and the code that is told of it does not return; the other guards are still
+/// renewed.
 #[cfg(target_os = "linux")]
 #[allow(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! What users of a resume lock rely on, from outside: one test per sentence of the contract.
+//! What users of a resume lock rely on: one test for each sentence of the contract.
 
 #![allow(
     clippy::expect_used,
@@ -148,7 +148,7 @@ impl Other {
             line.clear();
             let read = self.answers.read_line(&mut line).expect("its stdout");
             assert!(read > 0, "the other process ended");
-            // The harness talks on the same stream, and not always whole lines.
+            // The harness writes to the same stream, and not always whole lines.
             if let Some((_, answer)) = line.split_once("answer: ") {
                 return answer.trim_end().to_owned();
             }
@@ -380,7 +380,7 @@ fn resume_a_second_resume_succeeds_at_once_after_the_first_was_killed() {
     let mut other = Other::start(&storage);
     assert_eq!(other.ask("take job-1"), "won");
     other.kill();
-    assert!(storage.file("job-1").exists(), "nobody released");
+    assert!(storage.file("job-1").exists(), "no process released");
     drop(storage.take("job-1"));
 }
 
@@ -391,7 +391,7 @@ fn resume_a_second_resume_succeeds_at_once_after_an_exit_without_drops() {
     other.tell("exit job-1");
     let status = other.child.wait().expect("its end");
     assert_eq!(status.code(), Some(3));
-    assert!(storage.file("job-1").exists(), "nobody released");
+    assert!(storage.file("job-1").exists(), "no process released");
     drop(storage.take("job-1"));
 }
 
@@ -401,7 +401,7 @@ fn resume_a_holder_that_is_a_zombie_is_dead() {
     let mut other = Other::start(&storage);
     assert_eq!(other.ask("take job-1"), "won");
     other.child.kill().expect("a living process");
-    // Killed, and not collected: it goes on having its number.
+    // Killed, and not waited for: it still has its process number.
     until("the zombie is one", || !is_process_running(other.pid()));
     drop(storage.take("job-1"));
     other.child.wait().expect("its end");
@@ -413,7 +413,7 @@ fn resume_different_ids_never_block_each_other() {
     let ids = ["job-1", "job-10", "session-1", "job-1.lock", "Job-2", "a@b"];
     let held: Vec<ResumeLock> = ids.iter().map(|id| storage.take(id)).collect();
     let mut other = Other::start(&storage);
-    // Where case does not count in file names, it does not in ids.
+    // Where case does not count in file names, it does not count in ids.
     let another = if cfg!(windows) { "job-3" } else { "job-2" };
     assert_eq!(other.ask(&format!("take {another}")), "won");
     assert!(held.iter().all(ResumeLock::is_held));
@@ -774,7 +774,7 @@ fn resume_the_drop_of_an_overtaken_guard_does_not_delete_its_successors_lock() {
 fn resume_the_drop_does_not_delete_a_record_of_the_original_program() {
     let storage = Storage::new();
     let lock = storage.take("job-1");
-    // By hand and with the original program: what ours cannot prevent.
+    // By hand and with the original program: this we cannot prevent.
     fs::remove_file(storage.file("job-1")).expect("our record");
     storage.four_fields("job-1", std::process::id(), &host());
     let theirs = fs::read(storage.file("job-1")).expect("their record");
@@ -784,7 +784,7 @@ fn resume_the_drop_does_not_delete_a_record_of_the_original_program() {
     assert_eq!(fs::read(storage.file("job-1")).ok(), Some(theirs));
 }
 
-// A folder in which somebody has a file open cannot be removed on Windows.
+// A folder in which a process has a file open cannot be removed on Windows.
 #[cfg(unix)]
 #[test]
 fn resume_a_lock_whose_ledger_was_deleted_is_released_all_the_same() {
@@ -909,7 +909,7 @@ fn resume_async_calls_log_where_their_caller_logs() {
 fn resume_a_future_that_is_dropped_early_leaves_no_lock_behind() {
     let storage = Storage::new();
     let log = Log::default();
-    // What stands there keeps the acquire busy until after the future is gone.
+    // The content of the record keeps the acquire busy until after the future is gone.
     storage.write("job-1", "half a rec");
     tracing::subscriber::with_default(log.clone(), || {
         runtime().block_on(async {
@@ -1059,7 +1059,7 @@ fn resume_eight_processes_at_one_stale_record_have_exactly_one_winner() {
 fn resume_an_uncontended_acquire_and_a_stale_check_keep_their_limits() {
     let storage = Storage::new();
     let took = |work: &mut dyn FnMut()| {
-        // The best of a few: a busy machine says nothing about the program.
+        // The best of several runs: a busy machine says nothing about the program.
         let times = (0..10).map(|_| {
             let began = instant();
             work();

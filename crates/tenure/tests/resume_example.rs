@@ -1,5 +1,5 @@
-//! The job runner of `examples/resume`: two at once do no item twice and lose none, and a killed
-//! one is gone on with from its checkpoint.
+//! The job runner of `examples/resume`. Two at once do no item twice and lose none, and another run goes
+//! on from the checkpoint of a killed one.
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
@@ -172,7 +172,7 @@ fn resume_example_a_resume_after_sigkill_goes_on_from_the_checkpoint() {
     first.wait().expect("its end");
     assert!(
         job.0.path().join("resume_locks/job-7.lock").exists(),
-        "nobody released"
+        "no process released"
     );
     let second = job.run(&["resume", "job-7"]);
     assert!(second.status.success(), "{}", said(&second));

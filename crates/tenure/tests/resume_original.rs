@@ -1,5 +1,6 @@
-//! A program that was written against the types of the original resume lock, and its tests: they compile and
-//! pass as they stand. All that was added for us is the feature `chrono` and one call, `judge_other_hosts`.
+//! A program that was written against the types of the original resume lock, with its tests. Both
+//! compile and pass unchanged. Only the feature `chrono` and one call, `judge_other_hosts`, were added
+//! for us.
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 #![allow(
@@ -14,7 +15,7 @@ use tenure::resume::{ResumeLock, ResumeLockData, ResumeLockManager, is_process_r
 
 // ---- the program -----------------------------------------------------------------------------
 
-/// Resumes jobs, and shows who is at it.
+/// Resumes jobs, and shows which processes work on them.
 #[derive(Clone)]
 struct Resumer {
     locks: ResumeLockManager,
@@ -66,7 +67,7 @@ impl Resumer {
         Ok(fs::write(self.lock_file(&data.job_id), text)?)
     }
 
-    /// Who is at it, the longest first.
+    /// The processes that work on jobs, the longest first.
     fn status(&self, job_ids: &[&str]) -> Result<Vec<Running>, Failure> {
         let mut running = Vec::new();
         for job_id in job_ids {
@@ -87,7 +88,7 @@ impl Resumer {
     }
 }
 
-/// How long a job has been at work.
+/// How long a job has been worked on.
 fn age(data: &ResumeLockData, now: DateTime<Utc>) -> TimeDelta {
     now.signed_duration_since(data.acquired_at)
 }
@@ -100,7 +101,7 @@ fn scene() -> (tempfile::TempDir, Resumer) {
     (scratch, resumer)
 }
 
-/// A number that no process has: the one that the original's tests take, where it is free.
+/// A number that no process has. It is the one of the original's tests, if that is free.
 fn nobody() -> u32 {
     if is_process_running(999_999) {
         u32::MAX

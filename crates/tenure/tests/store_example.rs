@@ -1,5 +1,5 @@
-//! `examples/store` keeps every promise of a store, by what anybody has who writes one: the contract, the
-//! codec of the list, the suite. And it stays short.
+//! `examples/store` keeps every promise of a store, with what every author of a store has: the contract,
+//! the codec of the list, the suite. And it stays short.
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 #![cfg(target_os = "linux")]

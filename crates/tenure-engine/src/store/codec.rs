@@ -9,12 +9,12 @@
 //! # Ok::<(), codec::CodecError>(())
 //! ```
 //!
-//! The body is JSON lines: the header first (the rising counter, past holds), then one claim per
-//! line in queue order. Unknown keys are skipped when reading, so an older program reads what a newer
-//! one wrote; it does not keep them when it writes, but for those of claims that it leaves unread.
+//! The body is JSON lines: first the header (the rising counter, past holds), then one claim per line in
+//! queue order. A reader skips unknown keys, so an older program reads what a newer one wrote. When the
+//! older program writes, it drops those keys, except in claims that it leaves unread.
 //!
-//! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never
-//! written here: the record itself is the truth about them.
+//! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
+//! here: for them the record itself counts.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -39,8 +39,8 @@ struct Header<'a> {
     ended_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_boot_ms: Option<u64>,
-    /// The hosts of the claims; each claim names its own by number, for a thousand waiters on
-    /// one machine need not say its ids a thousand times.
+    /// The hosts of the claims. Each claim names its own by number, so that a thousand waiters on one
+    /// machine do not repeat its ids a thousand times.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<HostLine<'a>>,
 }
@@ -130,7 +130,8 @@ struct ClaimLine<'a> {
     ttl_ms: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     force: Option<Cow<'a, str>>,
-    /// How many may hold at once: 0 is any number of shared claims. An exclusive one has none.
+    /// How many claims may hold at once; 0 means any number of shared claims. An exclusive claim has
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slots: Option<u32>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +140,7 @@ struct ClaimLine<'a> {
     grace_ms: u64,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     cancel: Option<CancelLine<'a>>,
-    /// On disk the field keeps the name that it had.
+    /// On disk the field keeps its older name.
     #[serde(rename = "away", default, skip_serializing_if = "Option::is_none")]
     reservation: Option<ReservationLine>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +191,7 @@ impl From<CodecError> for String {
 }
 
 impl CodecError {
-    /// What serde says of a value that it could not write.
+    /// The error for a value that serde could not write.
     pub(in crate::store) fn unwritten(error: &serde_json::Error) -> Self {
         Self(error.to_string())
     }
@@ -224,7 +225,7 @@ pub(in crate::store) fn write_head(
     entry: &Entry,
     hosts: &[&Host],
 ) -> Result<(), CodecError> {
-    // Claims name hosts. Without claims it is nobody's turn.
+    // Claims name hosts. Without hosts there is no claim that waits for its turn.
     let ended = entry.ended.filter(|_| !hosts.is_empty());
     let header = Header {
         last: entry.last,
@@ -239,7 +240,7 @@ pub(in crate::store) fn write_head(
     Ok(())
 }
 
-/// Writes a claim's line, if it is one that stands in the list.
+/// Writes a claim's line, if the list keeps claims of its kind.
 ///
 /// # Errors
 /// - As [`encode`].
@@ -340,7 +341,7 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
     }
 }
 
-/// What the boot clock said, if it was that of the boot that the record names.
+/// What the boot clock showed, if the boot is the one that the record names.
 fn boot_ms_of(stamp: Option<Stamp>) -> Option<u64> {
     stamp
         .map(|stamp| stamp.boot_ms)
@@ -584,7 +585,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Reading and writing name each part of a claim by itself. This tells of one that is new.
+    /// Reading and writing name each field of a claim by hand. This test finds a new field that the
+    /// sample lacks.
     #[test]
     fn the_sample_has_everything_that_a_claim_can_have() {
         let mut claims = sample().claims;
@@ -612,7 +614,7 @@ pub(super) mod tests {
             let mut fields: Vec<String> = Vec::new();
             for part in parts.into_iter().skip(1) {
                 match fields.last_mut() {
-                    // Further in, or the end of what was further in.
+                    // A field further in, or the end of one.
                     Some(field) if part.starts_with([' ', '}', ')', ']']) => field.push_str(&part),
                     _ => fields.push(part),
                 }
@@ -656,7 +658,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Lines of the same body without these keys, or with one more.
+    /// The lines of a body, each after this change to its object.
     fn rewritten(
         body: &[u8],
         change: impl Fn(&mut serde_json::Map<String, serde_json::Value>),
@@ -674,8 +676,8 @@ pub(super) mod tests {
         rewritten
     }
 
-    /// Who does not know what a claim asks for beyond the plain lock takes it for an exclusive one
-    /// that is in the way: it waits where it need not, and lets nobody in who must not be.
+    /// A program that does not know the later keys takes such a claim for an exclusive one that blocks
+    /// it. So it waits where it need not, and never lets a claim in wrongly.
     #[test]
     fn without_the_later_keys_every_claim_is_there_and_plain() {
         let entry = sample();
@@ -699,7 +701,7 @@ pub(super) mod tests {
         assert_eq!(decode(&body), Ok(plain));
     }
 
-    /// As versions wrote it that knew only the id of whoever asks.
+    /// As versions wrote it that recorded only the id of the caller that asks.
     #[test]
     fn a_request_to_stop_without_a_name_and_a_reason_is_one() {
         let entry = sample();
@@ -725,7 +727,7 @@ pub(super) mod tests {
         let text = String::from_utf8(encode(&bare).expect("a body")).expect("text");
         assert!(
             text.contains(r#""cancel":{"by":"someone","at_ms":1795000000000,"at_boot_ms":5000}"#),
-            "what nobody said is not written: {text}"
+            "what was not said is not written: {text}"
         );
     }
 
@@ -754,7 +756,7 @@ pub(super) mod tests {
         String::from_utf8(encode(entry).expect("a body")).expect("text")
     }
 
-    /// A list is as long as what it has to say: a thousand waiters are read at each change.
+    /// A list is only as long as it has to be, because each change may read a thousand waiters.
     #[test]
     fn what_is_as_usual_is_not_written() {
         let mut entry = sample();
@@ -795,7 +797,7 @@ pub(super) mod tests {
                 assert_eq!(decode(text_of(&entry).as_bytes()), Ok(entry), "{force:?}");
             }
         }
-        // Before it is granted, the last thing that happened to it is that it came.
+        // Before the grant, its last sign of life is that it entered.
         let mut waits = sample();
         for claim in &mut waits.claims {
             (claim.token, claim.since) = (None, None);
@@ -828,7 +830,7 @@ pub(super) mod tests {
             }
             let body = encode(&entry).expect("a body");
             entry.claims.clear();
-            // Nor whose turn it is, where nobody waits.
+            // Nor when the last hold ended, because no claim waits.
             entry.ended = None;
             assert_eq!(decode(&body), Ok(entry), "{kind:?}");
         }

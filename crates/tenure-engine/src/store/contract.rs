@@ -2,25 +2,25 @@
 //!
 //! A store keeps the ordered list of claims ([`Entry`]) of every lock. It reads the list, commits a
 //! change to it in one conditional step ([`Store::transact`]), keeps a claim alive ([`Handle`]), and
-//! wakes a waiter. Which change is right is not its business: the [verbs](super::verbs) are written
-//! once, over these few methods, and run the core's transitions.
+//! wakes a waiter. It does not decide which change is right: the [verbs](super::verbs) are written once,
+//! over these few methods, and run the core's transitions.
 //!
 //! # What every store promises
-//! - **Each transaction is one atomic step.** What it commits was made from the list that it
-//!   replaces, as far as the change [rests on](RestsOn) that list.
+//! - **Each transaction is one atomic step.** It commits what the change made of the list that the
+//!   commit replaces, as far as the change [rests on](RestsOn) that list.
 //! - **A transaction writes nothing that its change did not ask for.** Only a newcomer makes a lock.
-//! - **A claim has its liveness lock from before it can be seen.** A live claimant never looks dead.
-//! - **Dropping a handle is dying.** The liveness lock is released, the next caller that looks sweeps
-//!   the claim, and the waiter behind it wakes up.
-//! - **A waiter that could hold is woken.** So is one that was asked to stop while it sleeps, also
-//!   when the process that brought that about dies right after its change.
-//! - **A place that is kept has one handle at a time.** Dropping an older one takes nothing from the
-//!   newer.
+//! - **A claim has its liveness lock before any caller can see it.** A live claimant never looks dead.
+//! - **Dropping a handle is dying.** The store releases the liveness lock. The next caller that looks
+//!   sweeps the claim, and the waiter behind it wakes up.
+//! - **A waiter that could hold is woken.** So is a sleeping waiter that was asked to stop, even if the
+//!   asking process dies right after its change.
+//! - **A reserved place has one handle at a time.** Dropping an older handle takes nothing from the
+//!   newer one.
 //! - **The outcome is known.** If a request may or may not have been carried out, the store finds out
 //!   inside the transaction. An error means *not done, or not known*; it never means *free*.
 //!
-//! A change is pure: it looks at its [`Draft`] and alters nothing else. So a store may run it again on
-//! a newer list, or beforehand on the list that it expects, and says at the end which run counts.
+//! A change is pure: it looks at its [`Draft`] and alters nothing else. So a store may run it again on a
+//! newer list, or beforehand on the list that it expects. At the end the store says which run counts.
 //!
 //! [`conformance`](crate::conformance) holds every store to this; a store of your own can run it too.
 
@@ -34,7 +34,7 @@ use tenure_core::{
     Predecessor, RestsOn,
 };
 
-/// By which rules a store judges claims, and what silence does to a hold there.
+/// The rules by which a store judges claims, and what silence does to a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// The row by which claims are judged.
@@ -48,7 +48,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Of a store on this machine that has room for everything.
+    /// The rules of a store on this machine, where several claims may hold beside each other.
     pub fn local(policy: Policy) -> Self {
         Self {
             policy,
@@ -58,12 +58,13 @@ impl Rules {
         }
     }
 
-    /// The silence after which other callers may take a hold of this ttl although its process lives;
-    /// `None` where they never may. A holder renews within that time, or stops relying on the lock.
+    /// How long a hold with this ttl may be silent until other callers may take it although its process
+    /// lives; `None` where they never may. A holder renews within that time, or stops relying on the
+    /// lock.
     ///
-    /// The time counts from before the last renewal that succeeded was begun. Until there is one, it
-    /// counts from the last sign of life of the granted claim (`lease.renewed`), which may be older than
-    /// the grant.
+    /// The time counts from the instant before the last successful renewal began. Before the first one,
+    /// it counts from the last sign of life of the granted claim (`lease.renewed`), which may be older
+    /// than the grant.
     pub fn lapse(&self, ttl: Duration) -> Option<Duration> {
         if self.leased {
             return Some(ttl);
@@ -71,7 +72,7 @@ impl Rules {
         match self.policy.age?.limit {
             AgeLimit::SilenceTtl => Some(ttl),
             AgeLimit::SilenceMs(limit_ms) => Some(Duration::from_millis(limit_ms)),
-            // No renewal changes when that happens.
+            // A renewal does not move this limit.
             AgeLimit::SinceGrantMs(_) => None,
         }
     }
@@ -80,9 +81,9 @@ impl Rules {
 /// Where a lock is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// For people.
+    /// As people are shown it.
     pub shown: String,
-    /// The file that changes with the lock, for a caller that watches many.
+    /// The file that changes with the lock, for a caller that watches many locks.
     pub file: Option<PathBuf>,
 }
 
@@ -94,19 +95,19 @@ pub trait Handle: Any + Debug + Send + Sync {
     /// The ticket of the claim.
     fn ticket(&self) -> u64;
 
-    /// Releases the liveness lock, after the claim left the list or its place was kept. Explicitly, for
-    /// another process may have inherited the descriptor.
+    /// Releases the liveness lock, after the claim left the list or its place was reserved. It unlocks
+    /// explicitly, because another process may have inherited the descriptor.
     fn let_go(&self);
 
-    /// What a command inherits to keep the claim alive after its supervisor; `None` where there is no
-    /// such thing.
+    /// What a command inherits so that the claim lives on after its supervisor dies; `None` where the
+    /// store has no descriptor.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// Whether other runs work within this hold (`run --reentrant`). A look that fails is no proof that
-    /// they have gone.
+    /// Whether other runs work within this hold (`run --reentrant`). A look that fails answers true,
+    /// because it does not prove that they have gone.
     fn is_entered(&self) -> bool {
         false
     }
@@ -114,48 +115,49 @@ pub trait Handle: Any + Debug + Send + Sync {
 
 /// A part in the hold of another process ([`Store::go_within`]). Dropping it gives it back.
 pub trait Within: Debug + Send + Sync {
-    /// What a command inherits for the part to outlive its supervisor; `None` where there is no such
-    /// thing.
+    /// What a command inherits so that the part outlives its supervisor; `None` where the store has no
+    /// descriptor.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 }
 
-/// How much is to be found out about a claim.
+/// How much the store finds out about a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// A liveness lock that is held is enough.
+    /// A held liveness lock is enough.
     Quick,
-    /// The recorded processes are looked at as well.
+    /// The store looks at the recorded processes as well.
     Thorough,
 }
 
 /// What a change is about.
 ///
-/// A store may show and compare more than this, never less. Only [`About::Renewal`] is an order.
+/// A store may show and compare more than this, never less. Only [`About::Renewal`] makes the store do
+/// something: it renews the lease.
 #[derive(Debug, Clone, Copy)]
 pub enum About<'a> {
     /// A new claim. It makes the lock if there is none.
     Newcomer {
         /// The two ends of the list are enough if the claim queues behind the last one.
         ends: bool,
-        /// The claim may be put at the end of a list that nobody has looked at. If it could hold there,
-        /// the verb looks again.
+        /// The store may put the claim at the end of a list that no run has looked at. If the claim
+        /// could hold there, the verb looks again.
         unseen: bool,
     },
-    /// This waiting claim, the claims before it, and those that hold.
+    /// This waiting claim, the claims before it, and the claims that hold.
     Turn(&'a dyn Handle),
     /// This claim alone.
     Own(&'a dyn Handle),
-    /// The same; first of all the store renews what keeps the claim alive.
+    /// This claim alone. Before the change, the store renews what keeps the claim alive.
     Renewal(&'a dyn Handle),
-    /// Everything.
+    /// The whole list.
     All,
 }
 
 impl<'a> About<'a> {
-    /// The claim that asks, where it has been made already.
+    /// The handle of the claim that asks, if there is one already.
     pub fn handle(&self) -> Option<&'a dyn Handle> {
         match self {
             Self::Turn(handle) | Self::Own(handle) | Self::Renewal(handle) => Some(*handle),
@@ -164,19 +166,19 @@ impl<'a> About<'a> {
     }
 }
 
-/// What is asked of a transaction.
+/// What a caller asks of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The lock.
     pub name: &'a LockName,
     /// What the change is about.
     pub about: About<'a>,
-    /// The instant at which it is asked.
+    /// The instant at which the caller asks.
     pub now: &'a Now,
-    /// Less patience than the store has by itself.
+    /// How long the store may take, if that is less than its own patience.
     pub within: Option<Duration>,
-    /// A release by name: what the format's original tool left beside the record goes too, even where
-    /// nothing is held.
+    /// A release by name: the store also removes what the format's original tool left beside the record,
+    /// even where no claim holds.
     pub tidies: bool,
 }
 
@@ -200,30 +202,31 @@ pub struct Corrupt {
     pub why: String,
     /// Where it lies, for people.
     pub place: String,
-    /// For how long it has not been changed, in milliseconds. `u64::MAX` where its age says nothing.
+    /// How long ago it was changed last, in milliseconds. `u64::MAX` where its age says nothing.
     pub silent_ms: u64,
-    /// Its bytes, where other programs see them.
+    /// Its bytes, if other programs see them.
     pub record: Vec<u8>,
     /// It is a record of another program's format, and not the store's own list.
     pub is_record: bool,
-    /// A caller that may not replace it is refused, as by a claim that holds; else the call fails.
+    /// True: a caller that may not replace it is refused, as it would be by a claim that holds. False:
+    /// its call fails.
     pub refuses: bool,
-    /// Why it must stay whoever asks, as the end of a sentence: a live claim stands in it, or a newer
+    /// Why no caller may replace it, as the end of a sentence: a live claim stands in it, or a newer
     /// version of this program wrote it.
     pub sealed: Option<&'static str>,
 }
 
 /// A list in the making: everything that a change may look at or alter.
 pub struct Draft<'a> {
-    /// The list. Tickets and tokens that the change gives out are provisional.
+    /// The list. Tickets and tokens that the change assigns are provisional.
     pub entry: Entry,
     /// What happened, for the audit.
     pub events: Vec<Event>,
     /// How many waiting claims before the end were left out of the list.
     pub unread: usize,
-    /// What could not be understood. The list above is what is left without it.
+    /// What could not be understood. The list above is what remains without it.
     pub corrupt: Option<Corrupt>,
-    /// What is known of a claim of the list.
+    /// Finds out about a claim of the list.
     pub evidence: &'a dyn Fn(&Claim, Depth) -> Evidence,
     /// Whether the process of a claim is certainly stopped.
     pub stopped: &'a dyn Fn(&Claim) -> bool,
@@ -232,8 +235,8 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// A whole list that could be understood, in a store that neither asks whether processes are stopped nor
-    /// counts the runs within a hold.
+    /// A whole list that was understood. Its store neither asks whether processes are stopped nor counts
+    /// the runs within a hold.
     pub fn whole(entry: Entry, evidence: &'a dyn Fn(&Claim, Depth) -> Evidence) -> Self {
         Self {
             entry,
@@ -258,23 +261,23 @@ impl Debug for Draft<'_> {
     }
 }
 
-/// A claim that a change makes, or comes back to. The store takes its liveness lock before it writes the
-/// list.
+/// A claim that a change makes, or a reserved claim that its caller comes back to. The store takes its
+/// liveness lock before it writes the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewClaim {
     /// Its ticket in the draft.
     pub ticket: u64,
     /// How it proves that it lives.
     pub kind: Kind,
-    /// Whether it needs a liveness lock. A detached hold lives by its record; while it waits, it has one
-    /// like every other claim.
+    /// Whether it needs a liveness lock. A granted detached claim lives by its record; while it waits,
+    /// it has a liveness lock like every other claim.
     pub liveness: bool,
-    /// Whether other waiters may go on once it waits no longer, and have to be told.
+    /// Whether other waiters may go on once this claim no longer waits. Then the store has to tell them.
     pub turn: bool,
 }
 
 impl NewClaim {
-    /// The claim of this kind and mode that entering made; `None` if it made none.
+    /// The claim that entering made, with this kind and mode; `None` if entering made none.
     pub fn of(entering: &Entering, kind: Kind, mode: Mode) -> Option<Self> {
         let (ticket, liveness, turn) = match entering {
             Entering::Granted { ticket, .. } => (*ticket, kind == Kind::Kernel, false),
@@ -290,29 +293,29 @@ impl NewClaim {
     }
 }
 
-/// What is to become of a draft.
+/// What the store does with a draft after the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Nothing is written.
+    /// It writes nothing.
     Keep,
-    /// Claims that were left out matter: the change runs again on the whole list.
+    /// Claims that were left out matter: the store runs the change again on the whole list.
     ShowAll,
-    /// It is written.
+    /// It writes the draft.
     Write(Write),
 }
 
 /// How a draft is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// The claim that is made by it.
+    /// The claim that the change made.
     pub makes: Option<NewClaim>,
-    /// What the change rests on. A scope that is too narrow gives two holders: what each verb leaves
-    /// out, and why its answer does not depend on it, stands with the rule.
+    /// What the change rests on. A scope that is too narrow gives two holders. The rule ([`RestsOn`])
+    /// says what each verb leaves out, and why its answer does not depend on that.
     pub rests_on: RestsOn,
-    /// What could not be understood is replaced, or removed where no claim is left.
+    /// The store replaces what could not be understood, or removes it where no claim is left.
     pub discards: bool,
-    /// The lock is removed and its highest number kept. Only for a list without claims.
+    /// The store removes the lock and keeps its highest number. Only for a list without claims.
     pub removes: bool,
 }
 
@@ -337,10 +340,10 @@ impl Step {
     }
 }
 
-/// What became of a transaction.
+/// How a transaction ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// There is no such lock, or it is not the one any more in which the handle's claim was made.
+    /// There is no such lock, or it is no longer the lock in which the handle's claim was made.
     Absent,
     /// The change counts.
     Done(Committed),
@@ -349,9 +352,9 @@ pub enum Outcome {
 /// Which run of the change counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// This one, counted from 0.
+    /// The run with this number, counted from 0.
     Nth(usize),
-    /// None: the claim was put at the end of a list that nobody had looked at.
+    /// No run: the store put the claim at the end of a list that no run had looked at.
     Unseen,
 }
 
@@ -364,18 +367,18 @@ pub struct Committed {
     pub entry: Entry,
     /// What happened, with the final numbers and the bytes of a record that was replaced.
     pub events: Vec<Event>,
-    /// How many waiting claims before the end are not in the list above.
+    /// How many waiting claims before the end were left out of the list above.
     pub unread: usize,
-    /// The bytes that other programs saw before; empty where there were none.
+    /// The bytes that other programs saw before the change; empty where there were none.
     pub record: Vec<u8>,
-    /// The final ticket of the claim that was made.
+    /// The final ticket of the claim that the change made.
     pub own: Option<u64>,
-    /// The claim that was made.
+    /// The handle of that claim.
     pub handle: Option<Box<dyn Handle>>,
 }
 
 impl Committed {
-    /// The first run of a change that made no claim, in a store whose numbers are those of the draft.
+    /// The first run of a change that made no claim. The store keeps the numbers of the draft.
     pub fn first(draft: Draft<'_>) -> Self {
         Self {
             run: Run::Nth(0),
@@ -398,8 +401,8 @@ pub struct Waiting<'a> {
     pub by: Option<&'a dyn Handle>,
     /// What the waiter stands behind.
     pub behind: &'a Predecessor,
-    /// [`Entry::last`] of the list in which a caller without a claim saw that; a handle knows what it was
-    /// shown last.
+    /// [`Entry::last`] of the list in which a caller without a claim saw that predecessor. A handle
+    /// remembers the list that it was shown last.
     pub since: Option<u64>,
     /// The instant at which the wait begins.
     pub now: &'a Now,
@@ -408,58 +411,58 @@ pub struct Waiting<'a> {
 /// Where a holder learns that something happened to its claim.
 #[derive(Debug)]
 pub struct Notices {
-    /// Can be read each time that something happened. It does not block.
+    /// Becomes readable each time that something happens. It does not block.
     pub descriptor: crate::os::Descriptor,
-    /// A renewal of the holder's own ends it, for it replaces a file that is watched.
+    /// The holder's own renewal ends the notices, because it replaces a file that is watched.
     pub ends_with_renewal: bool,
 }
 
 /// Which names a store is to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Those of locks.
+    /// The names of locks.
     Locks,
-    /// Those of which only a file of ours is left, beside a record that is gone.
+    /// The names of which only our own file is left, beside a record that is gone.
     Leftovers,
 }
 
-/// Where claims are kept. The module's documentation is the contract.
+/// A place that keeps claims. The module's documentation is the contract.
 pub trait Store: Send + Sync {
-    /// By which rules claims are judged here.
+    /// The rules by which claims are judged here.
     fn rules(&self) -> &Rules;
 
     /// Where a lock is.
     fn location(&self, name: &LockName) -> Location;
 
-    /// Reads a lock, or what is left of the one in which a handle's claim was made. Creates nothing,
-    /// needs no right to write, and waits for no other process's change. Of a handle, a store may show
-    /// its claim alone.
+    /// Reads a lock. With a handle: the lock in which its claim was made, or what is left of it; then a
+    /// store may show that claim alone. Creates nothing, needs no right to write, and waits for no other
+    /// process's change.
     ///
     /// # Errors
-    /// - [`StoreError`] if the place cannot be read. What can be read and not be understood is
+    /// - [`StoreError`] if the place cannot be read. Content that can be read but not understood is
     ///   [`Content::Unreadable`](super::Content::Unreadable).
     fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError>;
 
     /// Shows the list to `change`, and commits what the change made of it in one conditional step.
     ///
     /// # Crash safety
-    /// A process that dies at any instant has committed the whole change or nothing. A claim that was
-    /// committed and whose handle died with its process is a dead claim.
+    /// A process that dies at any instant has committed the whole change or nothing. A committed claim
+    /// whose handle died with its process is a dead claim.
     ///
     /// # Errors
-    /// - [`StoreError`] if it was not done, or the store cannot find out whether it was. The caller holds
-    ///   nothing then: a claim that may have been made is given up by the store.
+    /// - [`StoreError`] if the change was not committed, or the store cannot find out whether it was.
+    ///   The caller holds nothing then: the store gives up a claim that may have been made.
     fn transact(
         &self,
         ask: &Ask<'_>,
         change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
     ) -> Result<Outcome, StoreError>;
 
-    /// Sleeps until what a waiter stands behind has ended or changed, the waiter is asked to stop, or
+    /// Sleeps until the waiter's predecessor has ended or changed, the waiter is asked to stop, or
     /// `until`. May wake early. Keeps nothing of the predecessor's when it returns.
     ///
     /// # Errors
-    /// - [`StoreError`] if the store cannot tell when that happens.
+    /// - [`StoreError`] if the store cannot tell when one of these happens.
     fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError>;
 
     /// Shows every name, in no order, one at a time.
@@ -468,8 +471,8 @@ pub trait Store: Send + Sync {
     /// - [`StoreError`] if the place cannot be listed.
     fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError>;
 
-    /// Where the holder of a claim learns that something happened to it. `None` where the store does
-    /// not tell; a holder finds out with its next renewal there.
+    /// Where the holder of a claim learns that something happened to it. `None` where the store does not
+    /// tell; there a holder finds out with its next renewal.
     fn notices(&self, _of: &dyn Handle) -> Option<Notices> {
         None
     }
@@ -482,22 +485,23 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
-    /// How often the place was found to be another one than before: removed, renamed, or hidden by a
-    /// mount. A renewer of many holds asks it every few seconds, and looks at them when it changes.
+    /// How often the store found another place than before: the old one was removed, renamed, or hidden
+    /// by a mount. A renewer of many holds asks every few seconds, and looks at its holds when the
+    /// number changes.
     fn moves(&self) -> u64 {
         0
     }
 
-    /// Takes away what still stands of a hold whose claim left the list without its holder: the record
-    /// that other programs see. `None` if nothing stands.
+    /// Removes what still stands of a hold whose claim left the list without its holder: the record that
+    /// other programs see. `None` if nothing stands.
     ///
     /// # Errors
-    /// - [`StoreError`] if it stands and cannot be removed.
+    /// - [`StoreError`] if something stands and cannot be removed.
     fn withdraw(&self, _of: &dyn Handle, _now: &Now) -> Result<Option<Left>, StoreError> {
         Ok(None)
     }
 
-    /// Goes on under a hold that stands; `None` if no hold has this token any more. While the part is
+    /// Takes part in a hold that stands; `None` if no hold has this token any more. While the part is
     /// kept, [`Handle::is_entered`] of the hold is true where the store can tell.
     ///
     /// # Errors
@@ -514,13 +518,13 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// A part in a hold of a store that does not keep count of them.
+/// A part in a hold, of a store that does not count the parts.
 #[derive(Debug)]
 struct NoPart;
 
 impl Within for NoPart {}
 
-/// A handle as the store's own kind.
+/// Casts a handle to the store's own kind.
 ///
 /// # Errors
 /// - [`StoreError::Misused`] if another store made it.

@@ -1,32 +1,34 @@
 //! The etcd store: one list of claims for many machines.
 //!
 //! One key per claim. Its creation revision is the ticket, so the order of the queue is the order in
-//! which etcd wrote the claims; the revision of the write that grants is the fencing token. Beside
-//! it stands the claim's *life*, an empty key that hangs on a lease which the claimant's process
-//! keeps alive: what a kernel lock on a byte is to the file store. A waiter watches the claim and
-//! the lease key before its own, and nobody else's.
+//! which etcd wrote the claims. The revision of the write that grants is the fencing token. Beside the
+//! claim stands its *lease key*, an empty key attached to a lease that the claimant's process keeps
+//! alive. It does what a kernel lock on a byte does for the file store. A waiter watches its own claim,
+//! and the claims and lease keys that it waits behind, and no others.
 //!
-//! A transaction reads the list, runs the change, and commits what it changed in one transaction of
-//! etcd that names everything the decision rests on (`list`). If anything of that was changed meanwhile
-//! it does nothing, and the change runs again (`transact`). There is no write without a condition. Mostly
-//! the list is what was to be expected, and need not be read (`expect`).
+//! A transaction reads the list, runs the change, and commits the result in one transaction of etcd that
+//! names everything the decision rests on (`list`). If any of that was changed meanwhile, etcd does
+//! nothing, and the change runs again (`transact`). A change never writes without a condition. Mostly
+//! the list is as expected, and need not be read (`expect`).
 //!
 //! # Unknown outcomes
-//! A transaction whose answer never came may have been carried out, or be carried out later. The call
-//! finds out which before it answers (`transact`). A claim that is made must not come to be after its
+//! A transaction whose answer never came may have been carried out, or may be carried out later. The
+//! call finds out which before it answers (`transact`). A claim must not come into being after its
 //! caller has given up (`attempt`).
 //!
 //! # Crash safety
-//! Every change is one transaction, so there is nothing between two steps. A process that dies
-//! leaves its claims as they are; their lease keys end with its lease, and whoever asks next sweeps them.
+//! Every change is one transaction of etcd, so death leaves nothing between two steps. Only a change
+//! that is too large is committed in parts, each of which leaves a whole list (`transact`). A process
+//! that dies leaves its claims as they are. Their lease keys end with its lease, and the next caller
+//! that asks sweeps the claims.
 //!
 //! # What a lease proves
-//! A lease key that is there proves that its process was alive within its ttl, by etcd's clock. One that
-//! has run out lets others pass; the holder has to know **before** that, which [`Rules::lapse`]
-//! tells whoever renews. A machine that was suspended finds out with its first renewal: it succeeds
-//! only if nobody has taken the claim out of the list, and then the hold was never interrupted.
+//! A lease key that exists proves that its process was alive within its ttl, by etcd's clock. Once it
+//! has run out, other callers may pass. The holder has to know **before** that; [`Rules::lapse`] says
+//! when. A machine that was suspended finds out with its first renewal. That succeeds only if no caller
+//! has removed the claim from the list, and then the hold was never interrupted.
 //!
-//! What it leaves to others: which etcd (`Address`), when to renew, and what to do about a loss.
+//! What it leaves to others: the servers (`Address`), when to renew, and what to do about a loss.
 
 mod address;
 mod api;
@@ -67,17 +69,17 @@ use std::time::{Duration, Instant};
 use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor};
 use transact::Transaction;
 
-/// How long a call tries before it says that etcd cannot be reached. An election takes one to two
-/// seconds, and a request that a dying member swallows two more.
+/// How long a call tries before it reports that etcd cannot be reached. An election takes one to two
+/// seconds, and a request that a dying member has swallowed takes two more.
 pub const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The least time that a renewal is given, however short the ttl.
 const RENEWAL_MIN: Duration = Duration::from_millis(200);
 
-/// The same once etcd has been out of reach for that long.
+/// How long a call tries if etcd has been out of reach for a whole patience already.
 const PATIENCE_LEFT: Duration = Duration::from_secs(1);
 
-/// How often a claim is looked at whose process on this machine may end without etcd knowing.
+/// How often to look at a claim whose process on this machine may end without etcd knowing.
 const PROCESS_NAP: Duration = Duration::from_millis(500);
 
 /// How long a sleep behind a record lasts at least, and at most.
@@ -164,8 +166,8 @@ impl EtcdStore {
         })
     }
 
-    /// The same store, whose calls give up after this long. A call that was given up says so; it
-    /// never says that a lock is free.
+    /// The same store with another patience: its calls give up after this time. A call that gives up
+    /// returns an error; it never says that a lock is free.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -174,8 +176,8 @@ impl EtcdStore {
         self
     }
 
-    /// A descriptor that can be read each time that somebody has touched the claim of a handle, or its
-    /// life has ended, for as long as the handle is there.
+    /// A descriptor that becomes readable each time that another caller has changed the claim of a
+    /// handle, or its lease key has ended. It works as long as the handle exists.
     fn notices(&self, handle: &EtcdHandle) -> Result<OwnedFd, StoreError> {
         let keys = &self.shared.keys;
         let from = handle.seen().own + 1;
@@ -188,7 +190,7 @@ impl EtcdStore {
         Ok(reads)
     }
 
-    /// A handle as this store's own kind.
+    /// Casts a handle to this store's own kind.
     fn own<'a>(
         &self,
         name: &LockName,
@@ -198,8 +200,8 @@ impl EtcdStore {
         handle.map(own).transpose()
     }
 
-    /// When a call that begins now gives up. After etcd has been out of reach for as long as that
-    /// already, nobody waits for it all over again.
+    /// When a call that begins now gives up. If etcd has been out of reach for a whole patience already,
+    /// this call does not wait that long again.
     fn end(&self) -> Instant {
         let failing = self.shared.connection.endpoints().failing();
         let patience = match failing {
@@ -209,7 +211,7 @@ impl EtcdStore {
         instant() + patience.min(self.shared.patience)
     }
 
-    /// A change that could be written down.
+    /// Maps a change that could not be encoded to the store's own error.
     fn told<T>(&self, change: Result<T, super::codec::CodecError>) -> Result<T, StoreError> {
         change.map_err(|error| self.unreachable("writing the lock", error.to_string()))
     }
@@ -218,7 +220,8 @@ impl EtcdStore {
         self.shared.connection.fault(doing, &Fault::Unsure(why))
     }
 
-    /// Sleeps until what a waiter stands behind has ended, or somebody has touched its own claim.
+    /// Sleeps until the waiter's predecessor has ended, or another caller has changed the waiter's own
+    /// claim.
     fn wait_in_line(
         &self,
         handle: &EtcdHandle,
@@ -233,7 +236,7 @@ impl EtcdStore {
                 let tickets = claims.iter().map(|claim| (claim.ticket, false));
                 tickets.collect()
             }
-            // No waiter is seen to be stopped here.
+            // This store never finds a waiter stopped.
             Predecessor::Stopped { .. } => return Ok(Wake::Ready),
         };
         let own = self.shared.keys.claim(&handle.name, &handle.id);
@@ -260,7 +263,7 @@ impl EtcdStore {
         Ok(wake)
     }
 
-    /// Sleeps until anything has happened to the claims of a lock.
+    /// Sleeps until something has happened to any claim of a lock.
     fn wait_outside(
         &self,
         waiting: &Waiting<'_>,
@@ -286,7 +289,7 @@ impl EtcdStore {
         Ok(wake)
     }
 
-    /// How long to sleep behind this at most.
+    /// How long to sleep at most behind this predecessor.
     fn nap_behind(&self, behind: &Predecessor, now: &Now) -> Duration {
         let claims = match behind {
             Predecessor::Record(claim) => std::slice::from_ref(&**claim),
@@ -310,14 +313,14 @@ impl EtcdStore {
         } else {
             RECORD_NAP_MAX
         };
-        // One that is past its ttl and counts all the same lives by something else.
+        // A claim that is past its ttl and still counts lives by something else.
         match rest_ms {
             0 => longest.min(Duration::from_secs(1)),
             rest_ms => Duration::from_millis(rest_ms + 1).clamp(RECORD_NAP_MIN, longest),
         }
     }
 
-    /// How the sleep ended, and whether it did because something has happened.
+    /// Sleeps. Answers how the sleep ended, and whether an event ended it.
     fn sleep_on(
         &self,
         watched: Vec<watch::Watched>,
@@ -375,7 +378,7 @@ impl Store for EtcdStore {
         Ok(Reading {
             place: self.location(name).shown,
             content,
-            // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
+            // A stopped process renews nothing, so its claim dies by its ttl, wherever it stands.
             stopped: Vec::new(),
             stored,
             record: Vec::new(),
@@ -388,7 +391,8 @@ impl Store for EtcdStore {
         change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
     ) -> Result<Outcome, StoreError> {
         let handle = self.own(ask.name, ask.about.handle())?;
-        // The lease key of a claim hangs on the lease of the caller that made it, whoever asks.
+        // The lease key of a claim is attached to the lease of the caller that made it, even if another
+        // caller asks.
         let store = handle.map_or_else(|| self.clone(), EtcdHandle::store);
         Transaction::new(&store, ask, handle, change).commit()
     }
@@ -417,7 +421,7 @@ impl Store for EtcdStore {
                     .iter()
                     .filter_map(|pair| keys.name_of(pair.key()))
                     .collect();
-                // Keys come in their order, so those of one lock stand beside each other.
+                // The keys come in order, so the keys of one lock stand beside each other.
                 names.dedup();
                 Ok(names)
             })?;

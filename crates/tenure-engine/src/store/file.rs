@@ -1,8 +1,8 @@
 //! The file store: one coordination file per lock, kernel locks on single bytes of it.
 //!
-//! The file holds the list of claims, in two pages (`pages`, the store's `codec`). What other programs see of a hold is
-//! a record beside it (`publication`), where a profile publishes one; list and record are brought together
-//! whenever they are read (`joined`).
+//! The file holds the list of claims, in two pages (`pages`, the store's `codec`). Where a profile
+//! publishes, other programs see a hold as a record beside the file (`publication`). List and record are
+//! brought together whenever they are read (`joined`).
 //!
 //! | question | module |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | why numbers go on rising when a file is removed | `floor` |
 //!
 //! # What it leaves to others
-//! Which change is right (the core, by way of the [verbs](super::verbs)), how a body looks (the profile),
-//! and how a thread of this process sleeps in the kernel ([`Sleeper`]): a command may use signals for that,
-//! a library may not.
+//! Which change is right (the core, by way of the [verbs](super::verbs)), and how a record looks (the
+//! profile). Also how a thread of this process sleeps in the kernel ([`Sleeper`]): a command may use
+//! signals for that, a library may not.
 
 mod bytes;
 mod floor;
@@ -56,11 +56,11 @@ use tenure_core::{Host, Left, LockName, Now};
 /// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
 pub type Descriptor = os::Descriptor;
 
-/// A borrowed one.
+/// A borrowed descriptor.
 pub type BorrowedDescriptor<'a> = os::BorrowedDescriptor<'a>;
 
-/// The folder in that for native locks: those that a run takes beside a lock of another format. One
-/// of its own, for the coordination file of a record may have any lock's name.
+/// The folder in [`LEDGER`] for native locks that a run takes beside a lock of another format. It is a
+/// folder of its own, because the coordination file of a record may have any lock's name.
 const NATIVE_BESIDE: &str = "locks";
 
 /// Locks kept as files in one folder.
@@ -76,15 +76,15 @@ pub struct FileStore {
     records: Latest,
     /// Where the coordination files are.
     folder: Latest,
-    /// Of native locks that lie beside records: where those are.
+    /// Set for native locks that lie beside records: where those records are.
     beside: Option<Beside>,
 }
 
-/// The place in which the records of a format lie, for the native locks beside them.
+/// The folder of a format's records, with native locks beside them.
 struct Beside {
     place: PathBuf,
-    /// How the folder has to be, if the records lie in the place itself; else it is not made for locks
-    /// alone: the contract of sessions has `sessions/` there, which is committed.
+    /// The rule for the folder, if the records lie in `place` itself. Otherwise the folder is not for
+    /// locks alone: the contract of sessions has `sessions/` there, which is committed.
     rule: Option<crate::profile::Place>,
     must_exist: bool,
 }
@@ -94,8 +94,8 @@ fn fd(opened: &Opened) -> BorrowedDescriptor<'_> {
 }
 
 impl FileStore {
-    /// Native locks in `folder`, judged from `here`. Touches nothing yet: the folder is opened,
-    /// and made if need be, by the first call that has to.
+    /// Native locks in `folder`, judged from `here`. Touches nothing yet: the first call that needs the
+    /// folder opens it, and makes it if necessary.
     pub fn new(folder: impl Into<PathBuf>, here: Host, sleeper: Box<dyn Sleeper>) -> Self {
         Self::with_profile(Box::new(Native), &folder.into(), here, sleeper)
     }
@@ -125,9 +125,9 @@ impl FileStore {
         }
     }
 
-    /// The native locks beside those of a profile that publishes records in `place`: in a folder of ours,
-    /// `.tenure/locks`, which git leaves alone. For a profile that publishes none, the native locks of
-    /// `place` itself.
+    /// The native locks beside those of a profile that publishes records in `place`. They lie in a
+    /// folder of ours, `.tenure/locks`, which git ignores. For a profile that publishes none, the native
+    /// locks of `place` itself.
     pub fn beside(
         profile: &dyn Profile,
         place: &Path,
@@ -162,9 +162,9 @@ impl FileStore {
         self
     }
 
-    /// The folder was named by nobody: a search or a default led there. It is used if it belongs to
-    /// the caller or to root, or if it is made for several users (setgid and writable by its group,
-    /// or sticky); any other one is [`StoreError::Unsafe`].
+    /// No user named the folder: a search or a default led there. It is used if it belongs to the caller
+    /// or to root. It is also used if it is made for several users: setgid and writable by its group, or
+    /// sticky. Any other folder is [`StoreError::Unsafe`].
     #[must_use]
     pub fn found(mut self) -> Self {
         self.named = Named::ByNobody;
@@ -181,12 +181,12 @@ impl FileStore {
         &self.profile
     }
 
-    /// The instant at which a question is asked that comes without one.
+    /// The present instant, for a call that was given none.
     fn now(&self) -> Now {
         SystemClock::new(self.here.boot_id.as_deref()).now()
     }
 
-    /// The folder of the records, as [`FileStore::folder`].
+    /// The folder of the records, opened as [`FileStore::folder`] is.
     fn records(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
         if let Some(folder) = self.records.get().filter(|folder| folder.is_in_place()) {
             return Ok(Some(folder));
@@ -206,9 +206,9 @@ impl FileStore {
         }
     }
 
-    /// The folder of the coordination files. Not one that was removed since it was opened, or that got
-    /// another name: nobody who comes now finds it, while somebody may hold in one that was made in its
-    /// place.
+    /// The folder of the coordination files. If it was removed or renamed since it was opened, it is
+    /// opened again by its name. Callers who come now do not find the old folder, and another claim may
+    /// hold in the folder that took its place.
     fn folder(&self, create: bool) -> Result<Option<&Folder>, StoreError> {
         if let Some(folder) = self.folder.get().filter(|folder| folder.is_in_place()) {
             return Ok(Some(folder));
@@ -234,8 +234,8 @@ impl FileStore {
         self.profile.record().is_some() || self.beside.is_some()
     }
 
-    /// The folder of native locks that lie beside records. Opened from the records' place on, so that
-    /// no link leads out of it.
+    /// The folder of native locks that lie beside records. Each folder is opened from within the one
+    /// above, beginning with the records' folder, so that no link leads out of it.
     fn open_beside(&self, beside: &Beside, create: bool) -> Result<Option<Folder>, StoreError> {
         let create_place = create && !beside.must_exist;
         let place = || {
@@ -280,7 +280,7 @@ impl FileStore {
         self.path.join(&names.record)
     }
 
-    /// Whether a record stands at the path that other programs look at.
+    /// Whether a record stands at the path where other programs look.
     fn record_stands(&self, names: &Names) -> Result<bool, StoreError> {
         if self.profile.record().is_none() {
             return Ok(false);
@@ -296,7 +296,7 @@ impl FileStore {
         }
     }
 
-    /// The path that people are told: that of the record where one is published.
+    /// The path that people are shown: the record's path where one is published.
     fn shown_path(&self, names: &Names) -> PathBuf {
         self.path.join(if names.record.is_empty() {
             &names.list
@@ -325,7 +325,7 @@ impl FileStore {
         let Some(folder) = folder else {
             return Ok(());
         };
-        // A folder is nobody's lock, whatever it is called. A link may be one to programs that follow it.
+        // A folder is never a lock, whatever its name. A link may be one, for programs that follow it.
         self.each_file(folder, &mut |file| {
             if let Some(name) = self.profile.name_of(file) {
                 each(name);
@@ -333,8 +333,8 @@ impl FileStore {
         })
     }
 
-    /// Shows the name of every lock of which only our own file is left: for cleaning. A profile
-    /// without a format of its own has none, for there that file is the lock.
+    /// Shows the name of every lock of which only our own file is left, for cleaning. A profile that
+    /// publishes no records has none: there that file is the lock.
     fn leftovers(&self, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
         if self.profile.record().is_none() {
             return Ok(());

@@ -1,9 +1,8 @@
 //! The memory store: the same lists of claims under one mutex, for tests and models.
 //!
-//! What kernel locks do for files, a set of *held* tickets does here, and a condition variable
-//! wakes whoever sleeps. The transitions are the core's, so whatever is true of a queue here is
-//! true of it in a file. What the machine would say of a recorded process is told with
-//! [`MemoryStore::set_process`].
+//! A set of *held* tickets stands for kernel locks, and a condition variable wakes sleeping callers. The
+//! transitions are the core's, so what is true of a queue here is true of it in a file. A test sets what
+//! the machine would say of a recorded process with [`MemoryStore::set_process`].
 //!
 //! # Examples
 //! ```
@@ -17,8 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it leaves to others: callers in other processes, and crashes. A process that dies takes
-//! the whole store with it.
+//! What it leaves to others: callers in other processes, and crashes. The whole store dies with its
+//! process.
 
 use super::contract::{
     About, Ask, Committed, Depth, Draft, Handle, Location, Outcome, Rules, Step, Store, Waiting,
@@ -34,11 +33,11 @@ use tenure_core::{
     Process, Standing, judge,
 };
 
-/// How long a sleep behind a record lasts at most before the caller looks at its clock again: a
-/// lease runs out by the caller's clock, of which this store knows nothing.
+/// How long a sleep behind a record lasts at most before the caller looks at its clock again. A lease
+/// ends by the caller's clock, which this store does not know.
 const RECORD_NAP_MAX: Duration = Duration::from_millis(100);
 
-/// Locks kept in memory. A clone is another caller on the same locks.
+/// Locks kept in memory. A clone is another caller of the same locks.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -54,7 +53,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     locks: BTreeMap<LockName, Lock>,
-    /// The highest number of all locks that were removed.
+    /// The highest number of all removed locks.
     floor: u64,
     processes: BTreeMap<u32, Liveness>,
     stopped: BTreeSet<u32>,
@@ -65,8 +64,8 @@ struct State {
 #[derive(Debug, Clone, Default)]
 struct Lock {
     entry: Entry,
-    /// The tickets whose liveness locks are held, and by which handle: a place that was kept has one
-    /// handle after another, and only its present one can release it.
+    /// The tickets whose liveness locks are held, and the number of the handle that holds each. A
+    /// reserved place has one handle after another, and only the present one can release it.
     held: BTreeMap<u64, u64>,
 }
 
@@ -85,7 +84,7 @@ impl State {
         }
     }
 
-    /// Whether the process of a claim was said to be stopped.
+    /// Whether a test said that the process of a claim is stopped.
     fn is_stopped(&self, claim: &Claim) -> bool {
         let process = claim.holder.process;
         process.is_some_and(|process| self.stopped.contains(&process.pid))
@@ -145,8 +144,8 @@ impl Drop for MemoryHandle {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change below is one assignment at its end, so a caller that panicked in the
-        // middle of one has left a whole state behind.
+        // Every change below is one assignment at its end. So a caller that panicked before it has left
+        // a whole state behind.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,14 +162,15 @@ impl MemoryStore {
         }
     }
 
-    /// Says what is known of the process with this number from now on, and wakes whoever sleeps
-    /// behind it. A process of which nothing was said is [`Liveness::Unknown`].
+    /// Sets what is known of the process with this number from now on, and wakes every sleeper. A
+    /// process that was never set is [`Liveness::Unknown`].
     pub fn set_process(&self, pid: u32, liveness: Liveness) {
         self.shared.lock().processes.insert(pid, liveness);
         self.shared.changed.notify_all();
     }
 
-    /// Says whether the process with this number is stopped from now on. Nobody is until it is said.
+    /// Sets whether the process with this number is stopped from now on. Unless it is set, no process is
+    /// stopped.
     pub fn set_stopped(&self, pid: u32, stopped: bool) {
         let mut state = self.shared.lock();
         if stopped {
@@ -182,7 +182,7 @@ impl MemoryStore {
         self.shared.changed.notify_all();
     }
 
-    /// Sleeps for as long as `same` says that there is nothing to see.
+    /// Sleeps while `same` is true, at most for `nap` and until `until`.
     fn sleep_while(
         &self,
         nap: Option<Duration>,
@@ -225,8 +225,7 @@ impl MemoryStore {
             && matches!(held, Standing::Held(_))
     }
 
-    /// What a waiter stands behind, and for how long that is known: a lease runs out by the caller's
-    /// clock.
+    /// Whether the waiter's predecessor still stands.
     fn stands(&self, state: &State, waiting: &Waiting<'_>) -> bool {
         let Waiting { name, now, .. } = *waiting;
         let is_same = |claim: &Claim| self.is_same(state, name, claim, now);
@@ -335,7 +334,7 @@ impl Store for MemoryStore {
                 .by
                 .is_some_and(|by| entry.is_some_and(|entry| entry.is_cancelled(by.ticket())))
         };
-        // A grace and a lease run out by the caller's clock.
+        // A grace and a lease end by the caller's clock.
         let nap = match waiting.behind {
             Predecessor::LivenessLock { .. } | Predecessor::Turn { .. } => None,
             Predecessor::Record(_) | Predecessor::AnyOf(_) | Predecessor::Stopped { .. } => {
@@ -351,7 +350,8 @@ impl Store for MemoryStore {
         if which == Which::Leftovers {
             return Ok(());
         }
-        // Listed first and shown without the mutex: a caller that is shown a name may want to read it.
+        // Collects the names first and shows them without the mutex: the caller may want to read a lock
+        // whose name it is shown.
         let names: Vec<LockName> = self.shared.lock().locks.keys().cloned().collect();
         names.into_iter().for_each(each);
         Ok(())

@@ -1,10 +1,11 @@
 //! What callers do with a store: each verb once, over one transaction.
 //!
-//! A verb runs a transition of the core on the list that the store shows, and says what that rests on.
-//! Its change is an `Fn`: a run leaves nothing behind but its draft and its answer, so a store may run it
-//! as often as it likes and name the run that counts.
+//! A verb runs a transition of the core on the list that the store shows, and says what the change rests
+//! on. Its change is an `Fn`: a run leaves nothing behind but its draft and its answer. So a store may
+//! run it as often as it likes and name the run that counts.
 //!
-//! What it leaves to others: what is right (the core), and how a change is committed (the store).
+//! What it leaves to others: which change is right (the core), and how a change is committed (the
+//! store).
 
 use super::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Rules, Run, Step,
@@ -24,8 +25,8 @@ use tenure_core::{
 pub struct Entered {
     /// What happened.
     pub entering: Entering,
-    /// The list afterwards, for messages and hints. Of a long one in which the caller waits, perhaps
-    /// not all.
+    /// The list afterwards, for messages and hints. If the caller waits in a long list, perhaps not all
+    /// of it.
     pub entry: Entry,
     /// How many waiting claims before the caller's were left out of it.
     pub unread: usize,
@@ -51,9 +52,8 @@ pub trait Verbs: Store {
     /// Enters a claim, or refuses it.
     ///
     /// # Errors
-    /// - [`StoreError::Unreadable`] if what stands there cannot be understood and the caller may not
-    ///   replace it.
-    /// - [`StoreError::Record`] if the claim would hold beside others where there is room for one.
+    /// - [`StoreError::Unreadable`] if the lock cannot be understood and the caller may not replace it.
+    /// - [`StoreError::Record`] if the claim would hold beside others where the record has room for one.
     /// - [`StoreError`] if the transaction failed. The caller has no claim then.
     fn enter(&self, name: &LockName, request: Request, now: &Now) -> Result<Entered, StoreError> {
         let rules = self.rules();
@@ -67,8 +67,8 @@ pub trait Verbs: Store {
         let is_plain = request.is_plain();
         let about = About::Newcomer {
             ends: is_plain && request.terms.mode == Mode::Exclusive,
-            // A list that nobody looked at may hold a stale claim: where that refuses a caller, it has
-            // to look first.
+            // A list that no run has looked at may hold a stale claim. Where a stale claim refuses a
+            // caller, the caller has to look first.
             unseen: is_plain
                 && request.patience == Patience::Queue
                 && rules.policy.stale_unforced == StaleUnforced::TakeOver,
@@ -97,7 +97,7 @@ pub trait Verbs: Store {
         match (answer, own, token) {
             (Some(Err(error)), ..) => Err(error),
             (Some(Ok(refused @ Entering::Refused(_))), None, _) => Ok(entered(refused, None)),
-            // The numbers that count are the store's.
+            // The store's numbers count, not those of the draft.
             (_, Some(ticket), Some(token)) => {
                 Ok(entered(Entering::Granted { ticket, token }, handle))
             }
@@ -119,7 +119,8 @@ pub trait Verbs: Store {
     /// Looks whether a waiting claim holds now, and grants it in the same step.
     ///
     /// The change is shown the claims before it and those that hold: some of them may have been granted
-    /// behind it while its caller was away. What it rests on is the core's to say ([`RestsOn::looking`]).
+    /// behind it while its caller was away. The core says what the change rests on
+    /// ([`RestsOn::looking`]).
     ///
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
@@ -215,11 +216,11 @@ pub trait Verbs: Store {
     }
 
     /// Looks whether a granted claim still stands, and whether it was asked to stop. Writes nothing,
-    /// unless the claim's liveness lock was lost and the claim was not taken yet: then it is renewed.
+    /// with one exception: a claim whose liveness lock has lapsed and that no other caller has taken yet
+    /// is renewed.
     ///
     /// # Errors
-    /// - [`StoreError::Unreadable`] if what stands there cannot be understood. That says nothing about
-    ///   the hold.
+    /// - [`StoreError::Unreadable`] if the lock cannot be understood. That says nothing about the hold.
     /// - [`StoreError`] if the place cannot be read.
     fn verify(&self, handle: &dyn Handle, now: &Now) -> Result<Renewal, StoreError> {
         let reading = self.read(handle.name(), Some(handle))?;
@@ -234,7 +235,8 @@ pub trait Verbs: Store {
             Content::Whole { entry, .. } => {
                 let claim = entry.claim(handle.ticket());
                 let seen = claim.and_then(|claim| reading.evidence_of(claim));
-                // Any other caller may take it now: that it stands is worth nothing before it is renewed.
+                // Any other caller may take it now, so the holder cannot rely on the claim until it is
+                // renewed.
                 if self.rules().leased
                     && seen.is_some_and(|seen| seen.liveness_lock == LivenessLock::Lapsed)
                 {
@@ -245,11 +247,11 @@ pub trait Verbs: Store {
         }
     }
 
-    /// Takes a claim out of the list and releases its liveness lock, in this order.
+    /// Removes a claim from the list and releases its liveness lock, in this order.
     ///
     /// # Errors
-    /// - [`StoreError`] if the transaction failed. The liveness lock is released all the same: the claim
-    ///   is a dead one then, which the next caller sweeps.
+    /// - [`StoreError`] if the transaction failed. The liveness lock is released all the same: then the
+    ///   claim is dead, and the next caller sweeps it.
     fn release(&self, handle: &dyn Handle, now: &Now) -> Result<Left, StoreError> {
         let left = leave(self, handle, now, false)?;
         Ok(left.unwrap_or(Left::Absent))
@@ -264,9 +266,9 @@ pub trait Verbs: Store {
         leave(self, handle, now, true)
     }
 
-    /// Keeps a waiting claim's place while its caller is away, and releases its liveness lock, in this
-    /// order. False if there is nothing to keep: it holds, it was asked to stop, or it is gone. The handle
-    /// is of no use afterwards; [`Verbs::enter`] gives a new one.
+    /// Reserves a waiting claim's place while its caller is away, and releases its liveness lock, in
+    /// this order. False if there is no waiting claim to reserve: it holds, it was asked to stop, or it
+    /// is gone. After that the handle is useless; [`Verbs::enter`] gives a new one.
     ///
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
@@ -281,7 +283,8 @@ pub trait Verbs: Store {
             let reserved = draft.entry.reserve(handle.ticket(), owner, grace_ms, now);
             (reserved, Step::write_if(reserved))
         })?;
-        // A process that is killed before this line takes its liveness lock with it; the place is kept.
+        // A process that is killed before this line releases its liveness lock by its death; the place
+        // stays reserved.
         if reserved {
             handle.let_go();
         }
@@ -308,8 +311,8 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Writes down what the work under a hold waits for on another lock, or that it waits no longer.
-    /// False if nothing is held under this token.
+    /// Records which other lock the work under a hold waits for, or that it no longer waits. False if no
+    /// hold has this token.
     ///
     /// # Errors
     /// - As for [`Verbs::cancel`].
@@ -326,7 +329,7 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Renews the hold of which `owns` says so.
+    /// Renews the hold that `owns` recognises as the caller's.
     ///
     /// # Errors
     /// - As for [`Verbs::cancel`].
@@ -342,7 +345,7 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Releases whatever is held, if the policy lets this caller.
+    /// Releases the hold, if the policy lets this caller do that.
     ///
     /// # Errors
     /// - As for [`Verbs::cancel`].
@@ -372,8 +375,8 @@ pub trait Verbs: Store {
         released
     }
 
-    /// Removes whatever is there, if the policy lets force do that. For an operator that wants the lock
-    /// gone and does not want to hold it.
+    /// Removes every hold, if the policy lets force do that. For an operator who wants the lock gone and
+    /// does not want to hold it.
     ///
     /// # Errors
     /// - As for [`Verbs::cancel`].
@@ -387,7 +390,7 @@ pub trait Verbs: Store {
         let ask = Ask::new(name, About::All, now);
         let (released, done) = settled(self, &ask, Ok(Forced::Absent), |draft| {
             if let Some(corrupt) = &draft.corrupt {
-                // The age of the store's own list excuses nothing.
+                // The age of the store's own list does not count.
                 let silent_ms = if corrupt.is_record {
                     corrupt.silent_ms
                 } else {
@@ -415,7 +418,7 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Removes what is proven stale; with `dry_run` it only reads, and says what it would remove.
+    /// Removes what is proven stale. With `dry_run` it only reads, and says what it would remove.
     ///
     /// # Errors
     /// - As for [`Verbs::cancel`].
@@ -451,7 +454,7 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Sleeps until the first claim of a lock that counts has ended or changed; for callers without a
+    /// Sleeps until the first claim of a lock that counts has ended or changed. For callers without a
     /// claim.
     ///
     /// # Errors
@@ -468,7 +471,7 @@ pub trait Verbs: Store {
         };
         let rules = self.rules();
         let asks_liveness = rules.policy.asks_liveness_lock || rules.leased;
-        // Holders come first: a waiter that stands aside may stand in the list before them.
+        // Holders come first: a waiter that lets others pass may stand in the list before them.
         let waiters = entry.claims.iter().filter(|claim| claim.token.is_none());
         for claim in entry.granted().chain(waiters) {
             let evidence = seen.evidence_of(claim);
@@ -495,7 +498,7 @@ pub trait Verbs: Store {
         Ok(Wake::Ready)
     }
 
-    /// What a store that breaks its contract is answered with.
+    /// The error for a store that breaks its contract.
     #[doc(hidden)]
     fn misused(&self, name: &LockName, why: &'static str) -> StoreError {
         StoreError::Misused {
@@ -507,8 +510,8 @@ pub trait Verbs: Store {
 
 impl<S: Store + ?Sized> Verbs for S {}
 
-/// Runs a pure change, and gives the answer of the run that counts with what was committed; no answer for
-/// a claim that was put at the end unseen, nothing at all for an absent lock.
+/// Runs a pure change. Gives what was committed, and the answer of the run that counts. No answer if the
+/// store put the claim at the end unseen; nothing at all for an absent lock.
 #[allow(
     clippy::type_complexity,
     reason = "two layers of absence, each with its own meaning"
@@ -550,7 +553,7 @@ fn settled<S: Store + ?Sized, A>(
     })
 }
 
-/// What a change to something that cannot be understood is answered with.
+/// The error for a change to a lock that cannot be understood.
 fn unreadable_at(corrupt: &Corrupt) -> StoreError {
     StoreError::Unreadable {
         place: corrupt.place.clone(),
@@ -558,7 +561,7 @@ fn unreadable_at(corrupt: &Corrupt) -> StoreError {
     }
 }
 
-/// Makes a change only where everything can be understood.
+/// Makes a change only where the whole lock can be understood.
 fn whole<A>(
     draft: &mut Draft<'_>,
     change: impl Fn(&mut Draft<'_>) -> (A, Step),
@@ -570,7 +573,7 @@ fn whole<A>(
     (Ok(answer), step)
 }
 
-/// A change to a claim of this process alone.
+/// A change to the own claim of a handle alone.
 fn own<S: Store + ?Sized, A>(
     store: &S,
     handle: &dyn Handle,
@@ -583,7 +586,7 @@ fn own<S: Store + ?Sized, A>(
     answer
 }
 
-/// A change to whatever is there.
+/// A change to a lock by its name.
 fn by_name<S: Store + ?Sized, A>(
     store: &S,
     name: &LockName,
@@ -596,7 +599,7 @@ fn by_name<S: Store + ?Sized, A>(
     answer
 }
 
-/// Removes what cannot be understood, if the caller may and nothing seals it.
+/// Removes what cannot be understood, if the caller may remove it and nothing seals it.
 fn discard<A>(
     corrupt: &Corrupt,
     may: bool,
@@ -619,7 +622,7 @@ fn sweeps_unreadable(policy: &Policy) -> bool {
 
 /// The bytes that an audit records of a lock that was cleaned.
 fn record_of(swept: &[Claim], discarded: bool, record: Vec<u8>) -> Vec<u8> {
-    // A lock without claims has no record that says anything.
+    // The record of a lock without claims says nothing worth recording.
     if swept.is_empty() && !discarded {
         Vec::new()
     } else {
@@ -654,7 +657,7 @@ fn would_clean(policy: &Policy, reading: Reading, now: &Now) -> Result<Cleaned, 
     }
 }
 
-/// What is known of a claim that nobody looked at.
+/// The evidence for a claim that was not looked at.
 const UNSEEN: Evidence = Evidence {
     liveness_lock: LivenessLock::None,
     process: Liveness::Unknown,
@@ -701,7 +704,7 @@ fn entering(
         return (Ok(entering), Step::ShowAll);
     }
     let makes = NewClaim::of(&entering, request.kind, request.terms.mode);
-    // What could not be understood and is replaced is an event as well, so it is written.
+    // Replacing what could not be understood is an event as well, so the change is written.
     let step = match RestsOn::entering(request, &entering, &draft.events, last) {
         None => Step::Keep,
         Some(rests_on) => Step::Write(Write {
@@ -714,7 +717,7 @@ fn entering(
     (Ok(entering), step)
 }
 
-/// Whether a caller that wants in may replace what cannot be understood; else its answer.
+/// Whether a caller that enters may replace what cannot be understood; if not, its answer.
 #[allow(
     clippy::result_large_err,
     reason = "an answer, which is given in either case"
@@ -744,7 +747,7 @@ fn may_replace(
     }
 }
 
-/// What is left of the force of a caller at something that cannot be understood.
+/// How much force a caller keeps against content that cannot be understood.
 fn forced_at(corrupt: &Corrupt, force: Force) -> Force {
     if corrupt.refuses && corrupt.sealed.is_some() {
         Force::No
@@ -767,8 +770,8 @@ fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (T
         draft.stopped,
         &mut draft.events,
     );
-    // Each look reads the waiters that died, and across a network that is what costs: the first one that
-    // passes them removes them.
+    // Each look reads the claims of dead waiters, which is expensive across a network. So the first
+    // waiter that passes them removes them.
     let sweeps = rules.network && draft.entry.claims.len() < claims;
     let rests_on = RestsOn::looking(mode, was_passed, &grant, &draft.events);
     let step = match rests_on.or(sweeps.then_some(RestsOn::Before)) {
@@ -781,15 +784,16 @@ fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (T
     (grant, step)
 }
 
-/// Whether a request depends on how those in its way live, and not only on whether they do: what force
-/// may do, which of them can hear a request to stop, what a refusal tells.
+/// Whether the answer depends on the recorded processes, and not only on which claims are alive. Three
+/// things need them: what force may do, which claims can hear a request to stop, and what a refusal
+/// tells.
 fn looks_closer(request: &Request) -> bool {
     request.force != Force::No
         || request.terms.cancel_in_progress
         || request.patience != Patience::Queue
 }
 
-/// Behind a claim that no list has: a sleep behind it ends at once.
+/// Behind a claim that no list has, so a sleep behind it ends at once.
 fn queued_behind_nobody(ticket: u64) -> Entering {
     Entering::Queued {
         ticket,
@@ -797,8 +801,8 @@ fn queued_behind_nobody(ticket: u64) -> Entering {
     }
 }
 
-/// Looks once more for a claim that was put at the end unseen: it may hold, or has to know behind which
-/// claim it waits.
+/// Looks again for a claim that the store put at the end unseen. It may hold by now; else it has to know
+/// behind which claim it waits.
 fn look_again<S: Store + ?Sized>(
     store: &S,
     mut entered: Entered,
@@ -817,15 +821,15 @@ fn look_again<S: Store + ?Sized>(
             entered.entering = Entering::Refused(refusal);
             return Ok(entered);
         }
-        // What it was asked meanwhile it hears at its next look.
+        // At its next look the claim hears what it was asked meanwhile.
         TryGrant::Yours { .. } | TryGrant::Cancelled { .. } | TryGrant::Gone => {}
     }
     entered.handle = Some(handle);
     Ok(entered)
 }
 
-/// Leaves the list. `None`, and nothing is changed, if other runs within the hold are heeded and there
-/// are any.
+/// Leaves the list. With `heeds`, and while other runs work within the hold: `None`, and nothing
+/// changes.
 fn leave<S: Store + ?Sized>(
     store: &S,
     handle: &dyn Handle,
@@ -847,8 +851,8 @@ fn leave<S: Store + ?Sized>(
         Ok(Some(Left::Absent)) => store.withdraw(handle, now),
         _ => Ok(None),
     };
-    // The list first, the liveness lock afterwards. Also after an error: the claim then stands in the
-    // list as a dead one, which the next caller sweeps.
+    // The list first, the liveness lock afterwards. The lock is released after an error too: then the
+    // claim stands in the list as a dead one, which the next caller sweeps.
     handle.let_go();
     let left = left?;
     Ok(withdrawn?.or(left))

@@ -4,11 +4,11 @@
 
 use std::process::{Child, Command, Stdio};
 
-/// A process that lasts until it is killed.
+/// A process that runs until it is killed.
 pub(crate) fn lasting() -> Child {
     let mut command = if cfg!(windows) {
         let mut command = Command::new("cmd");
-        // Waits for a key, which the pipe that its `Child` keeps never brings.
+        // It waits for a key; the pipe that its `Child` keeps open never brings one.
         command.args(["/d", "/c", "pause"]).stdin(Stdio::piped());
         command
     } else {
@@ -23,7 +23,7 @@ pub(crate) fn lasting() -> Child {
         .expect("a process")
 }
 
-/// The number of a process that ran a moment ago and is gone.
+/// The number of a process that ran a moment ago and has ended.
 pub(crate) fn dead_pid() -> u32 {
     let mut child = if cfg!(windows) {
         Command::new("cmd").args(["/d", "/c", "exit"]).spawn()

@@ -1,10 +1,10 @@
 //! A cluster of three, on machines of its own, and workers on others: leaders are killed, cables
 //! pulled, workers stopped for longer than their leases and killed, disks made slow, clocks set.
 //!
-//! The workers add numbers to a set in etcd, under a lock and fenced by its token: the set guarded by
-//! a lock of the Jepsen analysis of etcd, where a lock alone loses elements. Each writes down what it
-//! was told and when it relied on it, by a clock that all of them share; the lock's own data is not
-//! asked who held it.
+//! The workers add numbers to a set in etcd, under a lock and fenced by its token. This is the set
+//! guarded by a lock of the Jepsen analysis of etcd, where a lock alone loses elements. Each worker
+//! writes down what it was told, and when it relied on it, by a clock that all of them share. The
+//! judgement does not use the lock's own data.
 //!
 //! `TENURE_ETCD=long` makes it last ten minutes.
 
@@ -28,18 +28,18 @@ use tonic::transport::Endpoint;
 
 const TTL: Duration = Duration::from_secs(3);
 const LOCK: &str = "set";
-/// What tells a worker what to do: its number, its servers and its folder.
+/// Tells a worker what to do: its number, its servers and its folder.
 const TASK: &str = "TENURE_ETCD_WORKER";
 
-/// The clock that every process of this machine shares, in nanoseconds; also those in a time
-/// namespace, whose boot clock is another one.
+/// The clock that all processes of this machine share, in nanoseconds. It also serves those in a time
+/// namespace, whose boot clock differs.
 fn shared_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     u64::try_from(now.tv_sec).expect("after 1970") * 1_000_000_000
         + u64::try_from(now.tv_nsec).expect("no more than a second")
 }
 
-/// What a worker does until it is told to stop or killed.
+/// A worker's loop until it is told to stop or killed.
 #[test]
 #[ignore = "a worker of the cluster's tests, which start it themselves"]
 fn worker() {
@@ -95,7 +95,7 @@ fn worker() {
         let added = match added {
             Ok(Ok(true)) => "added",
             Ok(Ok(false)) => "fenced",
-            // It may have been, and the judge cannot know either.
+            // It may have been written, and the judge cannot know either.
             Ok(Err(_)) | Err(_) => "unknown",
         };
         journal.say(&format!("A {own} {added}"));
@@ -129,8 +129,8 @@ impl Journal {
         self.0.write_all(line.as_bytes()).expect("a journal");
     }
 
-    /// Writes down that it relies on the lock, as of an instant before the guard was asked, unless
-    /// the guard says that it is lost.
+    /// Writes down that the worker relies on the lock, unless the guard says that it is lost. The
+    /// instant is one before the guard was asked.
     fn relies(&mut self, guard: &Guard) -> bool {
         let at = shared_ns();
         if guard.is_lost() {
@@ -142,10 +142,10 @@ impl Journal {
     }
 }
 
-/// Reads the set and writes it with one element more, both with the token as a condition: who reads
-/// shows its token too, so that nobody who is older writes after that.
+/// Reads the set and writes it with one more element, both with the token as a condition. A reader shows
+/// its token too, so that no older holder writes after that.
 async fn add(host: &str, token: u64, element: &str) -> Result<bool, Box<dyn std::error::Error>> {
-    // Of a fixed length, so that etcd's order of bytes is that of the numbers.
+    // Of a fixed length, so that etcd's order of bytes is the order of the numbers.
     let (own, next) = (format!("{token:020}"), format!("{:020}", token + 1));
     let channel = Endpoint::from_shared(host.to_owned())?;
     let client = Client::new(channel.connect().await?, None).await?;
@@ -208,12 +208,12 @@ struct Cluster {
     members: Vec<Member>,
     hosts: Vec<Machine>,
     folder: tempfile::TempDir,
-    // Last, for the processes on it have to go before.
+    // Last, because the processes on it have to end first.
     _net: Net,
 }
 
 impl Cluster {
-    /// `None` where it cannot be had, which is said aloud.
+    /// `None` where the cluster cannot be had; a message says so.
     fn start(label: &str) -> Option<Self> {
         let net = Net::new(label).and_then(|mut net| {
             let mut machine = |label: &str, number: usize, last: usize| {
@@ -255,7 +255,7 @@ impl Cluster {
             cluster.boot(index);
         }
         until("the cluster serves", Duration::from_secs(60), || {
-            // Of a key that is not there, etcd compares no value.
+            // For a key that does not exist, etcd compares no value.
             cluster
                 .etcdctl(&["put", "/work/fence", &format!("{:020}", 0)])
                 .is_some()
@@ -308,7 +308,7 @@ impl Cluster {
         hosts.collect::<Vec<_>>().join(",")
     }
 
-    /// What etcdctl says on a worker's machine; nothing if it fails.
+    /// The output of etcdctl on a worker's machine; empty if it fails.
     fn etcdctl(&self, arguments: &[&str]) -> Option<String> {
         let output = self.hosts[0]
             .command("etcdctl")
@@ -336,15 +336,15 @@ impl Cluster {
         })
     }
 
-    /// The locks as a worker on a machine names them; each asks another member first.
+    /// The address of the locks for a worker on a machine; each worker asks another member first.
     fn url(&self, host: usize) -> String {
         let mut endpoints: Vec<String> = self.endpoints().split(',').map(str::to_owned).collect();
         endpoints.rotate_left(host % 3);
         format!("etcd://{}/locks", endpoints.join(","))
     }
 
-    /// A worker on a machine. The second one's was booted by itself, so its records go by their wall
-    /// clock for the others; the third one's has another boot clock, under the same boot id.
+    /// A worker on a machine. The second machine was booted by itself, so for the others its records
+    /// count by their wall clock. The third one has another boot clock under the same boot id.
     fn work(&self, host: usize) -> Running {
         let own = std::env::current_exe().expect("this program");
         let own = own.to_str().expect("its path");
@@ -382,7 +382,7 @@ impl Cluster {
         self.folder.path().join(format!("clock-{host}"))
     }
 
-    /// Sets a machine's wall clock so many seconds ahead of what it is in truth, or behind.
+    /// Sets a machine's wall clock this many seconds ahead of the true time, or behind.
     #[cfg(feature = "testing-clock")]
     fn set_clock(&self, host: usize, seconds: i64) {
         let stepped = tenure_engine::clock::stepped::set(&self.clock(host), seconds * 1_000_000);
@@ -409,8 +409,8 @@ impl Cluster {
     }
 }
 
-/// A process of its own clock is another one's child: only the children of `unshare --time` are in
-/// the new namespace, and the program that it becomes is not.
+/// A process with a clock of its own is a grandchild: only the children of `unshare --time` are in the
+/// new namespace, and the program that it becomes is not.
 fn has_time_namespaces() -> bool {
     Path::new("/proc/self/ns/time_for_children").exists()
         && Command::new("unshare")
@@ -419,7 +419,7 @@ fn has_time_namespaces() -> bool {
             .is_ok_and(|status| status.success())
 }
 
-/// What is done to the cluster or its workers.
+/// What the test does to the cluster or its workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Blow {
     KillTheLeader,
@@ -443,11 +443,11 @@ const BLOWS: &[Blow] = &[
     Blow::CutOffTheLeader,
 ];
 
-/// By how many seconds a clock is set: less than a ttl, an hour, a year, and right again.
+/// By how many seconds a clock is set: less than a ttl, an hour, a year, and back to the true time.
 #[cfg(feature = "testing-clock")]
 const STEPS: [i64; 7] = [-31_536_000, -3_600, -2, 0, 2, 3_600, 31_536_000];
 
-/// Whoever holds the lock now, if it is seen: the last line of its journal says so.
+/// The worker that holds the lock now, if the last line of a journal says so.
 fn holder(cluster: &Cluster) -> Option<usize> {
     let seen = cluster.journals();
     let last = seen.iter().filter_map(|journal| {
@@ -464,7 +464,7 @@ fn holder(cluster: &Cluster) -> Option<usize> {
     last.max().map(|(_, host)| host)
 }
 
-/// Hits hosts one after the other until the one that was hit holds the lock.
+/// Hits hosts one after the other until the worker on the host that was hit holds the lock.
 fn catch(cluster: &Cluster, hit: impl Fn(usize), undo: impl Fn(usize)) -> usize {
     for number in 0..300 {
         let host = number % 3;
@@ -475,7 +475,7 @@ fn catch(cluster: &Cluster, hit: impl Fn(usize), undo: impl Fn(usize)) -> usize 
         undo(host);
         std::thread::sleep(Duration::from_millis(15));
     }
-    panic!("nobody who holds is to be caught");
+    panic!("no holder could be caught");
 }
 
 fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut Dice) {
@@ -532,14 +532,14 @@ fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut
                 .spawn();
             let mut strace = Running(strace.expect("strace, which scripts/install-tools gets"));
             pause(Duration::from_secs(4));
-            // It lets go of what it traces, and ends.
+            // It releases what it traces, and ends.
             strace.signal(Signal::TERM);
             let _ = strace.0.wait();
         }
         #[cfg(feature = "testing-clock")]
         Blow::SetTheClocks => {
-            // Whoever holds at that moment, whoever waits; each machine by itself. They stay as they
-            // were set last.
+            // Regardless of which worker holds or waits at that moment; each machine by itself. The
+            // clocks stay as they were set last.
             for _ in 0..12 {
                 let host = usize::try_from(dice.below(3)).expect("small");
                 let step = usize::try_from(dice.below(STEPS.len() as u64)).expect("small");
@@ -564,7 +564,7 @@ fn a_cluster_that_is_beaten_loses_nothing() {
         return;
     };
     let mut workers: Vec<Running> = (0..3).map(|host| cluster.work(host)).collect();
-    until("everybody works", Duration::from_secs(60), || {
+    until("every worker works", Duration::from_secs(60), || {
         cluster.journals().len() == 3 && cluster.holds() > 5
     });
     let began = instant();
@@ -577,7 +577,7 @@ fn a_cluster_that_is_beaten_loses_nothing() {
             let struck = instant();
             let before = cluster.holds();
             until(
-                &format!("somebody holds after {blow:?}"),
+                &format!("a worker holds after {blow:?}"),
                 Duration::from_secs(60),
                 || cluster.holds() > before + 2,
             );
@@ -614,7 +614,7 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
             match words.as_slice() {
                 ["R", token, at] => {
                     let (token, at) = (token.parse(), at.parse());
-                    // The last line of somebody who was killed may be half a one.
+                    // The last line of a killed worker may be incomplete.
                     let (Ok(token), Ok(at)) = (token, at) else {
                         continue;
                     };
@@ -679,7 +679,7 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
     }
     assert!(
         !told_lost.is_empty(),
-        "nobody lost the lock, so nothing is proven of losses"
+        "no worker lost the lock, so nothing is proven of losses"
     );
     assert!(
         overlaps.is_empty(),
@@ -693,7 +693,7 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
     nobody_is_left(cluster);
 }
 
-/// Nothing of those who are gone stands in the way for longer than a lease.
+/// Nothing that a dead worker leaves behind blocks the others for longer than a lease.
 fn nobody_is_left(cluster: &Cluster) {
     let end = instant() + TTL * 4;
     let lease_keys = ["get", "/locks/locks/set/lives/", "--prefix", "--keys-only"];
@@ -707,7 +707,7 @@ fn nobody_is_left(cluster: &Cluster) {
         let everything = cluster.etcdctl(&["get", "/locks/", "--prefix", "-w", "fields"]);
         assert!(
             instant() < end,
-            "somebody who is gone seems to live: {left}\n{everything:?}"
+            "a dead worker seems to live: {left}\n{everything:?}"
         );
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -1,5 +1,5 @@
-//! The store behind a network that fails at the worst moments: it keeps every promise, and callers
-//! who take turns through it never overlap while they may rely on what they hold.
+//! The store behind a network that fails at the worst moments. It keeps every promise, and callers that
+//! take turns through it never overlap while they may rely on what they hold.
 //!
 //! `TENURE_ETCD=long` runs more seeds, for longer; `TENURE_ETCD_SEED=N` runs one.
 
@@ -22,7 +22,7 @@ use tenure_core::{
 };
 use tenure_engine::clock::instant;
 
-/// So many that a call is struck now and then, and so few that its patience is enough for it.
+/// So many faults that a call is struck now and then, and so few that its patience suffices.
 const RATES: Rates = Rates {
     cut_before: 80,
     cut_after: 80,
@@ -49,10 +49,10 @@ fn seeds(usual: &[u64]) -> Vec<u64> {
     }
 }
 
-/// A handle whose last request may still be on its way takes its claim out of the list when it is dropped,
-/// so that a late request cannot make it hold again. Then the next caller finds no dead hold: it takes over
-/// from no claim, and there is nothing to clean. Without a network that fails this is never so, and the same
-/// promises are kept to the letter (`the_etcd_store_keeps_every_promise`).
+/// A dropped handle whose last request may still be on its way also removes its claim from the list. So
+/// a late request cannot make the claim hold again. Then the next caller finds no dead hold: it takes
+/// over from no claim, and there is nothing to clean. Without a network that fails this is never so, and
+/// the same promises are kept to the letter (`the_etcd_store_keeps_every_promise`).
 fn was_removed_by_its_own_store(broken: &conformance::Broken) -> bool {
     let (what, saw) = (broken.what.as_str(), |said| broken.what.ends_with(said));
     match broken.promise {
@@ -77,8 +77,8 @@ fn every_promise_is_kept_behind_a_network_that_fails() {
         proxy.at_random(seed, RATES);
         println!("seed {seed}");
         let callers = Callers::at(proxy.address(&format!("faults-{seed}")));
-        // A watch on a connection that swallows everything is found out by a ping: six seconds
-        // until it is sent, three until it is missed.
+        // A ping finds a watch on a connection that swallows everything: six seconds until it is sent,
+        // three until it is missed.
         let callers = callers.patient(Duration::from_secs(40));
         keeps_every_promise_but(&callers, was_removed_by_its_own_store);
         let (requests, struck) = proxy.counts();
@@ -87,18 +87,18 @@ fn every_promise_is_kept_behind_a_network_that_fails() {
     }
 }
 
-/// One hold, as its holder and nobody else has seen it.
+/// One hold, as only its holder has seen it.
 #[derive(Debug, Clone)]
 struct Witnessed {
     who: usize,
     token: u64,
-    /// When it was told.
+    /// When its holder was told.
     told: Instant,
-    /// Until when it relied on it: it left, or could not be certain any more.
+    /// Until when its holder relied on it: it left, or could not be certain any more.
     relied: Instant,
-    /// Began renewals that were answered with *renewed*.
+    /// The instants at which renewals began that were answered with *renewed*.
     renewed: Vec<Instant>,
-    /// It was told that the hold is lost.
+    /// Its holder was told that the hold is lost.
     lost: bool,
 }
 
@@ -115,7 +115,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Counts what is meant to happen in this weather, and nothing else.
+    /// Counts the errors that may happen in this weather, and accepts no other.
     fn answer<T>(&self, doing: &str, answer: Result<T, StoreError>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
@@ -155,7 +155,7 @@ impl Worker<'_> {
                     return Some((handle, token, began));
                 }
                 TryGrant::Behind(now_behind) => behind = now_behind,
-                // Its lease ran out in the queue, and somebody swept it.
+                // Its lease ran out in the queue, and another caller swept the claim.
                 TryGrant::Gone => return None,
                 other => panic!("a waiter was answered {other:?}"),
             }
@@ -176,7 +176,7 @@ impl Worker<'_> {
         };
         let kind = self.dice.below(100);
         if kind < 3 {
-            // Cut off while it works: it may rely on the lease, and no longer.
+            // Cut off while it works: it may rely on the lease, and on nothing longer.
             self.proxy.weather(Weather::Parted);
             std::thread::sleep(
                 self.ttl
@@ -207,7 +207,8 @@ impl Worker<'_> {
             return;
         }
         let left = self.answer("leaving", self.store.release(&*handle, &now()));
-        // One that took longer than the lease cannot know whether it was an earlier try of its own.
+        // A caller that took longer than the lease cannot know whether the claim was an earlier try of
+        // its own.
         let took = instant().saturating_duration_since(ends);
         if let Some(left) = left
             && relied >= ends + took
@@ -277,11 +278,11 @@ fn take_turns(server: &Server, seed: u64, callers: usize, time: Duration) {
     for proxy in &proxies {
         proxy.clear_up();
     }
-    assert!(holds.len() > 10, "hardly anybody held: {}", holds.len());
+    assert!(holds.len() > 10, "hardly any caller held: {}", holds.len());
     assert!(struck > 10, "the network was too kind to prove anything");
     judge(&mut holds);
 
-    // Nobody is there any more, so whoever comes has it as soon as the last lease has run out.
+    // No caller is left, so the next one gets the lock as soon as the last lease has run out.
     let late = caller(&server.address("turns"));
     let began = instant();
     until("a new caller holds", Duration::from_secs(30), || {
@@ -292,12 +293,12 @@ fn take_turns(server: &Server, seed: u64, callers: usize, time: Duration) {
     let took = instant().saturating_duration_since(began);
     assert!(
         took < ttl * 3,
-        "a claim that nobody has blocks for longer than its lease: {took:?}"
+        "a claim without a caller blocks for longer than its lease: {took:?}"
     );
 }
 
-/// No two relied on it at once, tokens rise, and nobody was told that it still holds what somebody
-/// else had got.
+/// No two callers relied on it at once, tokens rise, and no caller was told that it still holds what
+/// another one had got.
 fn judge(holds: &mut [Witnessed]) {
     holds.sort_by_key(|hold| hold.told);
     for pair in holds.windows(2) {
@@ -326,15 +327,16 @@ fn judge(holds: &mut [Witnessed]) {
     }
 }
 
-/// A verb, how to have it carried out, and what it has to answer although its first answer got lost.
+/// A verb, a call that runs it, and the answer that it has to give although its first answer got lost.
 struct Lost<'a> {
     verb: &'a str,
-    /// Its own text in the request that matters, and how many with that text come before.
+    /// Text that only the decisive request contains, and how many requests with that text come before
+    /// it.
     strikes: (u32, String),
 }
 
-/// Has the answer of one request get lost, or the request itself, while `call` runs; and so on with the
-/// next ones in which it says the same.
+/// While `call` runs, loses the answer of one request, or the request itself; and then also those of the
+/// next requests with the same text.
 fn with<T>(proxy: &Proxy, faults: &[Fault], lost: &Lost<'_>, call: impl FnOnce() -> T) -> T {
     let (spared, text) = &lost.strikes;
     for (index, fault) in faults.iter().enumerate() {
@@ -345,8 +347,8 @@ fn with<T>(proxy: &Proxy, faults: &[Fault], lost: &Lost<'_>, call: impl FnOnce()
     answer
 }
 
-/// Each verb is told what it did, although the answer of its one write never came; or does it after
-/// all, if etcd never got it; also where the next try fares no better.
+/// Each verb reports what it did, although the answer to its one write never came. If etcd never got the
+/// write, the verb does it after all. The same holds if the next try fails too.
 #[test]
 fn a_lost_answer_is_found_out() {
     every_verb_finds_out(&[
@@ -357,7 +359,7 @@ fn a_lost_answer_is_found_out() {
     ]);
 }
 
-/// The same where etcd gets the request after all, when its verb has done it by another one.
+/// The same if etcd still gets the first request after the verb has succeeded by another one.
 #[test]
 fn a_request_that_comes_late_undoes_nothing() {
     every_verb_finds_out(&[&[Fault::Late(Duration::from_millis(2_500))]]);
@@ -375,7 +377,7 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         let two = caller(&server.address("lost"));
         let name = name(&format!("lost-{round}"));
         let ttl = Duration::from_secs(60);
-        // Only a write of a claim has its first line in it.
+        // Only a write of a claim contains the claim's first line.
         let written = |verb| Lost {
             verb,
             strikes: (0, "\"tenure\":1".to_owned()),
@@ -434,7 +436,7 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             "{renewed:?}"
         );
 
-        // One who waits behind it, by the same proxy.
+        // A waiter behind it, through the same proxy.
         let (waiter, behind) = with(&proxy, faults, &written("enter in a queue"), || {
             line_up(&one, &name, "waiter", ttl)
         });
@@ -516,8 +518,8 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
     }
 }
 
-/// A caller that has to give up while the fate of its claim is unknown leaves nothing behind that
-/// others would have to wait for, although its process goes on and keeps its lease alive.
+/// A caller gives up while the fate of its claim is unknown. It leaves nothing behind that others would
+/// have to wait for, although its process goes on and keeps its lease alive.
 #[test]
 fn a_claim_that_was_given_up_blocks_nobody() {
     give_up(|_, _| {});
@@ -529,7 +531,7 @@ fn a_claim_on_a_lock_that_was_left_before_is_given_up_like_any_other() {
     give_up(hold_twice);
 }
 
-/// Whoever was told that its hold is lost has nothing to release, whatever becomes of the answer.
+/// A caller that was told that its hold is lost has nothing to release, whatever happens to the answer.
 #[test]
 fn a_hold_that_was_overridden_is_not_said_to_be_released_where_an_answer_is_lost() {
     let server = Server::start();
@@ -565,7 +567,7 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     let ttl = Duration::from_secs(600);
     let hasty = || caller(&proxy.address("given-up")).patience(Duration::from_millis(1_500));
 
-    // Carried out; and then nothing is to be had any more.
+    // It is carried out, and from then on every connection is refused.
     let one = hasty();
     let name_one = name("carried-out");
     take(&one, &name("first"), "warm", ttl);
@@ -574,7 +576,7 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     let gave_up = one.enter(&name_one, request("one", ttl), &now());
     assert!(
         matches!(gave_up, Err(StoreError::Unreachable { .. })),
-        "nobody can know that it holds: {gave_up:?}"
+        "no caller can know that it holds: {gave_up:?}"
     );
     assert_eq!(claims(&two, &name_one).len(), 1, "the claim is there");
     proxy.weather(Weather::Fair);
@@ -583,7 +585,7 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     });
     drop(take(&two, &name_one, "two", ttl));
 
-    // Carried out after the caller has given up.
+    // It is carried out after the caller has given up.
     let name_two = name("late");
     before(&one, &name_two);
     proxy.strike(
@@ -598,13 +600,13 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     until("it comes late", Duration::from_secs(20), || {
         proxy.late() == 1
     });
-    // It has been carried out by now, and had it made a claim, that would be alive.
+    // It has been carried out by now. A claim that it had made would be alive.
     assert_eq!(claims(&two, &name_two), Vec::new(), "nothing was made");
     drop(take(&two, &name_two, "two", ttl));
 }
 
-/// The answer of a first try never came because etcd had not even got it; the second was granted,
-/// worked, and left. Then the first arrives.
+/// The answer to a first try never came, because etcd had not received it. The second try was granted,
+/// worked, and left. Then the first one arrives.
 #[test]
 fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
     let server = Server::start();
@@ -632,9 +634,9 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
         });
         let found = claims(&two, name);
         if name == &leaves {
-            assert_eq!(found, Vec::new(), "the stray made a claim that nobody has");
+            assert_eq!(found, Vec::new(), "the stray made a claim without a caller");
         } else {
-            assert_eq!(found.len(), 1, "nobody else came: {found:?}");
+            assert_eq!(found.len(), 1, "no other claim was made: {found:?}");
             assert_eq!(found[0].token, Some(token), "and the hold stands");
             let standing = one.verify(&*handle, &now()).expect("an etcd that answers");
             assert!(matches!(standing, Renewal::Renewed { .. }), "{standing:?}");
@@ -642,16 +644,16 @@ fn a_request_that_arrives_after_its_hold_has_ended_makes_nothing() {
     }
 }
 
-/// From when a hold counts: the last sign of life that etcd has had of its holder for certain, which
-/// is what a grant is told.
+/// From when a hold counts: the last certain sign of life of its holder that etcd has had. The grant
+/// reports it.
 fn certain_from(claim: &Claim) -> Instant {
     let age_ms = now().boot_ms - claim.lease.renewed.boot_ms;
     let then = instant().checked_sub(Duration::from_millis(age_ms + 1));
     then.expect("a clock that began before this test")
 }
 
-/// The lease that tells of a holder's life may have been renewed long before the grant. The holder is
-/// told when, and has it for the whole ttl from then on.
+/// The lease that proves a holder's life may have been renewed long before the grant. The grant says
+/// when, and the holder has the lock for the whole ttl from then on.
 #[test]
 fn a_grant_says_from_when_it_counts() {
     let server = Server::start();
@@ -662,14 +664,14 @@ fn a_grant_says_from_when_it_counts() {
     );
     let ttl = Duration::from_secs(3);
     drop(take(&one, &name("first"), "warm", ttl));
-    // The lease is renewed every second. Just before that it is as old as it gets.
+    // The lease is renewed every second, and is oldest just before a renewal.
     std::thread::sleep(Duration::from_millis(900));
     let lock = name("second");
     let entered = one.enter(&lock, request("one", ttl), &now());
     let entered = entered.expect("an etcd that answers");
     proxy.weather(Weather::Parted);
     let began = certain_from(&entered.entry.claims[0]);
-    assert!(entered.handle.is_some(), "nobody else is there");
+    assert!(entered.handle.is_some(), "no other claim is there");
     let lapses = one.rules().lapse(ttl).expect("leases run out");
     let (waiter, behind) = line_up(&two, &lock, "two", ttl);
     wait(&two, &waiter, behind, Duration::from_secs(30));

@@ -1,5 +1,5 @@
-//! `examples/etcd-fence`, as a program: many add at once and no element is lost, and one that was
-//! stopped for longer than its lease is refused by the fence.
+//! `examples/etcd-fence`, run as a program: many add at once and no element is lost. The fence refuses
+//! one that was stopped for longer than its lease.
 
 use super::server::Server;
 use super::until;

@@ -1,6 +1,6 @@
-//! Figures, not promises: what a lock in etcd costs in units of one put, how long a hand-over takes
-//! beside `etcdctl lock`, and what a hundred waiters ask of the server. `scripts/bench-etcd` runs it
-//! and prints Markdown; ratios of one run count, absolute times are the machine's and its day's.
+//! Figures, not promises. What does a lock in etcd cost in units of one put? How long does a hand-over
+//! take beside `etcdctl lock`? What do a hundred waiters ask of the server? `scripts/bench-etcd` runs it
+//! and prints Markdown. Ratios of one run count; absolute times belong to the machine and the day.
 
 use super::api::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use super::server::Server;
@@ -56,7 +56,7 @@ impl Times {
     }
 }
 
-/// How many requests of a method were answered between two looks.
+/// How many requests of a method the server answered between two looks.
 fn handled(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, method: &str) -> f64 {
     let of = |seen: &BTreeMap<String, f64>| -> f64 {
         let wanted = format!("grpc_method=\"{method}\"");
@@ -86,7 +86,7 @@ fn figures() {
     uncontended(&slower, ", each write of the disk 2 ms longer");
 }
 
-/// One put, and a lock with its release, in turns; answers with the median of the put.
+/// One put, and a lock with its release, in turns. Returns the median of the put.
 fn uncontended(server: &Server, on: &str) -> f64 {
     const ROUNDS: u32 = 500;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -97,7 +97,7 @@ fn uncontended(server: &Server, on: &str) -> f64 {
     let store = caller(&server.address("figures"));
     let locks = LockManager::with_store(caller(&server.address("figures")));
     let (name, value) = (name("uncontended"), vec![b'x'; 400]);
-    // A program asks once who it is.
+    // A program shows its user once.
     let wish = request("one", TTL);
     let clock = SystemClock::new(wish.holder.host.boot_id.as_deref());
     let mut puts = Vec::new();
@@ -158,7 +158,7 @@ fn uncontended(server: &Server, on: &str) -> f64 {
     unit
 }
 
-/// What a lock writes, and on what condition, without the rest of it.
+/// The keys that a lock writes and their conditions, without the rest.
 async fn bare_lock(client: &Client, lease: i64, value: &[u8]) {
     let alone = Compare::create_revision("/figures/bare/claims/", CompareOp::Equal, 0);
     let leased = PutOptions::new().with_lease(lease);
@@ -186,8 +186,8 @@ async fn bare_unlock(client: &Client) {
     client.txn(txn).await.expect("an answer");
 }
 
-/// What a lock costs after many holds of it, none of which etcd has compacted away: by one program
-/// that lives on, and by one that is started anew for each.
+/// The cost of a lock after many holds of it, none of which etcd has compacted away: for one program
+/// that keeps running, and for one that is started anew for each.
 fn many_holds(server: &Server) {
     const HOLDS: u32 = 5_000;
     const MEASURED: u32 = 500;
@@ -202,7 +202,7 @@ fn many_holds(server: &Server) {
         for hold in 0..HOLDS {
             if is_anew {
                 store = caller(&server.address("holds"));
-                // The connection and the lease are not what is asked about.
+                // The connection and the lease are not measured.
                 let other = super::name("other");
                 let (handle, _) = take(&store, &other, "one", TTL);
                 store.release(&*handle, &clock.now()).expect("an answer");
@@ -224,7 +224,7 @@ fn many_holds(server: &Server) {
     }
 }
 
-/// Two who take turns, each with a connection of its own, and the same with etcd's own tool.
+/// Two callers that take turns, each with a connection of its own, and the same with etcd's own tool.
 fn hand_overs(server: &Server, put: f64) {
     println!("\nHand-over between two that wait in turns, in ms:\n");
     println!("| | median | p90 | p99 | × one put |\n|---|--:|--:|--:|--:|");
@@ -237,7 +237,8 @@ fn hand_overs(server: &Server, put: f64) {
     etcdctl(server);
 }
 
-/// From before the release to after the grant; who releases rests for so long before it comes again.
+/// From before the release to after the grant. The releasing caller rests this long before it enters
+/// again.
 fn hand_over(server: &Server, rest: Duration) -> Vec<Duration> {
     const ROUNDS: usize = 300;
     let released = Mutex::new(None::<Instant>);
@@ -256,7 +257,7 @@ fn hand_over(server: &Server, rest: Duration) -> Vec<Duration> {
                     }
                     let is_over = times.len() >= ROUNDS;
                     drop(times);
-                    // The other one stands in the queue by then.
+                    // The other caller stands in the queue by then.
                     std::thread::sleep(Duration::from_millis(8));
                     *released.lock().expect("no panic") = Some(instant());
                     guard.release().expect("a release");
@@ -271,7 +272,7 @@ fn hand_over(server: &Server, rest: Duration) -> Vec<Duration> {
     times.into_inner().expect("no panic")
 }
 
-/// The same with etcd's own tool: from the end of one's command to the first moment of the next.
+/// The same with etcd's own tool: from the end of one command to the first moment of the next.
 fn etcdctl(server: &Server) {
     const ROUNDS: usize = 15;
     let folder = tempfile::tempdir().expect("a folder");
@@ -312,8 +313,8 @@ fn etcdctl(server: &Server) {
     );
 }
 
-/// Many who wait, each with a connection of its own: what they ask of the server, and in which order
-/// they get in.
+/// Many waiters, each with a connection of its own: what they ask of the server, and in which order they
+/// are granted.
 fn crowd(server: &Server, waiters: usize, rounds: usize) {
     let name = name("crowd");
     let address = server.address("crowd");

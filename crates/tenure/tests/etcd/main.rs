@@ -42,7 +42,7 @@ use tonic::transport::Endpoint;
 /// A claim's place.
 pub(crate) type ClaimHandle = Box<dyn Handle>;
 
-/// Callers on one prefix; processes are real ones.
+/// Callers on one prefix; each process is a real one.
 pub(crate) struct Callers {
     address: Address,
     host: Host,
@@ -69,7 +69,7 @@ impl Callers {
     }
 }
 
-/// Whether more is wanted than what every build runs.
+/// Whether to run more than every build runs.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TENURE_ETCD").is_some_and(|wish| wish == "long")
 }
@@ -131,7 +131,7 @@ pub(crate) fn take(
     }
 }
 
-/// Holds it twice: from then on its names are used again.
+/// Holds it twice: from then on the names of its claims are used again.
 pub(crate) fn hold_twice(store: &EtcdStore, name: &LockName) {
     for _ in 0..2 {
         let (handle, _) = take(store, name, "before", Duration::from_secs(600));
@@ -156,7 +156,7 @@ pub(crate) fn line_up(
     }
 }
 
-/// Sleeps and looks until a waiting claim holds; answers with its token.
+/// Sleeps and looks until a waiting claim holds; returns its token.
 #[track_caller]
 pub(crate) fn wait(
     store: &EtcdStore,
@@ -192,7 +192,7 @@ pub(crate) fn claims(store: &EtcdStore, name: &LockName) -> Vec<Claim> {
     reading.entry().expect("a list").claims.clone()
 }
 
-/// Looks until something is so, and fails when it has not been for this long.
+/// Looks until a condition holds, and fails if it does not hold within this time.
 #[track_caller]
 pub(crate) fn until(what: &str, patience: Duration, is_so: impl Fn() -> bool) {
     let end = instant() + patience;
@@ -207,7 +207,7 @@ pub(crate) fn caller(address: &Address) -> EtcdStore {
     caller_as(address, &Credentials::default())
 }
 
-/// The same, who has to prove who it is.
+/// The same with a user and a password.
 pub(crate) fn caller_as(address: &Address, credentials: &Credentials) -> EtcdStore {
     let here = Identity::current().host;
     EtcdStore::new(address, credentials, here, Box::new(ThreadSleeper)).expect("a store")
@@ -257,9 +257,9 @@ impl Harness for Callers {
         self.patience
     }
 
-    /// In a container on this machine: the clock is the same, its processes cannot be seen. What
-    /// becomes of those on other machines is up to their leases, not to the clock that this suite
-    /// hands in (`store`).
+    /// In a container on this machine: the clock is the same, and its processes cannot be seen. The fate
+    /// of processes on other machines depends on their leases, not on the clock that this suite hands in
+    /// (`store`).
     fn stranger(&self) -> (Host, Process) {
         let host = Host {
             pid_namespace: Some(1),
@@ -282,12 +282,12 @@ impl Drop for Callers {
     }
 }
 
-/// Runs every promise, tells how long each took, and names all that are broken.
+/// Runs every promise, prints how long each took, and names all that are broken.
 pub(crate) fn keeps_every_promise(callers: &Callers) {
     keeps_every_promise_but(callers, |_| false);
 }
 
-/// The same, but for what is excused there.
+/// The same, without the promises that are excused there.
 pub(crate) fn keeps_every_promise_but(
     callers: &Callers,
     is_excused: impl Fn(&conformance::Broken) -> bool,

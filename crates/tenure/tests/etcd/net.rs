@@ -1,11 +1,11 @@
-//! Machines that are network namespaces on one switch, with a cable to each that can be pulled.
+//! Machines as network namespaces on one switch, each with a cable that can be pulled.
 //!
-//! The switch is a namespace too, so nothing of the machine's own network is touched. Everything is
-//! named after the test's process and goes with the test. It takes root.
+//! The switch is a namespace too, so the machine's own network stays untouched. Every namespace is named
+//! after the test's process and ends with the test. It needs root.
 
 use std::process::{Command, Output};
 
-/// Namespaces that go with it.
+/// Namespaces that end with it.
 pub(crate) struct Net {
     prefix: String,
     /// The first one is the switch.
@@ -13,7 +13,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// A switch, or why there is none.
+    /// A switch, or the reason why there is none.
     pub(crate) fn new(label: &str) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("it takes root to make network namespaces".to_owned());
@@ -71,7 +71,7 @@ impl Drop for Net {
     }
 }
 
-/// A machine of it.
+/// A machine of this network.
 pub(crate) struct Machine {
     name: String,
     cable: String,
@@ -80,14 +80,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A command on it, which becomes the program itself: its process is the program's.
+    /// A command on the machine. It becomes the program itself, so its process is the program's.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// Pulls the cable: whatever is sent either way waits or is lost, as on a real one.
+    /// Pulls the cable: packets in either direction wait or are lost, as with a real one.
     pub(crate) fn unplug(&self) {
         let pulled = ip(&["-n", &self.switch, "link", "set", &self.cable, "down"]);
         pulled.expect("a cable that can be pulled");

@@ -1,8 +1,8 @@
 //! Between the store and etcd: a proxy that breaks connections at the worst moments.
 //!
-//! It knows as much of HTTP/2 as it takes to see where a request begins, and what is in it: etcd's
-//! requests are written in the clear. So a fault strikes a request and not some bytes, and the one
-//! that matters most can be had at will: the request is carried out, and the answer never comes.
+//! It knows enough of HTTP/2 to see where a request begins and what is in it: etcd's requests are
+//! written in the clear. So a fault strikes a request, not some bytes. A test can choose the fault that
+//! matters most: the request is carried out, and the answer never comes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,36 +11,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure::store::etcd::Address;
 
-/// What becomes of one request, and of the connection that it came over.
+/// What the proxy does with one request, and with its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The connection is cut, and etcd never sees it.
     CutBefore,
     /// It is carried out, and the connection is cut instead of the answer.
     CutAfter,
-    /// The same, and from then on nothing is to be had any more ([`Weather::Refusing`]).
+    /// The same, and from then on every connection is refused ([`Weather::Refusing`]).
     LastWord,
-    /// It comes this much later, and so does whatever stands behind it.
+    /// It comes this much later, and so does everything behind it.
     Delay(Duration),
-    /// Nothing of the connection is passed on any more, and it stays open.
+    /// Nothing more of the connection is passed on, and it stays open.
     Swallow,
     /// The same, but etcd gets this one request after this time.
     Late(Duration),
 }
 
-/// What becomes of everything.
+/// What the proxy does with everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// It is passed on, but for what is struck.
+    /// It is passed on, except for what is struck.
     Fair,
-    /// It is kept, both ways, and passed on when the weather changes: what a partition does that
-    /// heals.
+    /// It is kept, both ways, and passed on when the weather changes: as in a partition that heals.
     Parted,
     /// Connections are cut, and new ones closed.
     Refusing,
 }
 
-/// How often what happens, in requests out of ten thousand.
+/// How often each fault happens, in ten thousand requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rates {
     pub(crate) cut_before: u64,
@@ -50,7 +49,7 @@ pub(crate) struct Rates {
     pub(crate) late: u64,
 }
 
-/// Numbers that look drawn, and are the same for the same seed.
+/// Numbers that look random, and are the same for the same seed.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -70,7 +69,7 @@ impl Dice {
 
 struct Plan {
     weather: Weather,
-    /// What strikes the next request that these bytes are in, after so many that are spared.
+    /// The fault for the next request that contains these bytes, after this many that are spared.
     next: Vec<(Vec<u8>, u32, Fault)>,
     random: Option<(Dice, Rates)>,
     open: Vec<TcpStream>,
@@ -94,7 +93,7 @@ impl Shared {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// What is to become of a request.
+    /// What to do with a request.
     fn draw(&self, request: &[u8]) -> Option<Fault> {
         self.requests.fetch_add(1, Ordering::SeqCst);
         let mut plan = self.plan();
@@ -177,7 +176,7 @@ impl Proxy {
                     return;
                 }
                 let Ok(client) = client else { continue };
-                // A connection whose other side cannot be had is closed by its drop.
+                // A connection whose other side cannot be reached is closed by its drop.
                 let _ = serve(&accepting, client);
             }
         });
@@ -210,13 +209,13 @@ impl Proxy {
         self.strike_after(0, text, fault);
     }
 
-    /// The same, but spares the first ones.
+    /// The same, after sparing the first ones.
     pub(crate) fn strike_after(&self, spared: u32, text: &str, fault: Fault) {
         let next = (text.as_bytes().to_vec(), spared, fault);
         self.shared.plan().next.push(next);
     }
 
-    /// Whether everything that was to be struck has been.
+    /// Whether all planned faults have struck.
     pub(crate) fn has_struck(&self) -> bool {
         self.shared.plan().next.is_empty()
     }
@@ -244,7 +243,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::SeqCst);
         self.shared.refuse();
-        // The thread that accepts looks up.
+        // Wakes the thread that accepts.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -254,7 +253,7 @@ impl Drop for Proxy {
 struct Pair {
     /// No answer is passed on any more.
     mute: AtomicBool,
-    /// How many bytes of answers were not.
+    /// How many bytes of answers were not passed on.
     swallowed: AtomicU64,
 }
 
@@ -384,7 +383,7 @@ fn deliver(pair: &Pair, mut server: &TcpStream, frame: &[u8]) -> std::io::Result
     Ok(())
 }
 
-/// Takes what comes until nothing more does.
+/// Reads and discards until the end.
 fn drain(mut client: &TcpStream) -> std::io::Result<()> {
     let mut buffer = [0; 4096];
     while client.read(&mut buffer)? > 0 {}

@@ -92,7 +92,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
-/// A folder in memory where there is one: these tests are not about the disk, and a busy one takes
+/// A folder in memory, if there is one: these tests are not about the disk, and a busy disk takes
 /// seconds for a write.
 fn folder() -> tempfile::TempDir {
     let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
@@ -115,17 +115,17 @@ impl Server {
         Self::with(None)
     }
 
-    /// The same with its data on a disk, as a real one has it: for figures.
+    /// The same with its data on a disk, like a real one: for figures.
     pub(crate) fn on_disk() -> Self {
         Self::on_slower_disk(Duration::ZERO)
     }
 
-    /// The same on a disk that takes this much longer to write for certain.
+    /// The same on a disk that takes this much longer for a durable write.
     pub(crate) fn on_slower_disk(delay: Duration) -> Self {
         Self::made(None, || tempfile::tempdir().expect("a folder"), delay)
     }
 
-    /// The same, which talks to nobody but those whom the authority vouches for.
+    /// The same, which accepts only clients that the authority vouches for.
     pub(crate) fn with(tls: Option<&Tls>) -> Self {
         Self::made(tls, folder, Duration::ZERO)
     }
@@ -138,7 +138,7 @@ impl Server {
                 tls.path("server.key"),
             ]
         });
-        // Somebody else may take a port between our look and etcd's; then etcd says so and ends.
+        // Another process may take a port between our look and etcd's; then etcd says so and ends.
         for _ in 0..5 {
             let folder = folder();
             let (port, peer) = (free_port(), free_port());
@@ -177,7 +177,7 @@ impl Server {
             if self.child.try_wait().expect("a child").is_some() {
                 return false;
             }
-            // It listens before it serves; a write tells.
+            // It listens before it serves; a write shows that it serves.
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.answers() {
                 return true;
             }
@@ -209,7 +209,7 @@ impl Server {
         command
     }
 
-    /// What it answers to a request of the web.
+    /// Its answer to an HTTP request.
     fn web(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("the server");
         stream.write_all(request.as_bytes()).expect("a question");
@@ -218,8 +218,8 @@ impl Server {
         text
     }
 
-    /// Has it take no more writes for want of room, as on a full disk, until it is told that there is
-    /// some again: `alarm disarm`.
+    /// Makes it refuse more writes, as on a full disk, until it is told that it has room again: `alarm
+    /// disarm`.
     pub(crate) fn fill(&self) {
         let alarm = "{\"action\":\"ACTIVATE\",\"alarm\":\"NOSPACE\"}";
         let answer = self.web(&format!(
@@ -230,7 +230,7 @@ impl Server {
         assert!(self.etcdctl(&["alarm", "list"]).contains("NOSPACE"));
     }
 
-    /// What the server says of itself: counters by name.
+    /// The server's own metrics: counters by name.
     pub(crate) fn metrics(&self) -> BTreeMap<String, f64> {
         let text = self.web("GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -255,7 +255,7 @@ impl Server {
         address(&self.endpoint(), prefix)
     }
 
-    /// What etcdctl answers.
+    /// The output of etcdctl.
     pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
         let output = self.command().args(arguments).output();
         let output = output.expect("etcdctl, which scripts/install-tools gets");
@@ -281,7 +281,7 @@ fn spawn(
     let mut command = if delay.is_zero() {
         Command::new(program())
     } else {
-        // Behind the child (`-D`), so that the child is etcd, and stopped by no other call than that.
+        // strace runs as a detached process (`-D`), so that the child is etcd. No other call stops it.
         let mut strace = Command::new("strace");
         let slower = format!("inject=fdatasync:delay_exit={}", delay.as_micros());
         strace

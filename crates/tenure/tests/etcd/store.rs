@@ -1,5 +1,5 @@
-//! What only this store promises: leases count and wall clocks do not, a lost lease is found out,
-//! a server may go and come back, and nothing but the prefix is touched.
+//! What only this store promises: leases count and wall clocks do not, and a lost lease is noticed. A
+//! server may go and come back, and nothing outside the prefix is touched.
 
 use super::api::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
 use super::proxy::{Proxy, Weather};
@@ -60,15 +60,15 @@ impl Elsewhere {
                 .wall_us
                 .checked_add_signed(self.wall_offset_us)
                 .expect("a time"),
-            // Its boot clock says nothing here, whatever it shows.
+            // Its boot clock means nothing here, whatever it shows.
             boot_ms: 12_345,
             boot_id: "another-boot".to_owned(),
         }
     }
 }
 
-/// Whoever holds on another machine holds for as long as its lease runs, and no longer, whatever its
-/// wall clock showed when it said so.
+/// A holder on another machine holds as long as its lease runs, and no longer, whatever its wall clock
+/// showed at the grant.
 #[test]
 fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
     let server = Server::start();
@@ -95,7 +95,7 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
                 "{hours} h off, {kind:?}: {standing:?}"
             );
             let (waiter, behind) = line_up(&here, &name, "ours", LONG);
-            // Its process goes without a word: what is left of it is a lease.
+            // Its process ends without a word: only a lease is left of it.
             if kind == Kind::Kernel {
                 revoke_all_but(&server, &[&here_lease(&server, &name, "ours")]);
             }
@@ -113,7 +113,7 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
     }
 }
 
-/// The lease that a claim's lease key hangs on, as etcdctl writes it; found by the request's id.
+/// The lease that a claim's lease key is attached to, as etcdctl writes it; found by the request's id.
 fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
     on(server, async |client| {
         let everything = GetOptions::new().with_range(end_of("/"));
@@ -134,7 +134,7 @@ fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
     })
 }
 
-/// Ends leases as a server does when nobody renews them.
+/// Ends leases as a server does that gets no renewals.
 fn revoke_all_but(server: &Server, spared: &[&str]) {
     let leases = server.etcdctl(&["lease", "list"]);
     let leases = leases.lines().map(str::trim);
@@ -154,7 +154,7 @@ fn on<T>(server: &Server, work: impl AsyncFnOnce(Client) -> T) -> T {
         .block_on(async { work(client(format!("http://{}", server.endpoint())).await).await })
 }
 
-/// While a holder was away its lease ran out and somebody else came: it is told so.
+/// While a holder was cut off, its lease ran out and another caller entered: the holder is told so.
 #[test]
 fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
     let server = Server::start();
@@ -182,7 +182,7 @@ fn a_lease_that_ran_out_is_a_loss_once_somebody_else_came() {
     );
 }
 
-/// If nobody came, the hold was never interrupted: it goes on with the token that it had.
+/// If no other caller entered, the hold was never interrupted: it goes on with its token.
 #[test]
 fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
     let server = Server::start();
@@ -196,7 +196,7 @@ fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
         let (standing, _) = reading.standing(&two.rules().policy, &now());
         assert!(
             matches!(standing, Standing::Stale(_)),
-            "anybody could come: {standing:?}"
+            "any caller could enter: {standing:?}"
         );
         let answer = match asking {
             "renew" => one.renew(&*handle, &now()),
@@ -210,13 +210,13 @@ fn a_lease_that_ran_out_unnoticed_is_lit_again_with_the_same_token() {
         let (_waiter, behind) = line_up(&two, &name, "two", LONG);
         assert!(
             matches!(behind, Predecessor::LivenessLock { .. }),
-            "{asking}: whoever comes now has to wait: {behind:?}"
+            "{asking}: a caller that enters now has to wait: {behind:?}"
         );
     }
 }
 
-/// A waiter whose own lease ran out while it slept shows its lease key again, or learns that it has lost
-/// its place.
+/// A waiter whose own lease ran out during its sleep attaches its lease key again, or learns that it has
+/// lost its place.
 #[test]
 fn a_waiter_outlives_the_end_of_its_lease() {
     let server = Server::start();
@@ -245,14 +245,14 @@ fn a_waiter_outlives_the_end_of_its_lease() {
     let wake = two
         .sleep(&*waiter, &behind, &now(), until)
         .expect("a sleep");
-    assert_eq!(wake, Wake::Ready, "whoever lost its place is woken");
+    assert_eq!(wake, Wake::Ready, "a waiter that lost its place is woken");
     let advanced = two
         .try_grant(&*waiter, &now())
         .expect("an etcd that answers");
     assert_eq!(advanced.grant, TryGrant::Gone);
 }
 
-/// The history that a watch would begin in may be compacted away before or while it sleeps.
+/// The history in which a watch would begin may be compacted away before or during the sleep.
 #[test]
 fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
     let server = Server::start();
@@ -272,7 +272,7 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
         server.etcdctl(&["compact", &revision.to_string()]);
     };
     compact();
-    // Its watch begins before what is left of the past.
+    // Its watch begins before the revisions that etcd still has.
     let end = Some(instant() + PATIENCE);
     let wake = two.sleep(&*waiter, &behind, &now(), end).expect("a sleep");
     assert_eq!(wake, Wake::Ready, "it has to look for itself");
@@ -290,7 +290,7 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
     });
 }
 
-/// Killed and started again, with somebody who holds and somebody who sleeps.
+/// The server is killed and started again, with a holder and a sleeping waiter.
 #[test]
 fn a_server_may_go_and_come_back() {
     let mut server = Server::start();
@@ -318,7 +318,7 @@ fn a_server_may_go_and_come_back() {
     });
 }
 
-/// Every verb, at a handle that holds and another one that waits.
+/// Every verb, on the handle of a holder and on that of a waiter.
 fn ask_everything(
     store: &EtcdStore,
     name: &LockName,
@@ -397,7 +397,7 @@ fn without_etcd_every_call_says_so_in_time() {
     }
 }
 
-/// A second server stands in for one that is dead, or accepts and never answers, or stops answering.
+/// A second server takes over from one that is dead, or accepts and never answers, or stops answering.
 #[test]
 fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
     let server = Server::start();
@@ -417,12 +417,12 @@ fn another_endpoint_is_asked_when_one_is_dead_or_mute() {
             assert!(matches!(verified, Renewal::Renewed { .. }));
             assert!(
                 instant().saturating_duration_since(began) < Duration::from_secs(2),
-                "{kind}: who was found is asked first from then on"
+                "{kind}: the server that was found is asked first from then on"
             );
             store.release(&*handle, &now()).expect("an answer");
         }
     }
-    // The one that is asked stops answering while somebody sleeps and somebody holds.
+    // The server that is asked stops answering while one caller sleeps and another holds.
     let endpoints = format!("{},{}", good.endpoint(), server.endpoint());
     let address = server::address(&endpoints, "endpoints");
     let (one, two) = (caller(&address), caller(&address));
@@ -571,7 +571,7 @@ fn an_encrypted_connection_trusts_its_own_authority_only() {
         Box::new(ThreadSleeper),
     );
     let said = blind
-        .expect_err("nobody vouches for the server")
+        .expect_err("no authority vouches for the server")
         .to_string();
     assert!(said.contains("TENURE_ETCD_CACERT"), "{said}");
 }
@@ -604,7 +604,7 @@ fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
             .expect("an etcd that answers");
         names.sort();
         assert_eq!(names, ["other", "same"], "below {prefix}");
-        // It dies, and whoever looks at the others' locks does not mind.
+        // It dies, and a caller that looks at the others' locks is not affected.
         drop(waiter);
     }
     let keys = server.etcdctl(&["get", "", "--prefix", "--keys-only"]);
@@ -627,7 +627,8 @@ fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
     assert_eq!(claims(three, &name).len(), 1, "and so is this");
 }
 
-/// What cannot be understood refuses everybody but force; what a later version wrote, force too.
+/// What cannot be understood refuses every caller but one with force; what a later version wrote refuses
+/// that one too.
 #[test]
 fn junk_among_the_claims_refuses_until_force_replaces_it() {
     let server = Server::start();
@@ -659,7 +660,10 @@ fn junk_among_the_claims_refuses_until_force_replaces_it() {
                 "{name}, {patience:?}: {:?}",
                 entered.entering
             );
-            assert!(entered.handle.is_none(), "nobody holds what cannot be read");
+            assert!(
+                entered.handle.is_none(),
+                "no caller holds what cannot be read"
+            );
         }
         let cleaned = store.clean(&name, &now(), false);
         assert!(
@@ -696,7 +700,7 @@ fn junk_among_the_claims_refuses_until_force_replaces_it() {
     }
 }
 
-/// More of it than one transaction removes goes too.
+/// Also more unreadable keys than one transaction removes are removed.
 #[test]
 fn much_junk_among_the_claims_is_replaced_as_one() {
     let server = Server::start();
@@ -751,7 +755,7 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
             "its lease key has the name of the claim: {value}"
         );
         let lease = client.grant_lease(600).await.expect("a lease");
-        // One after the other: what is written together has one revision, and so one ticket.
+        // One after the other: keys that are written together have one revision, and so one ticket.
         for number in 0..count {
             let own = format!("{label}-{number}");
             let claim = TxnOp::put(format!("{claims}{own}"), value.replace(&id, &own), None);
@@ -768,7 +772,7 @@ fn revoke(server: &Server, lease: i64) {
     server.etcdctl(&["lease", "revoke", &format!("{lease:x}")]);
 }
 
-/// On a full disk holders go on, and whoever wants to leave does; nobody gets in.
+/// On a full disk holders go on and can leave; no caller gets in.
 #[test]
 fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
     let server = Server::start();
@@ -784,7 +788,7 @@ fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
         assert!(matches!(asked, Renewal::Renewed { token: same, .. } if same == token));
     }
     let entered = one.enter(&name, request("more", LONG), &now());
-    let error = entered.expect_err("nobody gets in").to_string();
+    let error = entered.expect_err("no caller gets in").to_string();
     assert!(error.contains("space exceeded"), "{error}");
     let waiting = tenure_core::WaitingFor {
         place: "elsewhere".to_owned(),
@@ -807,8 +811,8 @@ fn with_a_full_disk_holders_go_on_and_leave_and_nobody_gets_in() {
     take(&one, &name, "next", LONG);
 }
 
-/// A queue of more keys than are read at once, which all die at once: more than one transaction of
-/// etcd removes.
+/// A queue of more keys than are read at once. All its claims die at once, and they are more than one
+/// transaction of etcd removes.
 #[test]
 fn a_queue_of_many_pages_is_read_and_swept() {
     let server = Server::start();
@@ -817,7 +821,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     let name = name("many");
     let (handle, token) = take(&one, &name, "holder", LONG);
     let (model, _) = line_up(&one, &name, "waiter", LONG);
-    // Two keys each, and 2,000 are read at once.
+    // Two keys for each claim, and 2,000 are read at once.
     let lease = plant(&server, "many", &name, 1_500, "plant");
     assert_eq!(claims(&two, &name).len(), 1_502);
     let mut names = Vec::new();
@@ -837,7 +841,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     );
     let (waiter, behind) = line_up(&two, &name, "last", LONG);
 
-    // They die in the middle of the queue, with somebody before them and behind them.
+    // They die in the middle of the queue, with one claim before them and one behind them.
     revoke(&server, lease);
     drop(model);
     one.release(&*handle, &now()).expect("an answer");
@@ -845,7 +849,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     assert!(next > token, "the token rises");
     assert_eq!(claims(&two, &name).len(), 1, "the dead are gone");
 
-    // And once more, for whoever cleans.
+    // And once more, for a caller that cleans.
     let (model, _) = line_up(&one, &name, "waiter", LONG);
     let lease = plant(&server, "many", &name, 300, "more");
     drop(model);
@@ -854,12 +858,12 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     assert_eq!(dry.swept.len(), 301, "what it would remove");
     let cleaned = one.clean(&name, &now(), false).expect("an answer");
     assert_eq!(cleaned.swept.len(), 301, "what it removed");
-    assert!(!cleaned.removed, "somebody holds it");
+    assert!(!cleaned.removed, "a claim holds it");
     assert_eq!(claims(&two, &name).len(), 1);
 }
 
-/// Somebody dies far back in a long queue: whoever stands behind it moves up, although there are more
-/// claims before it than etcd compares in one transaction.
+/// A claimant dies far back in a long queue. The waiter behind it moves up, although more claims stand
+/// before it than etcd compares in one transaction.
 #[test]
 fn a_death_far_back_in_a_long_queue_moves_the_next_one_up() {
     let server = Server::start();
@@ -885,7 +889,7 @@ fn a_death_far_back_in_a_long_queue_moves_the_next_one_up() {
     assert_eq!(claims(&two, &name).len(), 203, "the dead are gone");
 }
 
-/// All who hold together are asked to stop, also where they are more than etcd writes at once.
+/// All claims that hold together are asked to stop, even if they are more than etcd writes at once.
 #[test]
 fn more_holders_than_a_transaction_takes_are_asked_to_stop() {
     let server = Server::start();
@@ -903,14 +907,15 @@ fn more_holders_than_a_transaction_takes_are_asked_to_stop() {
     let asked = two
         .cancel(&name, "somebody".into(), &now())
         .expect("an answer");
-    assert_eq!(asked.len(), 201, "everybody was asked");
+    assert_eq!(asked.len(), 201, "every holder was asked");
     let left = claims(&two, &name);
     let left = left.iter().filter(|claim| claim.cancel.is_none()).count();
-    assert_eq!(left, 0, "and everybody can see it");
+    assert_eq!(left, 0, "and every holder can see it");
     assert!(token > 0);
 }
 
-/// Whoever takes the lock over from more dead holders than one transaction removes is told of each.
+/// A caller that takes the lock over from more dead holders than one transaction removes is told of
+/// each.
 #[test]
 fn more_dead_holders_than_a_transaction_takes_are_all_told_of() {
     let server = Server::start();
@@ -956,7 +961,7 @@ fn a_dropped_future_and_a_dropped_guard_leave_nothing() {
         let options = options.again(Again::Wait);
         let waiting = others.acquire_async("dropped", &options);
         let timeout = tokio::time::timeout(Duration::from_secs(2), waiting).await;
-        assert!(timeout.is_err(), "somebody holds it");
+        assert!(timeout.is_err(), "another claim holds it");
     });
     until("its claim is gone", PATIENCE, || {
         claims(&watcher, &lock).len() == 1
@@ -1041,13 +1046,13 @@ fn a_guard_that_is_cut_off_tells_before_others_get_in() {
     });
     assert!(
         told <= got_in,
-        "told {:?} after somebody else got in",
+        "told {:?} after another caller got in",
         told.saturating_duration_since(got_in)
     );
     proxy.weather(Weather::Fair);
 }
 
-/// Whoever holds can be told by a descriptor that somebody wants it to stop, or that its lease key ended.
+/// A descriptor tells a holder that another caller asks it to stop, or that its lease key ended.
 #[test]
 fn news_of_a_claim_come_by_a_descriptor() {
     let server = Server::start();
@@ -1085,8 +1090,8 @@ fn news_of_a_claim_come_by_a_descriptor() {
     assert!(is_ready(PATIENCE), "its lease key ended");
 }
 
-/// A copy of the process made by fork has no connection: it is told so at once, and what it does
-/// leaves the parent's hold alone.
+/// A copy of the process made by fork has no connection. Its calls fail at once, and what it does leaves
+/// the parent's hold alone.
 #[test]
 #[allow(unsafe_code, reason = "there is no safe fork, and this is about forks")]
 fn a_forked_child_has_nothing_and_takes_nothing() {
@@ -1115,10 +1120,10 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
             ] {
                 wrong = (wrong << 1) | i32::from(answer.is_none());
             }
-            // Nothing will ever wake it, so it is not to sleep.
+            // Nothing will ever wake it, so it must not sleep.
             let end = Some(began + PATIENCE);
             let _ = store.sleep(&*waiter, &behind, &now(), end);
-            // A thread of the child's own may have what the connection's had.
+            // A thread of the child's own may get the handle that the connection's thread had.
             let own = std::thread::spawn(|| std::thread::sleep(Duration::from_millis(100)));
             drop((handle, waiter, store));
             if own.join().is_err() {
@@ -1149,7 +1154,7 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
                 WaitStatus::Exited(child, 0),
                 "which calls were answered, 32 for a thread that is not to be joined, 64 for too late"
             );
-            // Longer than the lease runs without somebody who keeps it alive.
+            // Longer than the lease runs without renewals.
             let end = instant() + ttl * 2;
             while instant() < end {
                 let held = claims(&watcher, &name);
@@ -1167,8 +1172,8 @@ fn a_forked_child_has_nothing_and_takes_nothing() {
     }
 }
 
-/// etcd walks over the deleted keys of a range until they are compacted away, so whoever locks again
-/// and again is to leave few of them.
+/// etcd walks over the deleted keys of a range until they are compacted away. So a caller that locks
+/// again and again must leave few of them.
 #[test]
 fn holds_one_after_the_other_are_made_of_the_same_keys() {
     const HOLDS: usize = 20;
@@ -1183,7 +1188,7 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
         assert!(matches!(left, Left::Released { .. }), "{left:?}");
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    // Two at once are two.
+    // Two at once need two.
     let (held, _) = take(&store, &name, "one", LONG);
     let (waiting, _) = line_up(&store, &name, "two", LONG);
     assert_eq!(claims(&store, &name).len(), 2);
@@ -1215,7 +1220,7 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
     assert_eq!(different.len(), 2, "of {} claims", HOLDS + 2);
 }
 
-/// Whatever has happened to a lock between two holds of a program is seen by the second.
+/// The second hold of a program sees everything that has happened to the lock since its first.
 #[test]
 fn what_happens_between_two_holds_of_a_program_is_seen() {
     let server = Server::start();
@@ -1258,13 +1263,13 @@ fn what_happens_between_two_holds_of_a_program_is_seen() {
     let cleaned = name("cleaned");
     hold_twice(&store, &cleaned);
     let gone = other.clean(&cleaned, &now(), false).expect("an answer");
-    assert!(gone.removed, "nobody holds it");
+    assert!(gone.removed, "no claim holds it");
     let (handle, _) = take(&store, &cleaned, "mine", LONG);
     store.release(&*handle, &now()).expect("an answer");
     assert_eq!(holds(&cleaned), 1, "what was remembered was removed");
 }
 
-/// Who holds beside others may find that one of them has ended meanwhile, and has been counted.
+/// A claim that holds beside others may find that one of them has ended meanwhile, and has been counted.
 #[test]
 fn holds_beside_each_other_are_all_counted() {
     let server = Server::start();
@@ -1292,7 +1297,7 @@ fn holds_beside_each_other_are_all_counted() {
     }
 }
 
-/// What a guard watches is its own affair, and ends with it.
+/// A guard's watch belongs to the guard, and ends with it.
 #[test]
 fn a_guard_that_has_gone_watches_nothing() {
     const HOLDS: u32 = 5;
@@ -1308,7 +1313,7 @@ fn a_guard_that_has_gone_watches_nothing() {
     until("nothing is watched any more", PATIENCE, || watchers() < 0.5);
 }
 
-/// Nor does the thread that keeps guards go on being woken for it.
+/// Nor is the thread that keeps guards woken for it any longer.
 #[test]
 fn a_guard_that_has_gone_keeps_nobody_busy() {
     // In ticks of 10 ms.
@@ -1338,7 +1343,8 @@ fn a_guard_that_has_gone_keeps_nobody_busy() {
     assert!(spent < 20, "{spent} hundredths of a second in one second");
 }
 
-/// The end of a thread takes its guards with it, and what a runtime keeps of that thread before them.
+/// The end of a thread drops its guards too, and before that the data that a runtime keeps of the
+/// thread.
 #[test]
 fn a_guard_goes_with_its_thread() {
     use std::cell::RefCell;
@@ -1350,7 +1356,7 @@ fn a_guard_goes_with_its_thread() {
     let locks = LockManager::with_store(caller(&address));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Registered before the runtime's own, and so ended after it.
+            // Registered before the runtime's own data, and so dropped after it.
             KEPT.with(|kept| *kept.borrow_mut() = None);
             let guard = locks.acquire("thread").expect("a free lock");
             KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
@@ -1362,8 +1368,8 @@ fn a_guard_goes_with_its_thread() {
     });
 }
 
-/// A tombstone that nobody waits for any more makes a lease key of its name. Whoever uses the name again asks
-/// by another one instead of giving up.
+/// A late tombstone whose caller has gone makes a lease key of its name. A caller that uses the name
+/// again asks by another one instead of giving up.
 #[test]
 fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
     let server = Server::start();
@@ -1391,7 +1397,7 @@ fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
     assert!(instant() - began < Duration::from_secs(3));
 }
 
-/// A guard is blocking, and is used and dropped in async code all the same.
+/// A guard is blocking, and async code still uses and drops it.
 #[test]
 fn a_guard_in_async_code_is_got_and_dropped() {
     let server = Server::start();
@@ -1416,8 +1422,8 @@ fn a_guard_in_async_code_is_got_and_dropped() {
     assert!(claims(&caller(&address), &name("async")).is_empty());
 }
 
-/// A claim that overrides a hold stands behind those who wait, and holds before them. Whoever waits must
-/// not take the end of the hold before it for its turn.
+/// A claim that overrides a hold stands behind the waiters, and holds before them. A waiter must not
+/// take the end of the hold before it for its turn.
 #[test]
 fn a_claim_that_overrides_a_hold_holds_before_those_who_wait() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! A hold: how it ends, and who learns of it.
+//! A hold: how it ends, and which threads learn of it.
 
 #[path = "../../src/guard/pending.rs"]
 mod pending;
@@ -30,7 +30,7 @@ struct Row {
 struct Hold {
     term: Term,
     row: Mutex<Row>,
-    /// How often its end was given as notices.
+    /// How often the notices reported its end.
     told_lost: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ impl Hold {
         self.row.lock().expect("a row").taken_away = true;
     }
 
-    /// What the store says of it.
+    /// The store's answer about it.
     fn verify(&self) -> GuardState {
         let row = self.row.lock().expect("a row");
         if row.taken_away || row.left {
@@ -68,7 +68,7 @@ impl Hold {
         }
     }
 
-    /// The same without regard to an end that comes under the question.
+    /// The same, without regard to an end that comes during the question.
     fn beat_wrongly(&self) {
         let state = self.verify();
         self.term.found(state, || self.tell());
@@ -94,7 +94,7 @@ impl Hold {
     }
 }
 
-/// A guard as `guard/hold` makes it.
+/// A guard, as `guard/hold` makes one.
 struct Guard(Arc<Hold>);
 
 impl Guard {
@@ -103,7 +103,7 @@ impl Guard {
         hold.term.stands().then_some(joined)
     }
 
-    /// The same, but one that finds itself alone with a lost hold leaves it as it is.
+    /// The same, except that a guard alone with a lost hold leaves that hold as it is.
     fn again_wrongly(hold: &Arc<Hold>) -> Option<Self> {
         if !hold.term.join() {
             return None;
@@ -133,7 +133,7 @@ impl Drop for Guard {
     }
 }
 
-/// Waits as a future does that looks before it leaves its waker.
+/// Waits like a future that looks before it leaves its waker.
 async fn until_wrongly(term: &Term, is_so: impl Fn() -> bool) {
     std::future::poll_fn(|context| {
         if is_so() {
@@ -266,7 +266,7 @@ fn guards_that_come_and_go(again: fn(&Arc<Hold>) -> Option<Guard>, fails: usize)
         let hold = Arc::clone(&hold);
         thread::spawn(move || {
             if let Some(joined) = again(&hold) {
-                assert!(!hold.has_ended(), "nobody joins what is gone");
+                assert!(!hold.has_ended(), "no caller joins what is gone");
                 drop(joined);
             }
         })
@@ -274,7 +274,7 @@ fn guards_that_come_and_go(again: fn(&Arc<Hold>) -> Option<Guard>, fails: usize)
     let renewer = {
         let hold = Arc::clone(&hold);
         thread::spawn(move || {
-            // By silence, say: the store has it still.
+            // By silence, for example: in the store it still stands.
             hold.term.found(GuardState::Lost, || hold.tell());
         })
     };
@@ -283,7 +283,7 @@ fn guards_that_come_and_go(again: fn(&Arc<Hold>) -> Option<Guard>, fails: usize)
     renewer.join().expect("no panic");
     let tried = hold.row.lock().expect("a row").tried;
     assert!(tried > 0, "the last guard ends the hold");
-    // A failure in a drop is nobody's to mend; one that gave the guard back is.
+    // No caller can repair a failure in a drop. A failure that gave the guard back can be repaired.
     let mended = hold.has_ended() || fails > 0 && !given_back;
     assert!(mended, "the drop tries again");
 }
@@ -311,7 +311,7 @@ impl Ring for Wakes {
 struct Manager {
     pending: Pending<Hold, Wakes>,
     started: AtomicUsize,
-    /// How many holds the renewer has taken, and how many there will be.
+    /// How many holds the renewer has taken, and how many it will take.
     kept: Mutex<usize>,
     taken: Condvar,
 }
@@ -329,8 +329,8 @@ impl Manager {
     }
 }
 
-/// As the renewer's thread does: naps while a newcomer has to settle, else sleeps until it is woken, and
-/// ends with the manager.
+/// Like the renewer's thread: naps while a pending hold has to settle, else sleeps until it is woken,
+/// and ends with the manager.
 fn keep(shared: &Weak<Manager>, hears: &Receiver<()>) {
     let mut naps = true;
     loop {
@@ -340,7 +340,7 @@ fn keep(shared: &Weak<Manager>, hears: &Receiver<()>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        // A first look that is too early, and one after the nap.
+        // One look that is too early, and one after the nap.
         let settle = if naps {
             Duration::ZERO
         } else {
@@ -371,7 +371,7 @@ fn two_that_acquire_first() {
     drop(all.expect("all are looked after"));
     drop((holds, late));
     assert_eq!(manager.started.load(Ordering::SeqCst), 1, "one thread");
-    // Then the thread ends, or this scenario never does.
+    // Then the thread ends; otherwise this scenario never does.
     drop(manager);
 }
 

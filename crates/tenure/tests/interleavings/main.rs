@@ -1,14 +1,13 @@
-//! The parts of the library where threads of one process meet, in the orders in which their steps may
-//! come.
+//! The parts of the library where threads of one process meet, in the possible orders of their steps.
 //!
-//! Compiled here are the library's own files, with shuttle's primitives in place of those that
+//! The library's own files are compiled here, with shuttle's primitives in place of those that
 //! `src/sync.rs` names. Each test is a small scenario with a property that holds at its end; a thread
 //! that would sleep for ever is a failure too. [`explore`] tries all orders where they are few enough.
 //!
-//! A check that finds nothing proves nothing, so each property is also shown a caller that does it
-//! wrong ([`finds`]). Decision 0019 has the defects that were put into the files themselves.
+//! A check that finds nothing proves nothing. So each property is also tested on a caller that breaks it
+//! ([`finds`]). Decision 0019 lists the defects that were put into the files themselves.
 //!
-//! Left out: anything with a file descriptor, and memory orderings, for shuttle knows but one order
+//! Left out: anything with a file descriptor, and memory orderings, because shuttle knows only one order
 //! of all steps.
 
 #![cfg(target_os = "linux")]
@@ -26,7 +25,7 @@ mod guard;
 mod offload;
 mod wait;
 
-/// What the library's files name in place of the standard library.
+/// The module that the library's files name in place of the standard library.
 mod sync {
     pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, Weak, atomic};
     pub(crate) use shuttle::thread;
@@ -43,17 +42,16 @@ use tenure_engine::clock::{Clock, SystemClock};
 
 /// How many orders are tried of one scenario.
 struct Effort {
-    /// Drawn at random, and so many more with few changes between threads: these find what is wrong
-    /// soonest.
+    /// Random orders, and as many more with few changes between threads: these find defects soonest.
     drawn: usize,
-    /// One after the other; all of them, if they are no more.
+    /// One order after the other, and all of them if they are no more than this.
     in_turn: usize,
-    /// What the draw begins with; the same each time, so that what failed fails again.
+    /// The seed. It is the same each time, so that a failure can be repeated.
     seed: u64,
 }
 
-/// With `TENURE_INTERLEAVINGS=long` in the environment a hundred times as many, others each time:
-/// `TENURE_INTERLEAVINGS=long cargo test --release -p tenure --test interleavings`.
+/// With `TENURE_INTERLEAVINGS=long` in the environment, a hundred times as many orders, different ones
+/// each time: `TENURE_INTERLEAVINGS=long cargo test --release -p tenure --test interleavings`.
 fn effort() -> Effort {
     if std::env::var_os("TENURE_INTERLEAVINGS").is_some_and(|length| length == "long") {
         let seed = SystemClock::new(None).now().wall_us;
@@ -75,7 +73,7 @@ fn effort() -> Effort {
 fn explore(scenario: fn()) {
     fn run(scheduler: impl Scheduler + 'static, scenario: fn()) {
         let mut config = Config::new();
-        // That it knows no memory orderings: said above, once.
+        // Switches off shuttle's warning about memory orderings; the module's documentation says it.
         config.silence_warnings = true;
         Runner::new(scheduler, config).run(scenario);
     }
@@ -89,7 +87,7 @@ fn explore(scenario: fn()) {
     run(DfsScheduler::new(Some(in_turn), false), scenario);
 }
 
-/// That the exploration finds what a wrong caller does.
+/// Asserts that the exploration finds the error of a wrong caller.
 fn finds(what: &str, scenario: fn()) {
     let found = std::panic::catch_unwind(|| explore(scenario));
     let panic = found.expect_err("some order shows it");

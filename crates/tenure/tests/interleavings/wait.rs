@@ -1,4 +1,4 @@
-//! A wait on a thread of its own, its future, and whoever ends it early.
+//! A wait on a thread of its own, its future, and a caller that ends it early.
 
 use super::cancel::Cancel;
 use super::{explore, finds, offload};
@@ -32,7 +32,7 @@ impl Lock {
         (lock, grant)
     }
 
-    /// As a store does: hears the bell first and looks then.
+    /// Like a store: listens to the bell first and looks then.
     fn acquire(self: &Arc<Self>, cancel: &Cancel) -> Option<Grant> {
         let bell = {
             let lock = Arc::clone(self);
@@ -52,7 +52,7 @@ impl Lock {
         Some(Grant(Arc::clone(self)))
     }
 
-    /// Waits until nobody has it: for ever, if it was forgotten.
+    /// Waits until no caller has it: for ever, if it was forgotten.
     fn until_free(&self) {
         let held = self.held.lock().expect("a lock");
         drop(self.changed.wait_while(held, |held| *held));
@@ -82,7 +82,7 @@ fn a_dropped_wait(given: Option<&Cancel>) {
     assert!(next.is_some(), "free for the next");
 }
 
-/// A future that is dropped while somebody else goes on holding.
+/// A future that is dropped while another caller goes on holding.
 fn a_dropped_wait_behind_a_hold() {
     let (lock, first) = Lock::taken();
     let (tells, ended) = channel();
@@ -90,7 +90,7 @@ fn a_dropped_wait_behind_a_hold() {
         let lock = Arc::clone(&lock);
         move |cancel: &Cancel| {
             let nothing = lock.acquire(cancel).is_none();
-            tells.send(nothing).expect("somebody hears it");
+            tells.send(nothing).expect("a receiver is there");
         }
     };
     let mut waiting = Box::pin(offload::cancellable("test", None, acquires));
@@ -100,7 +100,7 @@ fn a_dropped_wait_behind_a_hold() {
     drop(first);
 }
 
-/// A caller who forgets what it was given.
+/// A caller that forgets what it was given.
 fn a_forgotten_grant() {
     let (lock, first) = Lock::taken();
     let acquires = {
@@ -144,7 +144,7 @@ fn a_wait_ends_when_its_caller_cancels_it() {
     explore(a_cancelled_wait);
 }
 
-/// A wait that looks before it can be rung.
+/// A wait that looks before the bell can ring for it.
 fn a_sleeper(wrongly: bool) {
     let cancel = Cancel::new();
     let sleeper = {

@@ -1,4 +1,4 @@
-//! Where an etcd is, and how one proves who one is: what a store's URL says, and what the
+//! Where an etcd is, and how a client proves its identity: what a store's URL says, and what the
 //! environment adds that has no place in a URL.
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! etcds://HOST:PORT[,HOST:PORT...][/PREFIX]    over TLS
 //! ```
 //!
-//! Secrets are never part of a URL, for URLs stand in process lists, environments and records.
+//! Secrets are never part of a URL, because process lists, environments and records show URLs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const PREFIX: &str = "/tenure";
 /// The longest prefix, in bytes.
 const PREFIX_BYTES_MAX: usize = 512;
 
-/// Where an etcd is, and below which prefix the locks are.
+/// The servers of an etcd, and the prefix of the locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     endpoints: Vec<String>,
@@ -101,7 +101,7 @@ impl Address {
         })
     }
 
-    /// What all keys begin with: a `/` and no `/` at its end.
+    /// The beginning of all keys: it begins with a `/` and does not end with one.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -155,15 +155,15 @@ fn endpoint(text: &str) -> Result<String, AddressError> {
     Ok(format!("{host}:{port}"))
 }
 
-/// How one proves who one is, and whom one trusts.
+/// How a client proves its identity, and which authority it trusts.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user, and its password.
+    /// The user and the password.
     pub user: Option<(String, String)>,
-    /// The certificate authority that the servers have to be vouched for by, as PEM; without one,
-    /// an encrypted connection is refused, for it would prove nothing.
+    /// The certificate authority that has to vouch for the servers, as PEM. Without one, an encrypted
+    /// connection is refused, because it would prove nothing.
     pub authority: Option<Vec<u8>>,
-    /// The own certificate and its key, as PEM, where the servers want one.
+    /// The client's own certificate and its key, as PEM, where the servers want one.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Why credentials could not be had.
+/// Why credentials could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CredentialsError {
@@ -202,7 +202,7 @@ impl Credentials {
     ///
     /// # Errors
     /// - [`CredentialsError::File`] if a file cannot be read.
-    /// - [`CredentialsError::Half`] if one is given without what belongs to it.
+    /// - [`CredentialsError::Half`] if one half of a pair is given without the other.
     pub fn from_environment() -> Result<Self, CredentialsError> {
         let told = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let read = |variable: &'static str| {

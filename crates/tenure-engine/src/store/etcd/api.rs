@@ -1,13 +1,13 @@
-//! What is said to etcd: the messages and calls of its API, version 3, that the store needs.
+//! The messages and calls of etcd's API, version 3, that the store needs.
 //!
-//! The numbers are those of `rpc.proto` and `kv.proto` as etcd publishes them. They are written here by hand,
-//! for a generator takes `protoc`, which a source build would need then. What is left out of a message is
-//! what nobody here sets or reads.
+//! The numbers are those of `rpc.proto` and `kv.proto` as etcd publishes them. They are written here by
+//! hand: a generator takes `protoc`, and then a source build would need it. A message leaves out the
+//! fields that no code here sets or reads.
 //!
-//! A request is sent once, but for one that the server refuses because the token of its user has run out:
-//! that one is sent again with a new token. Whether a lost one was carried out is for its caller to find out.
+//! A request is sent once. Only if the server refuses it because the token of its user has run out, it
+//! is sent again with a new token. The caller has to find out whether a lost request was carried out.
 //!
-//! The tests compile this file once more, as the client of their own.
+//! The tests compile this file once more, as a client of their own.
 
 use http::uri::PathAndQuery;
 use prost::{Enumeration, Message, Oneof};
@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// What stands at the head of every answer.
+/// The head of every answer.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseHeader {
     #[prost(int64, tag = "3")]
@@ -34,7 +34,7 @@ impl ResponseHeader {
     }
 }
 
-/// A key and what stands under it.
+/// A key and its value.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
@@ -71,7 +71,7 @@ impl KeyValue {
     }
 }
 
-/// What to read: a key, or from a key on.
+/// What to read: a key, or a range that begins with it.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct GetOptions {
     #[prost(bytes = "vec", tag = "1")]
@@ -93,7 +93,7 @@ impl GetOptions {
         Self::default()
     }
 
-    /// All keys up to this one, which is left out.
+    /// All keys from the first one up to this one, which is left out.
     pub(super) fn with_range(mut self, end: impl Into<Vec<u8>>) -> Self {
         self.range_end = end.into();
         self
@@ -115,7 +115,7 @@ impl GetOptions {
         self
     }
 
-    /// Without what was created after that revision.
+    /// Without keys that were created after that revision.
     pub(super) fn with_max_create_revision(mut self, revision: i64) -> Self {
         self.max_create_revision = revision;
         self
@@ -146,7 +146,7 @@ impl GetResponse {
         std::mem::take(&mut self.kvs)
     }
 
-    /// Whether the limit has left something out.
+    /// Whether the limit has cut something off.
     pub(super) fn more(&self) -> bool {
         self.more
     }
@@ -175,7 +175,7 @@ impl PutOptions {
     }
 }
 
-/// It was written.
+/// The answer to a write.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct PutResponse {}
 
@@ -186,7 +186,7 @@ pub(super) struct DeleteOptions {
     key: Vec<u8>,
 }
 
-/// It was deleted, if it was there.
+/// The answer to a deletion, whether or not the key existed.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeleteResponse {}
 
@@ -249,31 +249,31 @@ impl Compare {
         }
     }
 
-    /// When it was created; nothing that is not there was.
+    /// The revision at which the key was created; 0 if it does not exist.
     pub(super) fn create_revision(key: impl Into<Vec<u8>>, op: CompareOp, revision: i64) -> Self {
         let with = ComparedWith::Create(revision);
         Self::of(key.into(), CompareTarget::Create, op, with)
     }
 
-    /// When it was written last.
+    /// The revision at which the key was last written.
     pub(super) fn mod_revision(key: impl Into<Vec<u8>>, op: CompareOp, revision: i64) -> Self {
         let with = ComparedWith::Mod(revision);
         Self::of(key.into(), CompareTarget::Mod, op, with)
     }
 
-    /// What stands there.
+    /// The value of the key.
     pub(super) fn value(key: impl Into<Vec<u8>>, op: CompareOp, value: impl Into<Vec<u8>>) -> Self {
         let with = ComparedWith::Value(value.into());
         Self::of(key.into(), CompareTarget::Value, op, with)
     }
 
-    /// The lease with which it ends.
+    /// The lease with which the key ends.
     pub(super) fn lease(key: impl Into<Vec<u8>>, op: CompareOp, lease: i64) -> Self {
         let with = ComparedWith::Lease(lease);
         Self::of(key.into(), CompareTarget::Lease, op, with)
     }
 
-    /// Of every key up to this one, which is left out.
+    /// For all keys from the first one up to this one, which is left out.
     pub(super) fn with_range(mut self, end: impl Into<Vec<u8>>) -> Self {
         self.range_end = end.into();
         self
@@ -331,7 +331,7 @@ impl TxnOp {
     }
 }
 
-/// A transaction: if all conditions are met some steps, else others.
+/// A transaction: some steps if all conditions are met, else other steps.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Txn {
     #[prost(message, repeated, tag = "1")]
@@ -363,7 +363,7 @@ impl Txn {
     }
 }
 
-/// What came of a step.
+/// The answer to one step.
 #[derive(Clone, PartialEq, Oneof)]
 pub(super) enum TxnOpResponse {
     #[prost(message, tag = "1")]
@@ -382,7 +382,7 @@ struct StepResponse {
     response: Option<TxnOpResponse>,
 }
 
-/// What came of a transaction.
+/// The answer to a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TxnResponse {
     #[prost(message, optional, tag = "1")]
@@ -403,7 +403,7 @@ impl TxnResponse {
         self.succeeded
     }
 
-    /// Of each step that was done.
+    /// The answers to the steps that were done.
     pub(super) fn op_responses(&self) -> impl Iterator<Item = &TxnOpResponse> {
         self.responses.iter().flat_map(|step| &step.response)
     }
@@ -442,7 +442,7 @@ struct LeaseKeepAliveResponse {
     ttl: i64,
 }
 
-/// Which events of a watch are no notices.
+/// The events of a watch that are no notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
 #[repr(i32)]
 pub(super) enum WatchFilterType {
@@ -522,7 +522,7 @@ impl Event {
     }
 }
 
-/// What a watch says.
+/// An answer of a watch.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchResponse {
     #[prost(message, optional, tag = "1")]
@@ -542,17 +542,17 @@ impl WatchResponse {
         self.header.as_ref()
     }
 
-    /// It has begun.
+    /// The watch has begun.
     pub(super) fn created(&self) -> bool {
         self.created
     }
 
-    /// It was refused, or has ended.
+    /// The watch was refused, or has ended.
     pub(super) fn canceled(&self) -> bool {
         self.canceled
     }
 
-    /// The first revision that is still there, where it ended because its own is not.
+    /// The first revision that etcd still has, if the watch ended because its own was compacted away.
     pub(super) fn compact_revision(&self) -> i64 {
         self.compact_revision
     }
@@ -576,15 +576,15 @@ struct AuthenticateResponse {
     token: String,
 }
 
-/// Who asks.
+/// The user of a client.
 struct User {
     name: String,
     password: String,
-    /// What the server knows it by, once it was told the password.
+    /// The token that the server gave in exchange for the password.
     token: Mutex<Option<AsciiMetadataValue>>,
 }
 
-/// Asks a server. Clones are one and the same.
+/// A client of a server. Clones share its connection and token.
 #[derive(Clone)]
 pub(super) struct Client {
     channel: Channel,
@@ -592,7 +592,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// For that user and password, which are shown first.
+    /// A client for this user and password. It shows them to the server first.
     pub(super) async fn new(
         channel: Channel,
         user: Option<(String, String)>,
@@ -609,7 +609,7 @@ impl Client {
         Ok(client)
     }
 
-    /// What the user is known by; a new token if it is still the one that was refused.
+    /// The user's token. It is a new one if the present one is the one that was refused.
     async fn known_unless(
         &self,
         refused: Option<AsciiMetadataValue>,
@@ -631,7 +631,7 @@ impl Client {
         Ok(token.clone())
     }
 
-    /// One message, and one for an answer.
+    /// Sends one message, and waits for one answer.
     async fn send<Q, A>(
         &self,
         path: &'static str,
@@ -649,7 +649,7 @@ impl Client {
         Ok(answer.await?.into_inner())
     }
 
-    /// The same under the user's token.
+    /// The same with the user's token.
     async fn ask<Q, A>(&self, path: &'static str, message: Q) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
@@ -668,7 +668,7 @@ impl Client {
         }
     }
 
-    /// A conversation, begun with some messages. It lasts as long as both ends are kept.
+    /// Begins a conversation with some messages. It lasts as long as both ends are kept.
     async fn converse<Q, A>(
         &self,
         path: &'static str,
@@ -697,7 +697,7 @@ impl Client {
     }
 
     async fn grpc(&self) -> Result<Grpc<Channel>, Status> {
-        // A list is as long as it is, and its server is trusted with it.
+        // A list may be long, and we trust its server.
         let mut grpc = Grpc::new(self.channel.clone()).max_decoding_message_size(usize::MAX);
         let ready = grpc.ready().await;
         ready.map_err(|error| Status::from_error(error.into()))?;
@@ -757,11 +757,12 @@ impl Client {
     pub(super) async fn renew_lease(&self, id: i64) -> Result<bool, Status> {
         let path = "/etcdserverpb.Lease/LeaseKeepAlive";
         let asked = [LeaseKeepAliveRequest { id }];
-        // The sender is kept: a proxy might take the end of what is said for the end of it all.
+        // The sender is kept: a proxy might take the end of the requests for the end of the
+        // conversation.
         let (_sender, mut answers): (_, Streaming<LeaseKeepAliveResponse>) =
             self.converse(path, &asked).await?;
         match answers.message().await? {
-            // Nothing is left of a lease that is gone.
+            // A lease that is gone has no time left.
             Some(answer) => Ok(answer.ttl > 0),
             None => Err(Status::unavailable("the renewal got no answer")),
         }
@@ -778,7 +779,7 @@ impl Client {
     }
 }
 
-/// How many messages may be on their way that follow the first ones.
+/// How many messages may be on their way after the first ones.
 const LATER_MAX: usize = 16;
 
 /// One conversation about any number of keys.
@@ -794,7 +795,7 @@ impl WatchStream {
         self.sender.send(asked).await.is_ok()
     }
 
-    /// What is said next; `None` at the end.
+    /// The next answer; `None` at the end.
     pub(super) async fn message(&mut self) -> Result<Option<WatchResponse>, Status> {
         self.answers.message().await
     }
@@ -803,7 +804,7 @@ impl WatchStream {
 fn request<T>(message: T, token: Option<AsciiMetadataValue>) -> Request<T> {
     let mut request = Request::new(message);
     let head = request.metadata_mut();
-    // A member that is cut off from the others says so.
+    // With this, a member that is cut off from the others says so.
     head.insert("hasleader", MetadataValue::from_static("true"));
     if let Some(token) = token {
         head.insert("token", token);
@@ -811,7 +812,7 @@ fn request<T>(message: T, token: Option<AsciiMetadataValue>) -> Request<T> {
     request
 }
 
-/// Whether the server knows the token no longer.
+/// Whether the server no longer knows the token.
 fn is_unknown(status: &Status) -> bool {
     let is_told = status.message() == "etcdserver: invalid auth token";
     status.code() == Code::Unauthenticated || (status.code() == Code::Unknown && is_told)

@@ -1,11 +1,11 @@
-//! An attempt to make a claim, and what becomes of it when its answer is lost.
+//! An attempt to make a claim, and what happens when its answer is lost.
 //!
-//! A transaction whose answer is lost may be carried out at any time afterwards. Each attempt makes
-//! a lease key of its own name and is conditional on there being none. So an attempt is **given up by a tombstone** by
-//! making that life without it: whichever of the two comes first, the other one does nothing. After
-//! that it is known whether the attempt was carried out, for good. A caller who cannot even learn
-//! that gets an error, and the tombstone goes on behind its back until it is answered, or until the
-//! lease has run out without which the attempt is refused anyway.
+//! A transaction whose answer is lost may be carried out at any time afterwards. Each attempt makes a
+//! lease key of its own name, on the condition that there is none. So a caller gives an attempt up by a
+//! **tombstone**: it makes that lease key without the claim. Whichever of the two comes first, the other
+//! one does nothing. After that it is known for good whether the attempt was carried out. A caller that
+//! cannot even learn that gets an error. The tombstone is then tried in the background, until etcd
+//! answers it or the lease has run out; without that lease, etcd refuses the attempt anyway.
 
 use super::EtcdStore;
 use super::api::{Compare, CompareOp, PutOptions, Txn, TxnOp};
@@ -19,36 +19,36 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::LockName;
 
-/// How long a tombstone is tried after its caller was told that the call has failed.
+/// How long a tombstone is tried after its caller was told that the call failed.
 const BURIAL_MAX: Duration = Duration::from_secs(600);
 
-/// An attempt to make a claim, or to come back to one.
+/// An attempt to make a claim, or to come back to a reserved one.
 #[derive(Debug, Clone)]
 pub(super) struct Attempt {
-    /// Its name: of the lease key that it makes, and of the claim if that is a new one (`ids`).
+    /// The name of the lease key that it makes, and of the claim if that is new (`ids`).
     pub(super) id: String,
-    /// What keeps the lease key alive.
+    /// The session that keeps the lease key alive.
     pub(super) session: Arc<Session>,
 }
 
 impl EtcdStore {
-    /// An attempt under a name that no other one has, or that its last one is done with.
+    /// An attempt under a name that no other attempt has, or that its last attempt has given back.
     pub(super) fn attempt(&self, ttl_ms: u64, end: Instant) -> Result<Attempt, StoreError> {
         let session = self.session(ttl_ms, end)?;
         let id = self.shared.ids.take(session.lease);
         Ok(Attempt { id, session })
     }
 
-    /// The next attempt, under a name that never was one.
+    /// The next attempt, under a name that no attempt ever had.
     pub(super) fn anew(&self, attempt: &Attempt) -> Attempt {
         let session = Arc::clone(&attempt.session);
         let id = self.shared.ids.fresh(session.lease);
         Attempt { id, session }
     }
 
-    /// Finds out what became of an attempt, and sees to it that nothing becomes of it any more if
-    /// nothing has. Answers with the list, in which its claim stands if it was made. `claim` is the id
-    /// of the claim that it would have written.
+    /// Finds out what became of an attempt. If nothing did, this makes sure that nothing will. Answers
+    /// with the list, in which the attempt's claim stands if it was made. `claim` is the id of the claim
+    /// that the attempt would have written.
     pub(super) fn bury(
         &self,
         name: &LockName,
@@ -74,19 +74,21 @@ impl EtcdStore {
                     })
                     .await;
                 match txn {
-                    // Without its lease it is refused. What was made under it is found like any other.
+                    // Without its lease the attempt is refused. A claim that was made under it is found
+                    // in the list.
                     Ok(_) | Err(Fault::LeaseGone) => Ok(()),
                     Err(fault) => Err(fault),
                 }
             });
-        // One of the answers may have been lost here too: who made the lease key is seen by the claim.
+        // An answer may be lost here too. So the claim in the list shows which of the two made the lease
+        // key.
         given_up
             .and_then(|()| self.load(name, &Scope::All, end))
             .inspect_err(|_| self.give_up_later(name, attempt, claim))
     }
 
-    /// The same behind the back of a caller who has been told that the call failed: the claim is
-    /// removed if it was made.
+    /// The same in the background, after the caller was told that the call failed. The claim is removed
+    /// if it was made.
     pub(super) fn give_up_later(&self, name: &LockName, attempt: &Attempt, claim: &str) {
         let keys = &self.shared.keys;
         let (lease_key, claim) = (keys.lease_key(name, &attempt.id), keys.claim(name, claim));
@@ -94,8 +96,8 @@ impl EtcdStore {
         let (end, lease) = (instant() + BURIAL_MAX, attempt.session.lease);
         self.shared.connection.spawn(async move {
             let given_up = endpoints.until(end, |client| {
-                // The lease key of a claim is empty. It is given up by a tombstone in either case: a request that comes
-                // again finds that, and undoes nothing.
+                // The lease key of a claim is empty. A tombstone takes its place in either case: a
+                // repeated request finds the tombstone, and undoes nothing.
                 let made = Compare::value(lease_key.clone(), CompareOp::Equal, "");
                 let leased = PutOptions::new().with_lease(lease);
                 let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));

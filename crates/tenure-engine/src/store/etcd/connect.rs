@@ -1,7 +1,7 @@
-//! How a server is connected to: its addresses, TLS, and when a silent connection is given up.
+//! How a client connects to a server: addresses, TLS, and when it gives up a silent connection.
 //!
-//! The channel is the one of the gRPC library. It connects anew by itself when a connection has ended that
-//! worked before. Which server is asked, and when another one is, is `connection`'s affair.
+//! The channel is the gRPC library's. It connects anew by itself after a working connection has ended.
+//! `connection` decides which server is asked, and when another one is.
 
 use super::address::Credentials;
 use crate::printed::whole;
@@ -20,30 +20,29 @@ use tower::{BoxError, ServiceExt, service_fn};
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// How often a connection is tried from which an answer is expected. Servers take it amiss below
-/// five seconds.
+/// How often a connection that owes an answer is tested. Servers object to intervals below five seconds.
 const PING_EVERY: Duration = Duration::from_secs(6);
 
-/// How long such a try may take.
+/// How long such a test may take.
 const PING_MAX: Duration = Duration::from_secs(3);
 
-/// How much the server may send on a stream, and on all together, before it is told that it was
-/// read: a long list comes without a pause.
+/// How much a server may send, on one stream and on all together, before the client confirms that it was
+/// read. So a long list comes without a pause.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 5 << 20;
 
-/// How many streams are remembered for a moment that were called off: whoever sleeps is woken often.
+/// How many cancelled streams are remembered for a moment: a waiter that sleeps is woken often.
 const RESET_MAX: usize = 1_024;
 
 /// How connections are made.
 pub(super) struct Connections {
-    /// Finds the addresses of a name, and tries them beside each other where the first is silent.
+    /// Finds the addresses of a name, and tries them in parallel if the first is silent.
     sockets: HttpConnector,
     tls: Option<TlsConnector>,
 }
 
 impl Connections {
-    /// Prepares them. Answers with what is wrong with a certificate or a key.
+    /// Prepares them. The error says what is wrong with a certificate or a key.
     pub(super) fn new(is_encrypted: bool, credentials: &Credentials) -> Result<Self, String> {
         let mut sockets = HttpConnector::new();
         sockets.enforce_http(false);
@@ -56,7 +55,7 @@ impl Connections {
     /// Connects to a server: `http://` or `https://`, a host, a port.
     pub(super) async fn connect(&self, url: &str) -> Result<Channel, String> {
         let server = url.split_once("://").map_or(url, |(_, server)| server);
-        // The outermost sentence is that there is no connection.
+        // The outermost sentence only says that there is no connection.
         let failed = |error: &dyn std::error::Error| {
             format!("{server}: {}", whole(error.source().unwrap_or(error)))
         };
@@ -88,25 +87,25 @@ impl Connections {
     }
 }
 
-/// What every connection is like.
+/// The settings of every connection.
 fn settings(endpoint: Endpoint) -> Result<Endpoint, tonic::transport::Error> {
     Ok(endpoint
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")))?
         .connect_timeout(CONNECT_MAX)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        // What a server says on a stream that was just called off is no offence of it.
+        // A server may still send on a stream that was just cancelled; that is no error.
         .http2_max_concurrent_reset_streams(RESET_MAX)
         .http2_max_local_error_reset_streams(None)
-        // Only while a server owes an answer: etcd takes other pings amiss, and ends the connection.
+        // Only while a server owes an answer: etcd objects to other pings, and ends the connection.
         .http2_keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_MAX)
         .keep_alive_while_idle(false))
 }
 
-/// The certificate authority that vouches for the servers, and the own certificate.
+/// The certificate authority that vouches for the servers, and the client's own certificate.
 fn encryption(credentials: &Credentials) -> Result<TlsConnector, String> {
-    // Nothing that the system trusts: an etcd has an authority of its own.
+    // Not the system's authorities: an etcd has one of its own.
     let Some(authority) = &credentials.authority else {
         return Err(
             "no authority is named that vouches for the servers; set TENURE_ETCD_CACERT".to_owned(),
@@ -121,7 +120,7 @@ fn encryption(credentials: &Credentials) -> Result<TlsConnector, String> {
         }
     };
     let mut roots = RootCertStore::empty();
-    // A bundle may have one among others that this library does not take.
+    // A bundle may contain a certificate that this library does not accept.
     let (taken, _) =
         roots.add_parsable_certificates(certificates(authority, "the file of the authority")?);
     if taken == 0 {

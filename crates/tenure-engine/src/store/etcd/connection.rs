@@ -1,16 +1,16 @@
 //! The connection: requests to etcd whose time is bounded.
 //!
-//! A store's callers are blocking; what the gRPC library needs is a runtime. Who turns it, and on
-//! which thread, is `runtime`'s affair; it is started with the first store and ends with its last
-//! clone. Beside requests, leases are kept alive on it (`session`), keys are watched for whoever
-//! sleeps (`watch`), and what a request left behind whose answer never came is cleared away.
+//! A store's callers block, but the gRPC library needs a runtime. `runtime` decides which thread turns
+//! it. It starts with a store and ends with the store's last clone. It carries requests, keeps leases
+//! alive (`session`), and watches keys for sleeping callers (`watch`). It also clears away what a
+//! request left behind whose answer never came.
 //!
-//! One endpoint is asked at a time. When it fails, or does not answer in time, the next one is: a
-//! member that is cut off from the others still accepts connections, and would be asked again and
-//! again by a balancer.
+//! One endpoint is asked at a time. If it fails, or does not answer in time, the next one is asked. A
+//! balancer would ask a member that is cut off from the others again and again, because it still accepts
+//! connections.
 //!
-//! In a forked child there is no thread that turns it. Whatever is asked there fails at once, and
-//! dropping a claim there does nothing.
+//! In a forked child there is no thread that turns the runtime. There every request fails at once, and
+//! dropping a claim does nothing.
 
 use super::address::{Address, Credentials};
 use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
@@ -35,16 +35,16 @@ const REQUEST_MIN: Duration = Duration::from_millis(100);
 /// The first pause between tries, in milliseconds; the longest is sixteen times as long.
 const PAUSE_MS: u64 = 20;
 
-/// How a request ended that was not answered as it should.
+/// How a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It may have been carried out, or be carried out later.
     Unsure(String),
-    /// It was not, and never will be.
+    /// It was not carried out, and never will be.
     Refused(String),
-    /// The same, because of who asks: a user without the right, a password that is wrong, or none.
+    /// The same, because of the user: it has no right, its password is wrong, or there is none.
     Denied(String),
-    /// It was not, because the lease that it names has run out.
+    /// It was not carried out, because the lease that it names has run out.
     LeaseGone,
 }
 
@@ -56,15 +56,15 @@ pub(super) struct Endpoints {
     state: Mutex<Current>,
 }
 
-/// Which endpoint is asked.
+/// The endpoint that is asked now.
 #[derive(Default)]
 struct Current {
     index: usize,
-    /// Counts the changes, so that one failure that several requests see changes it once.
+    /// Counts the changes of the endpoint, so that several requests that see one failure change it once.
     turns: u64,
     client: Option<Client>,
-    /// Held by whoever connects to it: the others have that connection too. Many would else make one
-    /// each when the last one breaks, and each watch would keep its own.
+    /// Held by the request that connects; the other requests then use its connection. Otherwise each of
+    /// them would make one when the last one breaks, and each watch would keep its own.
     connecting: Arc<tokio::sync::Mutex<()>>,
     /// Since when no request has been answered; `None` if the last one was.
     failing: Option<Instant>,
@@ -77,26 +77,27 @@ pub(super) struct Connection {
     place: String,
 }
 
-/// Says what failed without the request's own words around it.
+/// The fault that a status means, without the request's own words around it.
 pub(super) fn classify(status: &Status) -> Fault {
     let said = status.message().to_owned();
     if let Some(why) = std::error::Error::source(status) {
-        // The connection's words, and none of the server's: it may have got the request all the same.
+        // These are the connection's words, not the server's: the server may have received the request
+        // all the same.
         return Fault::Unsure(whole(why));
     }
     match status.code() {
         Code::PermissionDenied | Code::Unauthenticated => Fault::Denied(said),
-        // etcd says of a wrong password, and of no user at all, that an argument is invalid.
+        // For a wrong password, and for no user at all, etcd reports an invalid argument.
         Code::InvalidArgument
             if said.contains("authentication failed") || said.contains("user name is empty") =>
         {
             Fault::Denied(said)
         }
-        // Refused because of too much to do, which passes; the other reason of this code, a full
-        // disk, does not.
+        // etcd refused because it has too much to do, which passes. The other reason for this code, a
+        // full disk, does not.
         Code::ResourceExhausted if said.contains("too many") => Fault::Unsure(said),
         Code::NotFound if said.contains("lease") => Fault::LeaseGone,
-        // Of a revision that was compacted away (out of range), nothing can be read however often one asks.
+        // A revision that was compacted away (out of range) can never be read again.
         Code::InvalidArgument
         | Code::NotFound
         | Code::ResourceExhausted
@@ -107,12 +108,12 @@ pub(super) fn classify(status: &Status) -> Fault {
     }
 }
 
-/// The revision of a store that an answer tells of.
+/// The revision of the store in an answer's header.
 pub(super) fn revision_of(header: Option<&ResponseHeader>) -> i64 {
     header.map_or(0, ResponseHeader::revision)
 }
 
-/// What a transaction has read, and whether that is all that there was to read.
+/// The keys that a transaction has read, and whether they are all that there was to read.
 pub(super) fn read_by(answer: &TxnResponse) -> (Vec<KeyValue>, bool) {
     let (mut found, mut is_whole) = (Vec::new(), true);
     for response in answer.op_responses() {
@@ -124,7 +125,7 @@ pub(super) fn read_by(answer: &TxnResponse) -> (Vec<KeyValue>, bool) {
     (found, is_whole)
 }
 
-/// Whether etcd takes no more writes for want of room.
+/// Whether etcd has no room for more writes.
 pub(super) fn is_full(error: &StoreError) -> bool {
     matches!(error, StoreError::Unreachable { why, .. } if why.contains("space exceeded"))
 }
@@ -151,7 +152,7 @@ impl Endpoints {
             };
             let _alone = connecting.lock().await;
             {
-                // Somebody was quicker, or has given this endpoint up.
+                // Another request was faster, or has given this endpoint up.
                 let current = self.lock();
                 if current.turns != turn || current.client.is_some() {
                     continue;
@@ -176,14 +177,14 @@ impl Endpoints {
         Some(instant().saturating_duration_since(since))
     }
 
-    /// Asks the next endpoint from now on, unless somebody has seen to that since `turn`.
+    /// Asks the next endpoint from now on, unless another request has changed it since `turn`.
     pub(super) fn turn_away(&self, turn: u64) {
         let mut current = self.lock();
         if current.turns == turn {
             current.turns += 1;
             current.index = (current.index + 1) % self.urls.len().max(1);
             current.client = None;
-            // Whoever still tries the other one keeps nobody waiting.
+            // A request that still tries the old endpoint delays no other request.
             current.connecting = Arc::default();
         }
     }
@@ -219,7 +220,7 @@ impl Endpoints {
         if let Err(Fault::Refused(why) | Fault::Denied(why)) = &answer
             && why.contains("auth")
         {
-            // A client keeps its token; a new one gets another.
+            // A client keeps its token; a new client gets another one.
             self.turn_away(turn);
         }
         if let Err(Fault::Unsure(_)) = &answer {
@@ -231,7 +232,7 @@ impl Endpoints {
         answer
     }
 
-    /// The same again and again, for a request that may be carried out any number of times.
+    /// The same again and again until `end`, for a request that may be carried out any number of times.
     pub(super) async fn until<T, F, A>(&self, end: Instant, ask: F) -> Result<T, Fault>
     where
         F: Fn(Client) -> A,
@@ -270,20 +271,21 @@ impl Pause {
 impl Drop for Connection {
     fn drop(&mut self) {
         if !self.is_ours() {
-            // The end of a connection takes a lock that somebody may have had at the fork, for ever.
+            // The end of a connection takes a lock. If another thread had it at the fork, it stays
+            // locked for ever.
             std::mem::forget(Arc::clone(&self.endpoints));
         }
     }
 }
 
-/// A number as good as any other.
+/// A random number for the pauses.
 fn random() -> u32 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0) >> 32) as u32
 }
 
 impl Connection {
-    /// Prepares it. Nothing is asked of any server yet.
+    /// Prepares a connection. No server is asked yet.
     pub(super) fn start(address: &Address, credentials: &Credentials) -> Result<Self, StoreError> {
         let place = address.to_string();
         let refused = |why: String| StoreError::Unreachable {
@@ -306,7 +308,7 @@ impl Connection {
         })
     }
 
-    /// What the connection is called in messages.
+    /// The name of the connection in messages.
     pub(super) fn place(&self) -> &str {
         &self.place
     }
@@ -315,12 +317,12 @@ impl Connection {
         &self.endpoints
     }
 
-    /// Whether it is this process's own.
+    /// Whether the connection belongs to this process.
     pub(super) fn is_ours(&self) -> bool {
         self.runtime.is_ours()
     }
 
-    /// Has something done and waits for it. It has to end by itself.
+    /// Runs a task and waits for it. The task has to end by itself.
     pub(super) fn block<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -343,16 +345,16 @@ impl Connection {
         answer.map_err(|fault| self.fault(doing, &fault))
     }
 
-    /// Has something done and does not wait for it.
+    /// Runs a task and does not wait for it.
     pub(super) fn spawn(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Option<tokio::task::AbortHandle> {
-        // A runtime that nobody drives keeps what it is given for ever.
+        // A runtime that no thread turns keeps its tasks for ever.
         self.is_ours().then(|| self.runtime.spawn(work))
     }
 
-    /// Notes that somebody sleeps until something that was spawned has an answer, or a notice.
+    /// Notes that a caller sleeps until a task that was spawned has an answer, or a notice.
     pub(super) fn sleeping(&self) -> Arc<Sleeping> {
         self.runtime.sleeping()
     }
@@ -387,7 +389,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::net::TcpListener;
 
-    /// A server that speaks HTTP/2 and counts who connects, and its URL.
+    /// A server that speaks HTTP/2 and counts its connections, and its URL.
     async fn server() -> (Arc<AtomicUsize>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -410,7 +412,7 @@ mod tests {
         (count, url)
     }
 
-    /// Says that a transaction is done.
+    /// Answers that a transaction is done.
     fn answer(mut respond: h2::server::SendResponse<Bytes>) {
         let mut stream = respond
             .send_response(http::Response::new(()), false)
@@ -462,10 +464,10 @@ mod tests {
             let answer = endpoints.once(|client| async move { client.txn(Txn::new()).await });
             answer.await.expect("an answer");
             assert_eq!(connected.load(Ordering::SeqCst), asked, "connections");
-            // It takes a moment until the end is heard here.
+            // The client hears of the end only after a moment.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert_eq!(endpoints.lock().turns, 0, "nobody else was asked");
+        assert_eq!(endpoints.lock().turns, 0, "no other endpoint was asked");
     }
 
     #[tokio::test]

@@ -1,16 +1,17 @@
 //! Tries a change without a look, on the list that is likely there.
 //!
-//! The change runs as it does on any list. What it made of that is committed on the condition that the
-//! list is what was expected; else nothing was done, and the call looks.
+//! The change runs on it as on any list. The result is committed on the condition that the list is what
+//! was expected. Otherwise nothing was done, and the call looks.
 //!
 //! | who asks | expected | the condition |
 //! |---|---|---|
-//! | a newcomer | nobody | there is no claim |
-//! | a waiter that was woken | nobody before it | none was made earlier than its own, and that is as it was written |
+//! | a newcomer | no claim | there is no claim |
+//! | a woken waiter | no claim before it | none was made before its own, and its own is unchanged |
 //! | a holder that leaves | its hold as it was granted | its claim is the one that was made |
 //!
-//! Most newcomers want the lock, and wait behind whoever is there. Of those the same transaction puts the
-//! claim at the end if there is somebody, and reads the list. For anybody else it only reads it.
+//! Most newcomers want the lock, and otherwise wait behind the claims that are there. For those, the
+//! same transaction puts the claim at the end if there is another claim, and reads the list. For any
+//! other newcomer it only reads the list.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
 use super::connection::{read_by, revision_of};
@@ -24,12 +25,12 @@ use crate::store::StoreError;
 use crate::store::contract::{About, Outcome, Run};
 use tenure_core::{Claim, Entry, History, Kind, Mode, RestsOn};
 
-/// How many keys are read together with an attempt. A longer list is read by itself: an answer that
-/// is too long for the client would be as good as lost.
+/// How many keys are read together with an attempt. A longer list is read by itself, so that the answer
+/// to an attempt stays short.
 const GUESS_PAGE: i64 = 500;
 
 impl Transaction<'_> {
-    /// One try on the list that is expected.
+    /// Tries the change once on the expected list.
     pub(super) fn expected(&mut self) -> Result<Did, StoreError> {
         match (self.ask.about, self.handle) {
             (About::Newcomer { unseen, .. }, _) => self.on_nobody(unseen),
@@ -39,7 +40,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// A claim that nobody is in the way of.
+    /// A claim that no other claim blocks.
     fn on_nobody(&mut self, unseen: bool) -> Result<Did, StoreError> {
         let nobody = List::default();
         let mut tried = self.run(&nobody, None);
@@ -71,8 +72,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// A claim that was put at the end of a list unseen: the change runs on what was there. If it would
-    /// only have queued, that run counts.
+    /// After a claim was put at the end of a list unseen, the change runs on that list. If it would only
+    /// have queued, that run counts.
     fn at_the_end(&mut self, list: Option<List>) -> Result<Did, StoreError> {
         let Some(attempt) = self.attempt.clone() else {
             return Ok(Did::Again(None));
@@ -80,7 +81,7 @@ impl Transaction<'_> {
         let (store, name) = (self.store, self.ask.name);
         let list = match list {
             Some(list) => list,
-            // It stands in the line, and nobody would wait there.
+            // The claim stands in the queue, and no caller would wait there.
             None => store
                 .load(name, &Scope::All, self.end)
                 .inspect_err(|_| store.give_up_later(name, &attempt, &attempt.id))?,
@@ -90,14 +91,14 @@ impl Transaction<'_> {
             .iter()
             .find(|row| row.written.lease_key == attempt.id);
         let Some(row) = row else {
-            // Somebody has taken it out again.
+            // Another process has removed it again.
             self.begin_anew();
             return Ok(Did::Overtaken(None));
         };
         let handle = self.found(&list, row);
         if !list.unreadable.is_empty() {
-            // There is something in the list that may block it for ever: asked as everybody is who does
-            // not guess, without this claim.
+            // Something in the list may block the claim for ever. So the call asks again without a guess
+            // and without this claim.
             handle.doubt();
             drop(handle);
             self.begin_anew();
@@ -122,8 +123,8 @@ impl Transaction<'_> {
         Ok(Did::Known(Outcome::Done(done)))
     }
 
-    /// If nobody is there, the claim holds; else, if it may be put there `unseen`, it is put at the end.
-    /// Either way the list is told.
+    /// If there is no claim, this one holds. Otherwise, if it may be put there `unseen`, it is put at
+    /// the end. In either case the answer contains the list.
     fn on_nobody_txn(
         &self,
         entry: &Entry,
@@ -177,9 +178,9 @@ impl Transaction<'_> {
         Some(list)
     }
 
-    /// A waiter whose sleep was ended by something that happened: mostly that was the end of the last
-    /// claim before it. That there is none is the condition, and that nobody has asked it to stop, and
-    /// that it lives by the lease that this process keeps alive.
+    /// A waiter whose sleep was ended by an event: mostly that was the end of the last claim before it.
+    /// There are three conditions: there is no claim before it, no caller has asked it to stop, and it
+    /// lives by the lease that this process keeps alive.
     fn as_it_waits(&mut self, handle: &EtcdHandle) -> Result<Did, StoreError> {
         let (is_woken, waiting) = {
             let mut seen = handle.seen();
@@ -204,8 +205,8 @@ impl Transaction<'_> {
         self.count_from_the_last_sign(&list, &mut tried);
         let granted = tried.entry.claim(handle.ticket);
         let is_granted = granted.is_some_and(|claim| claim.token.is_some());
-        // That there is no claim before it is all that is compared here: too little for a grant that rests
-        // on the whole list.
+        // Only the absence of claims before it is compared here. That is too little for a grant that
+        // rests on the whole list.
         let rests_on = tried.write().map(|write| write.rests_on);
         if !is_granted || rests_on.is_none_or(|rests_on| rests_on == RestsOn::All) {
             return Ok(Did::Again(None));
@@ -245,7 +246,7 @@ impl Transaction<'_> {
         self.answered(answer, &list, tried, &[])
     }
 
-    /// A holder that leaves, by what was known at its grant.
+    /// A holder that leaves, with what it knew at its grant.
     fn as_granted(&mut self, handle: &EtcdHandle) -> Result<Did, StoreError> {
         let Some((claim, history, header)) = handle.seen().granted.clone() else {
             return Ok(Did::Again(None));
@@ -262,11 +263,11 @@ impl Transaction<'_> {
         let change = || -> Result<Change, StoreError> {
             let change = list.change(keys, &handle.name, &tried.entry, &Writing::PLAIN);
             let mut change = store.told(change)?.unwrap_or_default();
-            // Whatever was written to it since, it is the same hold.
+            // Later writes to the claim do not matter: it is the same hold.
             let same = Compare::create_revision(key.clone(), CompareOp::Equal, created);
             change.compares = vec![same];
             if let Some(header) = change.header.as_mut().filter(|_| is_alone) {
-                // Only the end of a hold writes it, and there is no other hold beside this one.
+                // Only the end of a hold writes the header, and no other hold stands beside this one.
                 header.stands = None;
             }
             Ok(change)
@@ -276,7 +277,7 @@ impl Transaction<'_> {
     }
 }
 
-/// The list of a claim that nobody else is beside.
+/// The list with this claim alone.
 fn alone(
     handle: &EtcdHandle,
     claim: Claim,

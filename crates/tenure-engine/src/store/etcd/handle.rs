@@ -1,6 +1,6 @@
-//! A claim that this process keeps alive: what it has seen, and that dropping it is dying.
+//! A claim that this process keeps alive: what its handle has seen. Dropping the handle is dying.
 //!
-//! What is done with it is the business of `transact`.
+//! `transact` makes the changes to it.
 
 use super::api::{Txn, TxnOp};
 use super::keys::Keys;
@@ -16,12 +16,12 @@ use std::time::Duration;
 use tenure_core::{Claim, History, Kind, LockName};
 use tokio::task::AbortHandle;
 
-/// For how long what a caller left behind is cleared away, while etcd is out of reach. It has long
-/// run out with its lease then, unless the lease was kept alive all the time.
+/// For how long the keys of a dropped claim are cleared away while etcd is out of reach. By then they
+/// have ended with their lease, unless the lease was kept alive all the time.
 const CLEARING_MAX: Duration = Duration::from_secs(600);
 
-/// How long the drop of a handle waits for etcd to hear of it: for one request that is lost, and the
-/// next one. It goes on without anybody waiting.
+/// How long the drop of a handle waits until etcd has heard of it: for one request that is lost, and the
+/// next one. After that the clearing goes on in the background.
 const DROP_MAX: Duration = Duration::from_millis(2_500);
 
 /// A claim that this process keeps alive. Dropping it is dying.
@@ -33,10 +33,10 @@ pub(super) struct EtcdHandle {
     pub(super) lease_key: String,
     pub(super) ttl_ms: u64,
     pub(super) kind: Kind,
-    /// Its caller was away from this place.
+    /// Its place was reserved while its caller was away.
     pub(super) was_reserved: bool,
     state: Mutex<Seen>,
-    /// Its lease key is not to be ended with it: it has ended, or belongs to a hold that goes on.
+    /// The drop must not end its lease key: that has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
     /// A change that attached its lease key may still be carried out.
     doubtful: AtomicBool,
@@ -51,13 +51,13 @@ pub(super) struct Seen {
     pub(super) own: i64,
     /// The keys of the claims and of their lease keys, by ticket.
     pub(super) keys: BTreeMap<u64, (String, String)>,
-    /// The hold, and the header, as of the grant.
+    /// The hold and the header as they were at the grant.
     pub(super) granted: Option<(Claim, History, i64)>,
     /// The own claim as it waits, and when it was written last.
     pub(super) waiting: Option<(Claim, i64)>,
-    /// A sleep was ended by something that happened, and nobody has looked since.
+    /// An event ended a sleep, and no look has followed yet.
     pub(super) woken: bool,
-    /// What watches its keys for whoever holds.
+    /// The tasks that watch its keys for a holder.
     pub(super) watches: Vec<AbortHandle>,
 }
 
@@ -70,14 +70,14 @@ impl Handle for EtcdHandle {
         self.ticket
     }
 
-    /// Its lease key went with its claim, in the same transaction. Where that failed, it goes with this
-    /// handle.
+    /// The transaction that removed the claim removed its lease key too. Where that failed, the drop of
+    /// this handle removes it.
     fn let_go(&self) {}
 }
 
 impl EtcdHandle {
-    /// The handle of a claim that was written at `revision`, after the list `before` or in it; with the
-    /// id of its key and that of its lease key.
+    /// The handle of a claim that was written at `revision`, after the list `before` or in it. It gets
+    /// the id of the claim's key and that of its lease key.
     pub(super) fn new(
         shared: &Arc<Shared>,
         name: &LockName,
@@ -114,7 +114,7 @@ impl EtcdHandle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything up to this revision that concerns its own claim has been looked at.
+    /// Notes that everything up to this revision that concerns its own claim was looked at.
     pub(super) fn saw(&self, revision: i64) {
         let mut seen = self.seen();
         seen.own = seen.own.max(revision);
@@ -134,8 +134,8 @@ impl EtcdHandle {
     pub(super) fn note_claim(&self, claim: Option<&Claim>, before: &List) {
         let mut seen = self.seen();
         match claim {
-            // Nor is it ended by what was known at its grant: should the answer to that be lost,
-            // nobody could tell that it had done nothing.
+            // A later release must not rely on what was known at the grant. If its answer were lost, no
+            // look could tell that it had done nothing.
             None => (seen.granted, seen.waiting) = (None, None),
             Some(claim) if claim.token.is_some() => {
                 let hold = (claim.clone(), before.entry.history, before.header_modified);
@@ -143,7 +143,7 @@ impl EtcdHandle {
             }
             Some(_) => {}
         }
-        // A detached hold goes on without this process; so does a place that is kept.
+        // A detached hold goes on without this process, and so does a reserved place.
         let goes_on = claim.is_none_or(|claim| {
             let is_detached = self.kind == Kind::Detached && claim.token.is_some();
             is_detached || claim.reservation.is_some()
@@ -158,12 +158,12 @@ impl EtcdHandle {
         self.doubtful.store(true, Ordering::SeqCst);
     }
 
-    /// Whether what stands behind it in the list, or holds there, is of no interest to it.
+    /// Whether the claims behind it in the list do not matter to it, even if one of them holds.
     pub(super) fn only_those_before_matter(&self) -> bool {
         !self.was_reserved && self.kind == Kind::Kernel
     }
 
-    /// Whether the lease of its lease key runs for certain.
+    /// Whether the lease of its lease key certainly runs.
     pub(super) fn is_certain(&self) -> bool {
         let now = self.shared.clock.now();
         let session = self.shared.sessions.present(self.ttl_ms);
@@ -173,22 +173,23 @@ impl EtcdHandle {
         })
     }
 
-    /// The caller whose place it is: its lease key hangs on that one's lease, whoever asks.
+    /// The store of the caller that made the claim. The lease key is attached to that caller's lease,
+    /// even if another caller asks.
     pub(super) fn store(&self) -> EtcdStore {
         EtcdStore {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Its id may be the next claim's: the removal of its keys was answered, and so was all that may
-    /// have written them without a condition on what stood there.
+    /// Gives its id back for the next claim. The removal of its keys was answered, and so was everything
+    /// that may have written them without a condition on their content.
     pub(super) fn give_back_id(&self) {
         if self.id == self.lease_key && !self.doubtful.load(Ordering::SeqCst) {
             self.shared.ids.give_back(&self.id);
         }
     }
 
-    /// Its own keys, to be read.
+    /// The scope of its own keys, for a read.
     pub(super) fn own(&self) -> Scope {
         Scope::One {
             id: self.id.clone(),
@@ -215,9 +216,9 @@ impl Drop for EtcdHandle {
         if self.settled.load(Ordering::SeqCst) {
             return;
         }
-        // Both keys are this handle's own, so no condition is needed. The claim stays, for whoever
-        // comes next to say from whom it has the lock; unless something that is still on its way
-        // could attach its lease key again.
+        // Both keys belong to this handle alone, so no condition is needed. The claim stays, so that the
+        // next caller can say whose lock it takes over. It goes too if a change on its way could attach
+        // its lease key again.
         let mut gone = vec![self.shared.keys.lease_key(&self.name, &self.lease_key)];
         if self.doubtful.load(Ordering::SeqCst) {
             gone.push(self.shared.keys.claim(&self.name, &self.id));
@@ -236,7 +237,7 @@ impl Drop for EtcdHandle {
             drop(sender);
         });
         if spawned.is_some() {
-            // So that whoever looks next sees it, as with a process that has died.
+            // So that the next caller sees it, as it would after the death of a process.
             let _ = done.recv_timeout(DROP_MAX);
         }
     }

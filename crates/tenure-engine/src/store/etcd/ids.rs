@@ -1,15 +1,14 @@
-//! What a new claim is called: the last part of its key, and of its lease key's.
+//! The name of a new claim: the last part of its key, and of its lease key.
 //!
 //! No two attempts to make a claim may have the same name while anything of the first can still be
-//! carried out, for it is by the name of its lease key that an attempt is found out and forbidden
-//! (`enter`). So names are made of the lease and a number, and one whose outcome is not known is
-//! never used again.
+//! carried out. The name of its lease key is what reveals an attempt and what forbids it (`attempt`). So
+//! a name is made of the lease and a number, and a name whose outcome is not known is never used again.
 //!
-//! One whose claim was made and removed, with an answer to both, is. etcd keeps a deleted key in its
-//! index until it is compacted away, and *is there any claim?* walks over all of them: with a new name
-//! for each hold, a lock became slower with every hold. What else may still be on its way under the
-//! name was conditional on the revision at which its claim had been written, and no later claim has
-//! that one.
+//! A name is used again after its claim was made and removed, with an answer to both. etcd keeps a
+//! deleted key in its index until compaction, and *is there any claim?* walks over all of them. With a
+//! new name for each hold, a lock became slower with every hold. Other requests may still be on their
+//! way under the name. They are conditional on the revision at which its claim was written, and no later
+//! claim has that revision.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +20,7 @@ const KEPT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     made: AtomicU64,
-    /// The last one that came back is the first to be used, so that few are used at all.
+    /// The name that came back last is used first, so that few names are used at all.
     free: Mutex<Vec<String>>,
 }
 
@@ -36,7 +35,7 @@ impl Ids {
         format!("{lease:x}-{number:x}")
     }
 
-    /// A name that no attempt has, of this lease.
+    /// A name of this lease that no attempt has now.
     pub(super) fn take(&self, lease: i64) -> String {
         let mine = format!("{lease:x}-");
         let mut free = self.free();
@@ -46,11 +45,11 @@ impl Ids {
         again.unwrap_or_else(|| self.fresh(lease))
     }
 
-    /// Takes a name back. Nothing that could make a claim under it is on its way any more.
+    /// Takes a name back. No request that could make a claim under it may still be on its way.
     pub(super) fn give_back(&self, id: &str) {
         let mut free = self.free();
         if free.len() == KEPT_MAX {
-            // Those of a lease that has run out would keep their places for ever.
+            // The names of a lease that has run out would otherwise stay for ever.
             free.remove(0);
         }
         free.push(id.to_owned());

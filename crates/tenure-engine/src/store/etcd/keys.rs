@@ -37,7 +37,8 @@ impl Keys {
         format!("{}header", self.lock(name))
     }
 
-    /// There from the grant of a claim before which others wait, until a change finds none such.
+    /// The key that stands from the grant of a claim that went before waiting ones, until a change finds
+    /// no such claim.
     pub(super) fn ahead(&self, name: &LockName) -> String {
         format!("{}ahead", self.lock(name))
     }

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use tenure_core::{Entry, Kind};
 
 impl Transaction<'_> {
-    /// The lease first: a claim that is written while its lease runs out is no sign of life. Its lease key is
-    /// attached anew if it hangs on any other lease than the one that is renewed here.
+    /// Renews the lease before the claim: a claim that is written while its lease runs out is no sign of
+    /// life. The lease key is attached anew if it is attached to another lease than the one renewed
+    /// here.
     pub(super) fn renew_lease(&mut self, handle: &EtcdHandle) -> Result<(), StoreError> {
-        // Whoever renews has to know in time that it did not work.
+        // The caller has to know in time that its renewal did not work.
         let third = Duration::from_millis(handle.ttl_ms / 3);
         self.end = self.end.min(instant() + third.max(RENEWAL_MIN));
         if handle.kind != Kind::Kernel {
@@ -42,7 +43,7 @@ impl Transaction<'_> {
         })
     }
 
-    /// Whether the lease key of the claim that is renewed hangs on the lease that was.
+    /// Whether the lease key of the renewed claim is attached to the renewed lease.
     pub(super) fn is_renewed(&self, list: &List) -> bool {
         let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle) else {
             return false;
@@ -52,7 +53,7 @@ impl Transaction<'_> {
         row.is_some_and(|row| session.is_some_and(|session| session.lease == row.lease))
     }
 
-    /// The lease key of a claim that is made.
+    /// The lease key of a claim that the change makes.
     pub(super) fn attach(
         &mut self,
         list: &List,
@@ -77,8 +78,8 @@ impl Transaction<'_> {
         Ok(attachment)
     }
 
-    /// What an own change has to attach: its lease key, if it has run out or hangs on another lease than the
-    /// one that this process keeps alive now.
+    /// The lease key that a change to an own claim has to attach. It has run out, or is attached to
+    /// another lease than the one that this process keeps alive now.
     pub(super) fn own_attachment(&self, list: &List) -> Result<Option<Attachment>, StoreError> {
         let (About::Turn(_) | About::Renewal(_), Some(handle)) = (self.ask.about, self.handle)
         else {
@@ -101,7 +102,7 @@ impl Transaction<'_> {
         }))
     }
 
-    /// A detached hold lives by a lease of its own, from the grant on and anew with each renewal.
+    /// A detached hold lives by a lease of its own, which the grant attaches, and each renewal anew.
     pub(super) fn attach_pulses(
         &mut self,
         before: &List,
@@ -135,7 +136,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// A lease that nobody keeps alive but its owner's heartbeats.
+    /// A lease that only its owner's heartbeats keep alive.
     fn pulse(&mut self, ttl_ms: u64) -> Result<i64, StoreError> {
         if let Some((_, lease)) = self.pulse.filter(|(ttl, _)| *ttl == ttl_ms) {
             return Ok(lease);
@@ -149,8 +150,8 @@ impl Transaction<'_> {
         Ok(lease)
     }
 
-    /// A claim of this process counts from the last sign of life that etcd has had of it: the one that is
-    /// made, and the one that is granted.
+    /// A claim of this process that is made or granted counts from the last sign of life of this process
+    /// that etcd has had.
     pub(super) fn count_from_the_last_sign(&self, before: &List, tried: &mut Tried) {
         let made = tried.makes().map(|made| made.ticket);
         let granted = match (self.ask.about, self.handle) {

@@ -1,15 +1,16 @@
-//! The list of claims on one lock as it was read, and what has to be written for it to become
-//! another one.
+//! The list of claims on one lock as it was read, and the writes that turn it into another one.
 //!
 //! # What a change is conditional on
-//! Every claim that is written or removed has to stand as it was read. What else a decision may rest
-//! on is said by [`Guard`], as the verb has said it: a claim that is granted behind nobody needs those
-//! before it to be as they were; a request that asks others to give way needs the whole list to be. A
-//! claim that only queues up needs nothing: its place is given by the order in which etcd writes.
+//! Every claim that is written or removed has to stand as it was read. [`Guard`] names what else a
+//! decision may rest on, as the verb has said it. A claim that is granted because no claim blocks it
+//! needs those before it to be as they were. A request that asks others to give way needs the whole list
+//! to be as it was. A claim that only queues needs nothing: the order in which etcd writes gives it its
+//! place.
 //!
-//! A claim that **ends** never makes a decision wrong, it only frees what was taken for held; so
-//! removals need no condition. A lease key that comes back does (a claim was judged dead, and its holder
-//! was only late): whoever attaches a lease key again writes its claim again, which is such a change.
+//! A claim that **ends** never makes a decision wrong: it only frees what counted as held. So a removal
+//! needs no further condition. A lease key that comes back can make one wrong: the claim was judged dead, and its
+//! holder was only late. So a caller that attaches a lease key again also writes its claim again, and
+//! that write breaks the condition.
 
 use super::api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use super::keys::{Keys, end_of};
@@ -19,14 +20,15 @@ use crate::store::codec::CodecError;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Now};
 
-/// How many conditions, and how many writes, etcd takes in one transaction unless it was told
-/// otherwise (`--max-txn-ops`); some are left for what is added to a change.
+/// How many conditions, and how many writes, a change may have. etcd accepts a few more in one
+/// transaction unless it is configured otherwise (`--max-txn-ops`); those are left for additions to a
+/// change.
 const TRANSACTION_MAX: usize = 120;
 
-/// How many claims one transaction removes where they are too many for one.
+/// How many claims one transaction removes, if it cannot remove all.
 pub(super) const SWEPT_AT_ONCE: usize = 40;
 
-/// How far the instant by which a list is judged may lie from the one at which it was read.
+/// How far the instant at which a list is judged may lie from the one at which it was read.
 const JUDGED_WITHIN_MS: u64 = 60_000;
 
 /// A claim with what is known of its keys.
@@ -34,14 +36,14 @@ const JUDGED_WITHIN_MS: u64 = 60_000;
 pub(super) struct Row {
     pub(super) id: String,
     pub(super) modified: i64,
-    /// As it was written; the list may show another last sign of life.
+    /// The claim as it was written; the list may show another last sign of life.
     pub(super) written: Written,
-    /// The lease that its lease key hangs on; 0 if it has no lease key.
+    /// The lease that its lease key is attached to; 0 if it has no lease key.
     pub(super) lease: i64,
 }
 
 impl Row {
-    /// Its lease key is there.
+    /// Whether its lease key exists.
     pub(super) fn alive(&self) -> bool {
         self.lease != 0
     }
@@ -53,7 +55,7 @@ pub(super) struct Unreadable {
     pub(super) key: Vec<u8>,
     pub(super) modified: i64,
     pub(super) why: String,
-    /// A later version has written it, which may well understand it.
+    /// A later version has written it, and may well understand it.
     pub(super) is_newer: bool,
 }
 
@@ -73,7 +75,7 @@ pub(super) struct List {
     pub(super) entry: Entry,
     /// When the header was written last; 0 if there is none.
     pub(super) header_modified: i64,
-    /// When it was noted last that a claim went before waiting ones; 0 if that is not noted.
+    /// When the note was last written that a claim went before waiting ones; 0 if there is no note.
     pub(super) ahead_modified: i64,
     /// What cannot be understood.
     pub(super) unreadable: Vec<Unreadable>,
@@ -90,16 +92,16 @@ pub(super) enum Guard {
     All,
 }
 
-/// A claim whose lease key is attached by a change.
+/// A lease key that a change attaches.
 #[derive(Debug, Clone)]
 pub(super) struct Attachment {
-    /// By its ticket; a new claim has none yet that counts.
+    /// The ticket of its claim; that of a new claim is provisional.
     pub(super) ticket: u64,
     /// The id of a new claim.
     pub(super) id: Option<String>,
     pub(super) lease_key: String,
     pub(super) lease: i64,
-    /// Nobody may have made it before.
+    /// The condition is that no lease key of this name exists.
     pub(super) is_new: bool,
 }
 
@@ -107,11 +109,11 @@ pub(super) struct Attachment {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing<'a> {
     pub(super) guard: Guard,
-    /// The lease keys that are attached by it.
+    /// The lease keys that the change attaches.
     pub(super) attachments: &'a [Attachment],
-    /// What cannot be understood and goes.
+    /// The keys that cannot be understood and are removed.
     pub(super) discards: &'a [Unreadable],
-    /// The header goes too.
+    /// The header is removed too.
     pub(super) removes: bool,
 }
 
@@ -125,26 +127,26 @@ impl Writing<'static> {
     };
 }
 
-/// A change in the form in which etcd takes it.
+/// A change in the form that etcd takes.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) compares: Vec<Compare>,
     pub(super) operations: Vec<TxnOp>,
     pub(super) header: Option<Header>,
-    /// Something is put besides the header.
+    /// It puts something besides the header.
     puts: bool,
 }
 
-/// What is written to the header.
+/// The write of the header.
 pub(super) struct Header {
-    /// That nobody has written it since.
+    /// The condition that no other change has written it since.
     pub(super) stands: Option<Compare>,
     put: TxnOp,
 }
 
 impl List {
-    /// Puts a list together from keys that were read at `revision`: the header, the claims, the
-    /// lives.
+    /// Puts a list together from keys that were read at `revision`: the header, the claims, the lease
+    /// keys.
     pub(super) fn of(keys: &Keys, name: &LockName, revision: i64, found: &[KeyValue]) -> Self {
         let mut list = Self {
             revision,
@@ -154,7 +156,7 @@ impl List {
         list
     }
 
-    /// Adds what was read of it besides.
+    /// Adds further keys of the lock that were read.
     pub(super) fn add(&mut self, keys: &Keys, name: &LockName, found: &[KeyValue]) {
         let (claims, lease_keys) = (keys.claims(name), keys.lease_keys(name));
         let (header, ahead) = (keys.header(name), keys.ahead(name));
@@ -167,7 +169,7 @@ impl List {
                 self.take(id, pair);
             } else if key == header {
                 self.header_modified = pair.mod_revision();
-                // It is statistics; what cannot be read is begun anew.
+                // The header is only statistics; if it cannot be read, it begins anew.
                 self.entry.history = value::decode_header(pair.value()).unwrap_or_default();
             } else if key == ahead {
                 self.ahead_modified = pair.mod_revision();
@@ -210,9 +212,9 @@ impl List {
             .find(|row| row.written.claim.ticket == ticket)
     }
 
-    /// Lets what etcd knows of a claim from another boot count for more than the wall clocks of two
-    /// machines: its lease runs by etcd's own clock. While it does, the claim is not silent for
-    /// longer than its ttl; once it has run out, it is.
+    /// Prefers etcd's clock to the wall clocks of two machines, for a claim from another boot. While its
+    /// lease runs, the claim is not silent for longer than its ttl; once the lease has run out, the
+    /// claim is.
     pub(super) fn trust_leases(&mut self, here: &Host, now: &Now) {
         for (row, claim) in self.rows.iter().zip(&mut self.entry.claims) {
             let boot = claim.holder.host.boot_id.as_deref();
@@ -222,7 +224,7 @@ impl List {
             }
             let silent = claim.lease.is_silent(boot, now);
             let (now_ms, ttl_ms) = (now.wall_us / 1_000, claim.lease.ttl_ms);
-            // Whoever judges the list has looked at the clock some time before or after this.
+            // The caller that judges the list has looked at the clock some time before or after this.
             let after_ms = ttl_ms.saturating_add(JUDGED_WITHIN_MS);
             if row.alive() && silent {
                 claim.lease.renewed = value::stamp_before(now_ms, 0);
@@ -232,11 +234,12 @@ impl List {
         }
     }
 
-    /// What is known of a claim.
+    /// Finds out about a claim.
     ///
-    /// A lease key that is there is a liveness lock that is held. Once it has run out, the machine of the claim
-    /// has not been able to say otherwise for a whole ttl; a command there that cannot be asked from
-    /// here is not waited for, as is the meaning of a lease. One that can be asked, and lives, is.
+    /// A lease key that exists is a held liveness lock. Once it has run out, the machine of the claim
+    /// has not been able to renew it for a whole ttl. A command there that cannot be asked from here is
+    /// then not waited for: that is the meaning of a lease. A command that can be asked, and lives, is
+    /// waited for.
     pub(super) fn evidence(&self, here: &Host, claim: &Claim) -> Evidence {
         let alive = self.row(claim.ticket).is_some_and(Row::alive);
         let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
@@ -261,7 +264,7 @@ impl List {
         }
     }
 
-    /// Whether anything is kept of the lock.
+    /// Whether anything of the lock is kept.
     pub(super) fn exists(&self) -> bool {
         self.header_modified != 0
             || self.ahead_modified != 0
@@ -269,8 +272,8 @@ impl List {
             || !self.unreadable.is_empty()
     }
 
-    /// As much of `after` as one transaction takes: some of the claims that it is without, or else some
-    /// of those that it has otherwise. Each of them rests on itself alone.
+    /// As much of `after` as one transaction takes: some of the removed claims, or if there are none,
+    /// some of the changed ones. Each of them rests on itself alone.
     pub(super) fn part_of(&self, after: &Entry) -> Entry {
         let mut part = self.entry.clone();
         let tickets = self.entry.claims.iter().map(|claim| claim.ticket);
@@ -292,8 +295,8 @@ impl List {
         part
     }
 
-    /// What has to be written for this list to become `after`, in which at most one claim is granted
-    /// anew. `None` if nothing changes.
+    /// The writes that turn this list into `after`, in which at most one claim is newly granted. `None`
+    /// if nothing changes.
     pub(super) fn change(
         &self,
         keys: &Keys,
@@ -379,12 +382,12 @@ impl List {
         Ok(Some(change))
     }
 
-    /// Notes that a claim holds before which others wait: it overrode a hold, or came while they were
-    /// away. They look at those before them alone, as long as nothing is noted.
+    /// Notes that a claim holds before which others wait: it overrode a hold, or entered while they were
+    /// away. As long as there is no note, those waiters look only at the claims before their own.
     ///
-    /// The note is written with such a grant, so a look at the claims before one either finds it or is
-    /// overtaken by it ([`List::none_ahead`]). It is taken back by a change that knows the whole list; one
-    /// that stays makes a look dearer and nothing else.
+    /// The note is written with such a grant. So a look at the claims before one either finds the note
+    /// or is overtaken by it ([`List::none_ahead`]). A change that knows the whole list removes the
+    /// note. A note that stays makes a look more expensive, and does no other harm.
     fn note_ahead(
         &self,
         change: &mut Change,
@@ -412,7 +415,7 @@ impl List {
         }
     }
 
-    /// No claim holds that went before waiting ones.
+    /// The condition that no claim holds that went before waiting ones.
     pub(super) fn none_ahead(keys: &Keys, name: &LockName) -> Compare {
         Compare::create_revision(keys.ahead(name), CompareOp::Equal, 0)
     }
@@ -456,7 +459,7 @@ impl List {
             ),
             was_reserved: row.written.was_reserved || claim.reservation.is_some(),
         };
-        // What only the reading made of the last sign of life is not written.
+        // A last sign of life that only the reading has computed is not written.
         if before.is_some_and(|before| before.lease.renewed == claim.lease.renewed) {
             written.claim.lease.renewed = row.written.claim.lease.renewed;
         }
@@ -464,7 +467,7 @@ impl List {
         compared.insert(row.id.clone());
         change.compares.push(Self::stands(keys, name, row));
         if grants && attachment.is_none() {
-            // Nobody holds without a lease key.
+            // No claim holds without a lease key.
             let attached = Compare::create_revision(old_lease_key.clone(), CompareOp::Greater, 0);
             change.compares.push(attached);
         }
@@ -487,11 +490,11 @@ impl List {
         Compare::mod_revision(keys.claim(name, &row.id), CompareOp::Equal, row.modified)
     }
 
-    /// No claim was made or written since.
+    /// The condition that no claim was made or written since.
     pub(super) fn unchanged(&self, keys: &Keys, name: &LockName) -> Compare {
         let claims = keys.claims(name);
         let end = end_of(&claims);
-        // Of an empty range etcd compares a key of revision 0, which is right: nothing is newer.
+        // For an empty range etcd compares a key of revision 0, which is right: nothing is newer.
         Compare::mod_revision(claims, CompareOp::Less, self.revision + 1).with_range(end)
     }
 }
@@ -502,12 +505,12 @@ impl Change {
         self.operations.push(TxnOp::put(key, value, options));
     }
 
-    /// Whether one transaction takes it.
+    /// Whether it fits into one transaction.
     pub(super) fn fits(&self) -> bool {
         self.compares.len() < TRANSACTION_MAX && self.operations.len() < TRANSACTION_MAX
     }
 
-    /// Without the header, where nothing is put then. An etcd whose disk is full takes that.
+    /// The change without the header, if it then puts nothing. An etcd whose disk is full accepts that.
     pub(super) fn into_bare_removal(mut self) -> Option<Self> {
         let header = self.header.take();
         (header.is_some() && !self.puts).then_some(self)
@@ -522,7 +525,8 @@ impl Change {
     }
 }
 
-/// A revision as a ticket or token. They are positive, and below 2^53 for longer than etcd lives.
+/// A revision as a ticket or token. Revisions are positive, and stay below 2^53 for longer than an etcd
+/// lives.
 pub(super) fn number(revision: i64) -> u64 {
     u64::try_from(revision).unwrap_or(0)
 }

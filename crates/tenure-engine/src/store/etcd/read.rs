@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::LockName;
 
-/// How many keys are read at once: what a claim takes is below a kilobyte, and etcd's clients refuse
-/// answers of four megabytes.
+/// How many keys are read at once. A claim takes less than a kilobyte, so an answer stays below two
+/// megabytes.
 const PAGE: i64 = 2_000;
 
-/// What is read of a lock.
+/// How much of a lock is read.
 #[derive(Debug, Clone)]
 pub(super) enum Scope {
-    /// Everything.
+    /// The whole lock.
     All,
     /// The claims up to this one, the header, and whether a claim went before waiting ones.
     Upto(u64),
@@ -32,7 +32,7 @@ pub(super) enum Scope {
 }
 
 impl EtcdStore {
-    /// Reads a lock. A scope of one claim, or of those up to one, leaves out the others.
+    /// Reads a lock, or the part of it that `scope` names.
     pub(super) fn load(
         &self,
         name: &LockName,
@@ -75,7 +75,7 @@ pub(super) async fn read_all(
     Ok(List::of(keys, name, revision, &found))
 }
 
-/// Reads a range page by page, all of it as of one revision.
+/// Reads a range page by page, all pages at one revision.
 pub(super) async fn read_range(
     endpoints: &Endpoints,
     prefix: &str,
@@ -100,7 +100,7 @@ pub(super) async fn read_range(
         });
         let mut answer = match answer.await {
             Err(Fault::Refused(why)) if why.contains("compacted") && revision != 0 => {
-                // The first page is too old for the next one.
+                // The revision of the first page was compacted away before the next page.
                 found.clear();
                 revision = 0;
                 continue;
@@ -137,13 +137,13 @@ pub(super) async fn read_keys(
     Ok((revision_of(answer.header()), read_by(&answer).0))
 }
 
-/// How many lives are asked for one by one.
+/// How many lease keys are read one by one.
 const LIVES_MAX: usize = 16;
 
 /// Reads the claims up to a ticket, and then their lease keys.
 ///
-/// The lease keys are read a moment later. One that is attached again in between writes its claim too, so a
-/// change that takes it for dead is overtaken; one that has run out in between is what it is.
+/// The lease keys are read a moment later. If one is attached again in between, its claim is written
+/// too, so a change that takes it for dead is overtaken. If one has run out in between, it has run out.
 pub(super) async fn read_upto(
     endpoints: &Endpoints,
     keys: &Keys,

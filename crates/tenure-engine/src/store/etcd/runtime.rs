@@ -1,19 +1,19 @@
-//! Who turns the runtime: whoever waits for an answer, or else a thread of its own.
+//! Which thread turns the runtime: a caller that waits for an answer, or else its own thread.
 //!
-//! A request of a caller that is handed to another thread costs two wake-ups, there and back, which
-//! on a quick disk is as much as etcd's own work. A caller therefore turns the runtime itself for as
-//! long as it waits, and everything else that is under way on the connection goes on beside its
-//! request. The thread turns it when nobody waits, so that leases are renewed and watches heard. It
-//! leaves it to the callers as soon as one comes, and until none has come for [`LINGER`]: whoever
-//! locks mostly unlocks soon. While somebody sleeps until a watch tells something, it lingers not at all, and
-//! whoever was woken is expected to ask.
+//! If a caller's request is handed to another thread, that costs two wake-ups, there and back. On a
+//! quick disk this is as much as etcd's own work. So a caller turns the runtime itself while it waits,
+//! and everything else on the connection goes on beside its request. The thread turns the runtime when
+//! no caller waits, so that leases are renewed and watches heard. It leaves the runtime as soon as a
+//! caller comes, and comes back when none has come for [`LINGER`]: a caller that locks mostly unlocks
+//! soon. While a caller sleeps until a watch reports something, the thread does not linger at all. It
+//! lingers again after the wake-up, because the caller is expected to ask.
 //!
-//! None of this is needed for a right answer. A caller that finds the runtime turned by another
-//! thread has its request carried out there, and so has one that is itself inside some runtime,
-//! where turning another one is not allowed.
+//! A right answer needs none of this. If another thread turns the runtime, that thread carries out a
+//! caller's request. The same goes for a caller that is itself inside some runtime, where it must not
+//! turn another one.
 //!
-//! In a forked child there is no such thread, and whatever the others had locked at that instant
-//! stays locked: nothing is to be asked of a driver there, and dropping it does nothing.
+//! In a forked child there is no such thread, and what other threads had locked at that instant stays
+//! locked. So nothing may be asked of the runtime there, and dropping it does nothing.
 
 use crate::clock::instant;
 use std::future::Future;
@@ -26,39 +26,39 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// For how long after a caller has gone the thread expects the next one. Notices for nobody who sleeps
-/// (a lasting watch, the answer to a renewal) are heard that much later then.
+/// For how long the thread expects the next caller after one has gone. Until then, notices that no
+/// caller sleeps for (a lasting watch, the answer to a renewal) are not heard.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// The runtime, as its callers see it. Dropping it ends the thread, and what is under way.
+/// The runtime, as its callers see it. Dropping it ends the thread, and all tasks.
 pub(super) struct SharedRuntime {
     /// The thread owns it, so that no caller ever has to shut it down.
     runtime: Weak<Runtime>,
     handle: Handle,
     shared: Arc<Shared>,
-    /// Not what it could be joined by: in a forked child that may be another thread's by now.
+    /// Not its join handle: in a forked child that may be another thread's by now.
     thread: Thread,
     /// The process that has the thread.
     process: u32,
 }
 
 struct Shared {
-    /// How many callers turn it, or are about to.
+    /// How many callers turn the runtime, or are about to.
     callers: AtomicUsize,
-    /// How many wait for something that was spawned, mostly for a notice of a watch.
+    /// How many callers wait for a task that was spawned, mostly for a notice of a watch.
     sleepers: AtomicUsize,
-    /// There is work which nobody waits for.
+    /// There is a task that no caller waits for.
     is_left: AtomicBool,
-    /// The thread turns it.
+    /// The thread turns the runtime.
     is_turned: AtomicBool,
     ends: AtomicBool,
-    /// Asks the thread to leave it.
+    /// Asks the thread to leave the runtime.
     called: Notify,
     /// When a caller was there last.
     seen: Mutex<Instant>,
 }
 
-/// Somebody who sleeps and does not turn it: what it waits for goes on at once meanwhile.
+/// A caller that sleeps and does not turn the runtime. Meanwhile the thread turns it without lingering.
 pub(super) struct Sleeping {
     shared: Arc<Shared>,
     is_over: AtomicBool,
@@ -88,7 +88,8 @@ impl SharedRuntime {
                 let (shared, runtime) = (Arc::clone(&shared), Arc::clone(&runtime));
                 move || {
                     shared.turn_when_nobody_does(&runtime);
-                    // Nobody else has it for longer than a call, and there is none any more.
+                    // A caller has the runtime only for the length of a call, and there is no caller any
+                    // more.
                     end(runtime);
                 }
             });
@@ -112,7 +113,7 @@ impl SharedRuntime {
         std::process::id() == self.process
     }
 
-    /// Has something done and waits for it; `None` if there is no runtime any more.
+    /// Runs a task and waits for it; `None` if there is no runtime any more.
     pub(super) fn block<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -130,7 +131,7 @@ impl SharedRuntime {
         Some(runtime.block_on(work))
     }
 
-    /// Has something done and does not wait for it.
+    /// Runs a task and does not wait for it.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let task = self.handle.spawn(work);
         self.shared.is_left.store(true, Ordering::SeqCst);
@@ -138,7 +139,7 @@ impl SharedRuntime {
         task.abort_handle()
     }
 
-    /// From now on somebody sleeps until something that was spawned has an answer, or a notice.
+    /// From now on a caller sleeps until a task that was spawned has an answer, or a notice.
     pub(super) fn sleeping(&self) -> Arc<Sleeping> {
         self.shared.sleepers.fetch_add(1, Ordering::SeqCst);
         self.thread.unpark();
@@ -161,7 +162,7 @@ impl Drop for SharedRuntime {
 }
 
 impl Sleeping {
-    /// There are notices: the sleeper wakes, and is going to ask.
+    /// There is a notice: the sleeper wakes, and will ask.
     pub(super) fn wakes(&self) {
         if self.is_over.swap(true, Ordering::SeqCst) {
             return;
@@ -181,15 +182,15 @@ impl Drop for Sleeping {
     }
 }
 
-/// Ends a runtime if nobody else has it. Not by a drop, which waits and may be inside another one.
+/// Ends a runtime if no other thread has it. A plain drop would wait, and may be inside another runtime.
 fn end(runtime: Arc<Runtime>) {
     if let Some(runtime) = Arc::into_inner(runtime) {
         runtime.shutdown_background();
     }
 }
 
-/// Whether the thread that asks may turn a runtime. Inside one, be it another's, waiting is all that
-/// is allowed; and so it is while the thread ends and what a runtime keeps of it is gone.
+/// Whether the calling thread may turn a runtime. Inside a runtime, also another one, it may only wait.
+/// The same holds while the thread ends and its data of the runtime library is gone.
 fn may_turn() -> bool {
     Handle::try_current().is_err_and(|error| error.is_missing_context())
 }
@@ -201,8 +202,9 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Before a caller turns it. Either the thread is seen to have it here and is asked to leave it,
-    /// or the thread sees the caller when it takes it.
+    /// Announces a caller before it turns the runtime. Either the caller sees that the thread has the
+    /// runtime, and asks the thread to leave it. Or the thread sees the caller when it takes the
+    /// runtime.
     fn take(shared: &'a Shared, thread: &'a Thread) -> Self {
         shared.callers.fetch_add(1, Ordering::SeqCst);
         if shared.is_turned.load(Ordering::SeqCst) {
@@ -231,12 +233,12 @@ impl Shared {
         *self.seen() = instant();
     }
 
-    /// Whether somebody counts on the runtime who does not turn it.
+    /// Whether a task or a sleeping caller needs the runtime without turning it.
     fn is_needed(&self) -> bool {
         self.is_left.load(Ordering::SeqCst) || self.sleepers.load(Ordering::SeqCst) > 0
     }
 
-    /// How long the thread leaves the runtime alone from now on; `None` if it is to turn it.
+    /// How long the thread leaves the runtime alone from now on; `None` if it has to turn it.
     fn rest(&self) -> Option<Duration> {
         if self.callers.load(Ordering::SeqCst) > 0 {
             return Some(LINGER);
@@ -248,26 +250,27 @@ impl Shared {
         LINGER.checked_sub(since).filter(|rest| !rest.is_zero())
     }
 
-    /// What the thread does.
+    /// The loop of the thread.
     fn turn_when_nobody_does(&self, runtime: &Runtime) {
         while !self.ends.load(Ordering::SeqCst) {
             if let Some(rest) = self.rest() {
-                // Woken early it looks again, and so it does if it was woken before it slept.
+                // If woken early, the thread looks again. A wake-up before the sleep has the same
+                // effect.
                 std::thread::park_timeout(rest);
                 continue;
             }
             self.is_turned.store(true, Ordering::SeqCst);
             let mut called = pin!(self.called.notified());
             if called.as_mut().enable() {
-                // A call of the past, whose caller is counted by now or has gone again.
+                // An earlier call, whose caller is counted by now or has gone again.
                 called.set(self.called.notified());
                 called.as_mut().enable();
             }
-            // Only now: a caller that came before this is seen here, and a later one sees that it is
-            // turned, and calls.
+            // Not before this point. An earlier caller is seen here. A later one sees that the runtime
+            // is turned, and calls.
             let is_wanted = self.callers.load(Ordering::SeqCst) > 0;
             if !is_wanted && !self.ends.load(Ordering::SeqCst) {
-                // What is left to do from now on says so again.
+                // A task that is spawned from now on sets it again.
                 self.is_left.store(false, Ordering::SeqCst);
                 runtime.block_on(called);
             }
@@ -288,7 +291,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Sends something every millisecond for as long as it is let.
+    /// Sends a number every millisecond until the receiver is dropped.
     fn ticks(driver: &SharedRuntime) -> Receiver<u32> {
         let (sender, ticks) = channel();
         driver.spawn(async move {

@@ -1,12 +1,11 @@
-//! Leases: what tells etcd, and with it everybody, that this process is alive.
+//! Leases: they tell etcd, and with it every other caller, that this process is alive.
 //!
-//! All claims of a process whose ttl is the same live by one lease. It is renewed three times within
-//! its ttl on the connection's thread, whatever the callers do. When a renewal is answered with *no
-//! such lease*, the session is over: whoever still has a claim under it has to show its lease key again
-//! under a new one (a renewal, a look), which succeeds only if nobody has taken the
-//! claim out of the list meanwhile.
+//! All claims of a process with the same ttl live by one lease. The connection's runtime renews it three
+//! times within its ttl, whatever the callers do. When etcd answers a renewal with *no such lease*, the
+//! session is over. The handle of a claim under it then has to attach its lease key to a new lease (by a
+//! renewal or a look). That succeeds only if no caller has removed the claim from the list meanwhile.
 //!
-//! A detached hold has a lease of its own, which nobody renews but its owner's heartbeat.
+//! A detached hold has a lease of its own, which only its owner's heartbeat renews.
 
 use super::connection::{Connection, Endpoints, Fault, Pause};
 use crate::clock::{Clock, SystemClock, instant};
@@ -19,7 +18,7 @@ use tenure_core::{Now, Stamp, interval_ms};
 /// The shortest lease that etcd gives.
 const TTL_MIN_SECONDS: u64 = 2;
 
-/// The longest that is asked for; etcd itself gives up at nine billion seconds.
+/// The longest lease that we ask for; etcd's own limit is nine billion seconds.
 const TTL_MAX_SECONDS: u64 = 10 * 365 * 24 * 3_600;
 
 /// How long a renewal may take.
@@ -30,18 +29,18 @@ const BEAT_ANSWER_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Session {
     pub(super) lease: i64,
     over: AtomicBool,
-    /// When the last renewal that succeeded was begun, by this machine's boot clock. From then on
-    /// the lease runs for its ttl at least.
+    /// When the last successful renewal began, by this machine's boot clock. From then on the lease runs
+    /// for its ttl at least.
     renewed_ms: AtomicU64,
 }
 
 impl Session {
-    /// Whether etcd has told us that it has run out.
+    /// Whether etcd has told us that the lease has run out.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// The last sign of life that is certain, for a claim of this machine: no later than `now`.
+    /// The last certain sign of life, for a claim of this machine: no later than `now`.
     pub(super) fn last_sign(&self, now: &Now) -> Stamp {
         let since = now
             .boot_ms
@@ -53,12 +52,12 @@ impl Session {
         }
     }
 
-    /// Notes a renewal that was begun at this time and succeeded.
+    /// Notes a successful renewal that began at this time.
     pub(super) fn renewed(&self, began_ms: u64) {
         self.renewed_ms.fetch_max(began_ms, Ordering::SeqCst);
     }
 
-    /// Notes that it has.
+    /// Notes that the lease has run out.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
@@ -82,7 +81,7 @@ impl Sessions {
         self.by_ttl.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session for claims of this ttl, if there is one that counts.
+    /// The session for claims of this ttl, if there is one whose lease counts.
     pub(super) fn present(&self, ttl_ms: u64) -> Option<Arc<Session>> {
         let sessions = self.lock();
         let session = sessions.get(&seconds(ttl_ms))?;
@@ -108,7 +107,8 @@ impl Sessions {
             over: AtomicBool::new(false),
             renewed_ms: AtomicU64::new(began),
         });
-        // Somebody may have made one at the same time; theirs is as good, and ours runs out unused.
+        // Another task may have made one at the same time. That one is as good, and ours runs out
+        // unused.
         let kept = {
             let mut sessions = self.lock();
             let kept = sessions.entry(ttl).or_insert_with(|| Arc::clone(&session));
@@ -125,7 +125,7 @@ impl Sessions {
         Ok(kept)
     }
 
-    /// Notes that a lease is gone, so that nobody makes a claim under it any more.
+    /// Notes that a lease is gone, so that no claim is made under it any more.
     pub(super) fn forget(&self, lease: i64) {
         for session in self
             .lock()
@@ -139,7 +139,8 @@ impl Sessions {
     /// Gives all leases back, so that etcd need not wait for their end.
     pub(super) fn give_back(&self, connection: &Connection) {
         if !connection.is_ours() {
-            // In a forked child somebody may have had the sessions at that instant, for ever.
+            // In a forked child, another thread may have had the lock of the sessions at the fork. It
+            // stays locked for ever.
             return;
         }
         let leases: Vec<i64> = self
@@ -162,7 +163,7 @@ impl Sessions {
     }
 }
 
-/// A new lease. One whose answer was lost runs out unused.
+/// Takes a new lease. If the answer is lost, the lease runs out unused.
 pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> Result<i64, Fault> {
     let ttl = i64::try_from(seconds(ttl_ms)).unwrap_or(i64::MAX);
     endpoints
@@ -170,7 +171,7 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
         .await
 }
 
-/// Renews a lease, again and again until that is answered. `LeaseGone` if there is none.
+/// Renews a lease, and repeats that until etcd answers. `LeaseGone` if there is no such lease.
 pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
     let answer = endpoints
         .until(end, |client| async move { client.renew_lease(lease).await })
@@ -182,10 +183,11 @@ pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Re
     }
 }
 
-/// Keeps a lease alive until nobody needs it, or it is gone.
+/// Keeps a lease alive until no caller needs it, or it is gone.
 ///
-/// A renewal that fails, or whose answer is late, is tried again, and at another endpoint. How long the lease still runs for certain is the
-/// holders' own affair: they count from when they began a renewal that succeeded.
+/// A renewal that fails, or whose answer is late, is tried again, and at another endpoint. The holders
+/// themselves know how long the lease still runs for certain: they count from the start of the last
+/// successful renewal.
 async fn keep(
     endpoints: Arc<Endpoints>,
     clock: SystemClock,

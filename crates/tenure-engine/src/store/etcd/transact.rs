@@ -1,20 +1,20 @@
 //! One call of [`Store::transact`](crate::store::contract::Store::transact): shows the list to a change,
 //! commits what the change made of it, and begins anew if it was overtaken.
 //!
-//! What a transaction is conditional on is the business of `list`; which list is tried without a look,
-//! of `expect`.
+//! `list` says what a transaction is conditional on, and `expect` says which list is tried without a
+//! look.
 //!
 //! # Answers that never come
-//! The call finds out what became of such a transaction before it does anything else. If that was to
-//! make a claim, the attempt is given up by a tombstone (`attempt`). Any other one is looked for by its [`Footprint`]: what
-//! it would have left in the list. If that is there, and no other process can have left it, it was carried
-//! out. Else the change runs again, which is safe: of two transactions that change the same claim, the one
-//! that comes second finds its condition broken.
+//! The call first finds out what became of such a transaction. If it was to make a claim, the attempt is
+//! given up by a tombstone (`attempt`). Any other transaction is looked for by its [`Footprint`]: what
+//! it would have left in the list. If that is there, and no other process can have left it, the
+//! transaction was carried out. Otherwise the change runs again. That is safe: of two transactions that
+//! change the same claim, the second one finds its condition broken.
 //!
 //! # Changes that are too large
-//! One transaction of etcd takes so much. A change that is larger is committed in parts, each of which
-//! rests on the claims alone that it writes. The claims that a part has removed are shown to the next run
-//! once more, as they were judged: so the run that counts tells of all of them.
+//! One transaction of etcd has a limited size. A larger change is committed in parts, and each part
+//! rests only on the claims that it writes. Claims that a part has removed are shown to the next run
+//! once more, as they were judged. So the run that counts reports all of them.
 
 use super::api::{Txn, TxnResponse};
 use super::attempt::Attempt;
@@ -38,19 +38,19 @@ pub(super) struct Transaction<'a> {
     pub(super) ask: &'a Ask<'a>,
     pub(super) handle: Option<&'a EtcdHandle>,
     change: &'a mut dyn FnMut(&mut Draft<'_>) -> Step,
-    /// When it gives up.
+    /// When the call gives up.
     pub(super) end: Instant,
-    /// What is read of the lock.
+    /// How much of the lock is read.
     scope: Scope,
     /// How often the change has run.
     runs: usize,
-    /// The claim that it makes.
+    /// The attempt to make its claim.
     pub(super) attempt: Option<Attempt>,
     /// The lease of a detached hold, kept from one try to the next, and its ttl.
     pub(super) pulse: Option<(u64, i64)>,
-    /// The runs that may have been carried out, or yet be.
+    /// The runs that may have been carried out, or may yet be.
     unsure: Vec<(Footprint, Tried)>,
-    /// What an earlier part has removed, or may have.
+    /// The claims that an earlier part has removed, or may have removed.
     swept: Vec<Swept>,
 }
 
@@ -62,7 +62,7 @@ struct Swept {
 }
 
 impl Swept {
-    /// What `after` is without.
+    /// The claims of `before` that `after` lacks.
     fn by(before: &List, after: &Entry, here: &Host) -> Vec<Self> {
         let claims = before.entry.claims.iter();
         let gone = claims.filter(|claim| after.claim(claim.ticket).is_none());
@@ -94,13 +94,13 @@ impl Tried {
         }
     }
 
-    /// The claim that it makes.
+    /// The claim that the run makes.
     pub(super) fn makes(&self) -> Option<NewClaim> {
         self.write()?.makes
     }
 }
 
-/// What a run would leave in the list, by which it is known again.
+/// What a run would leave in the list; a later look recognises the run by it.
 struct Footprint {
     gone: Vec<Swept>,
     wrote: Vec<Claim>,
@@ -109,7 +109,7 @@ struct Footprint {
 }
 
 impl Footprint {
-    /// `None` if it would not leave anything by which it could be known.
+    /// `None` if the run would leave nothing by which to recognise it.
     fn of(before: &List, tried: &Tried, here: &Host) -> Option<Self> {
         let write = tried.write()?;
         let discards = write.discards && !before.unreadable.is_empty();
@@ -145,30 +145,31 @@ impl Footprint {
     }
 }
 
-/// A claim, of whose token it only counts whether it has one: etcd gives the number.
+/// A claim with its token's number taken out, because etcd assigns the number. Only whether it has a
+/// token counts.
 fn without_token(claim: &Claim) -> Claim {
     let mut claim = claim.clone();
     claim.token = claim.token.map(|_| 0);
     claim
 }
 
-/// What became of a try.
+/// How a try ended.
 pub(super) enum Did {
     Known(Outcome),
-    /// It is to be looked at again, at once; on this list if there is one.
+    /// The call has to look again at once, at this list if there is one.
     Again(Option<List>),
-    /// Another process was quicker. The list is another one by now, perhaps this one.
+    /// Another process was faster. The list has changed by now, perhaps to this one.
     Overtaken(Option<List>),
-    /// Nothing that is known of.
+    /// Nothing is known to have been done.
     Nothing(String),
 }
 
 /// How etcd answered a transaction.
 pub(super) enum Answer {
     Done(TxnResponse),
-    /// Something of what it rests on has changed.
+    /// Something that it rests on has changed.
     Overtaken(TxnResponse),
-    /// There was none: it may have been carried out, or yet be.
+    /// No answer came: it may have been carried out, or may yet be.
     Unsure(String),
     LeaseGone,
 }
@@ -186,9 +187,10 @@ impl<'a> Transaction<'a> {
             .map_or(end, |within| end.min(instant() + within.max(RENEWAL_MIN)));
         let scope = match (ask.about, handle) {
             (About::Own(_) | About::Renewal(_), Some(handle)) => handle.own(),
-            // Of a claim that was never away, only those before it matter, as long as no claim went before
-            // waiting ones: any other that is granted behind it has counted it, and is overtaken if it has
-            // changed since. Behind a claim that came back, one may hold that has not.
+            // For a claim that was never reserved, only the claims before it matter, as long as no claim
+            // went before waiting ones. A claim granted behind it has counted it, and is overtaken if it
+            // has changed since. Behind a claim that came back, a claim may hold that has not counted
+            // it.
             (About::Turn(_), Some(handle)) if handle.only_those_before_matter() => {
                 Scope::Upto(handle.ticket)
             }
@@ -240,7 +242,7 @@ impl<'a> Transaction<'a> {
             };
             let why = match did {
                 Did::Known(outcome) => {
-                    // Every attempt by this name was answered, and made nothing.
+                    // Every attempt by this name was answered, and none made anything.
                     if let Some(attempt) = self.attempt.take() {
                         self.store.shared.ids.give_back(&attempt.id);
                     }
@@ -256,7 +258,8 @@ impl<'a> Transaction<'a> {
                     continue;
                 }
                 Did::Overtaken(_) => {
-                    // Or its name is taken by something that nobody made out.
+                    // Or an unknown leftover has the attempt's name, so the next attempt gets another
+                    // name.
                     self.begin_anew();
                     "it changes again and again".to_owned()
                 }
@@ -269,12 +272,13 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Gives the next attempt a name that no other one has.
+    /// Gives the next attempt a name that no attempt ever had.
     pub(super) fn begin_anew(&mut self) {
         self.attempt = self.attempt.take().map(|attempt| self.store.anew(&attempt));
     }
 
-    /// Runs the change on a list. `attached` is a claim whose lease key is attached by the same transaction.
+    /// Runs the change on a list. `attached` is the ticket of a claim whose lease key the same
+    /// transaction attaches.
     pub(super) fn run(&mut self, list: &List, attached: Option<u64>) -> Tried {
         let (here, swept) = (&self.store.shared.here, &self.swept);
         let removed = |claim: &Claim| swept.iter().find(|seen| seen.claim.ticket == claim.ticket);
@@ -297,7 +301,7 @@ impl<'a> Transaction<'a> {
             unread: 0,
             corrupt: self.corrupt(list),
             evidence: &evidence,
-            // A stopped process renews nothing: its claim dies by its ttl, wherever it stands.
+            // A stopped process renews nothing, so its claim dies by its ttl, wherever it stands.
             stopped: &|_| false,
             entered: &|| false,
         };
@@ -337,14 +341,14 @@ impl<'a> Transaction<'a> {
     /// One try on a list that was read.
     fn looked(&mut self, list: &List) -> Result<Did, StoreError> {
         if list.ahead_modified != 0 && matches!(self.scope, Scope::Upto(_)) {
-            // One that holds stands behind the claim.
+            // A claim that holds stands behind this one.
             self.scope = Scope::All;
             return Ok(Did::Again(None));
         }
         if let Some(known) = self.carried_out(list) {
             return Ok(Did::Known(Outcome::Done(known)));
         }
-        // Of what an earlier part has removed something is to be told.
+        // The caller still has to be told what an earlier part has removed.
         let is_there = list.exists() || !self.swept.is_empty();
         if !is_there && !matches!(self.ask.about, About::Newcomer { .. }) {
             if let Some(handle) = self.handle {
@@ -363,7 +367,8 @@ impl<'a> Transaction<'a> {
         }
         let mut attachments: Vec<Attachment> = attachment.into_iter().collect();
         let Some(write) = tried.write() else {
-            // A lease key that has run out is attached again in any case, but for a renewal of nothing.
+            // A lease key that has run out is attached again in any case, except by a renewal that
+            // renews nothing.
             if !matches!(self.ask.about, About::Turn(_)) {
                 attachments.clear();
             }
@@ -411,7 +416,7 @@ impl<'a> Transaction<'a> {
             Some(first) => first,
         };
         match store.commit_or_remove(first, || Ok(change()?.unwrap_or_default())) {
-            // The lease is renewed, which is what counts; only the record does not say so.
+            // The lease is renewed, and that is what counts; only the record does not show it.
             Err(error) if is_full(&error) && self.is_renewed(list) => {
                 Ok(Did::Known(Outcome::Done(self.done(list, tried, None))))
             }
@@ -419,7 +424,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// What follows from the answer to what a run has made of a list.
+    /// Decides what follows from etcd's answer to a run on a list.
     pub(super) fn answered(
         &mut self,
         answer: Answer,
@@ -444,7 +449,7 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// What a change rests on, beyond what it writes. Removals need no condition (`list`).
+    /// What a change rests on, beyond the claims that it writes. A removal needs no more (`list`).
     fn guard(&self, list: &List, after: &Entry, rests_on: RestsOn) -> Guard {
         let grants = || {
             let mut granted = after.granted();
@@ -492,13 +497,13 @@ impl<'a> Transaction<'a> {
             Answer::Unsure(why) => Did::Nothing(why),
             Answer::Overtaken(_) | Answer::LeaseGone => return Ok(Did::Overtaken(None)),
         };
-        // Where it was not carried out, the next look finds them.
+        // If the part was not carried out, the next look finds them still there.
         let swept = Swept::by(list, &part, &store.shared.here);
         self.swept.extend(swept);
         Ok(did)
     }
 
-    /// Finds out what became of a transaction whose answer was lost, if that can be done at once.
+    /// Finds out what became of a transaction whose answer was lost, if that is possible at once.
     pub(super) fn lost(
         &mut self,
         list: &List,
@@ -523,10 +528,10 @@ impl<'a> Transaction<'a> {
         };
         let token = row.written.claim.token;
         let handle = self.found(&found, row);
-        // Of the tombstones that were not answered one may still come, and make a lease key.
+        // A tombstone that was not answered may still come, and make a lease key.
         handle.doubt();
         self.attempt = None;
-        // A claim that was to hold at once may have been put at the end instead.
+        // The transaction may have put a claim at the end that was to hold at once.
         let is_it = tried.entry.claim(made.ticket);
         let is_it = is_it.is_some_and(|claim| claim.token.is_some() == token.is_some());
         let mut events = if is_it { tried.events } else { Vec::new() };
@@ -542,15 +547,15 @@ impl<'a> Transaction<'a> {
 
     /// The run that was carried out although its answer was lost, if the list shows one.
     fn carried_out(&mut self, list: &List) -> Option<Committed> {
-        // What is still there was not removed after all.
+        // A claim that is still there was not removed after all.
         self.swept.retain(|swept| swept.is_gone(list));
-        // No other process removes a claim, or writes it so, while its lease runs.
+        // While its lease runs, no other process removes a claim, or writes it in this way.
         let is_certain = self.handle.is_none_or(EtcdHandle::is_certain);
         let mut unsure = self.unsure.iter();
         let stands = unsure.rposition(|(footprint, _)| is_certain && footprint.is_in(list));
         let Some(stands) = stands else {
             if self.handle.is_none() {
-                // Other processes have changed the rest meanwhile, after what was removed.
+                // Other processes have changed the rest meanwhile, after these claims were removed.
                 for gone in self
                     .unsure
                     .iter()
@@ -578,8 +583,8 @@ impl<'a> Transaction<'a> {
         ))
     }
 
-    /// What was committed at `revision`, with the numbers that etcd has given out; or what was found,
-    /// where there was nothing to write.
+    /// The result of a commit at `revision`, with the numbers that etcd assigned; or of what was found,
+    /// if there was nothing to write.
     pub(super) fn done(&mut self, before: &List, tried: Tried, revision: Option<i64>) -> Committed {
         let made = tried.makes();
         let Tried {
@@ -625,7 +630,7 @@ impl<'a> Transaction<'a> {
         )
     }
 
-    /// What the handle of a change has seen by it.
+    /// Notes in the handle what this change has seen.
     fn noted(&self, before: &List, after: &Entry, revision: Option<i64>) {
         let Some(handle) = self.handle else {
             return;
@@ -636,7 +641,7 @@ impl<'a> Transaction<'a> {
         }
         let claim = after.claim(handle.ticket);
         if let Some(revision) = revision {
-            // It was written since that list.
+            // The claim was written after that list was read.
             handle.seen().waiting = None;
             handle.saw(revision);
         }
@@ -650,8 +655,8 @@ impl<'a> Transaction<'a> {
 }
 
 impl EtcdStore {
-    /// Commits a change. An etcd whose disk is full takes what only removes; then nothing is remembered of
-    /// the hold.
+    /// Commits a change. An etcd whose disk is full accepts only removals. Then the hold ends, and the
+    /// history does not count it.
     pub(super) fn commit_or_remove(
         &self,
         change: Change,
@@ -666,7 +671,7 @@ impl EtcdStore {
         }
     }
 
-    /// Asks for one transaction, once.
+    /// Sends one transaction, once.
     pub(super) fn ask(&self, txn: Txn) -> Result<Answer, StoreError> {
         let endpoints = Arc::clone(self.shared.connection.endpoints());
         self.shared
@@ -684,7 +689,7 @@ impl EtcdStore {
     }
 }
 
-/// A change that counts, with the claim that it made.
+/// The result of a change that counts, with the handle of the claim that it made.
 pub(super) fn committed(
     run: Run,
     entry: Entry,
@@ -702,8 +707,8 @@ pub(super) fn committed(
     }
 }
 
-/// Puts the numbers that etcd has given out into a list that was written at `revision`: in place of
-/// those that the core drew for want of them.
+/// Puts the numbers that etcd assigned at `revision` into a list, in place of those that the core drew
+/// provisionally.
 fn settle(before: &List, after: &mut Entry, revision: i64) {
     after.last = number(revision);
     for claim in &mut after.claims {
@@ -717,7 +722,7 @@ fn settle(before: &List, after: &mut Entry, revision: i64) {
     }
 }
 
-/// The same for what is told of the change.
+/// The same for the events of the change.
 fn settle_events(events: &mut [Event], token: Option<u64>) {
     for event in events {
         if let (Event::Acquired { token: drawn }, Some(token)) = (event, token) {

@@ -1,9 +1,9 @@
 //! What stands in the key of a claim, and in the header: lines of JSON, as in a coordination file.
 //!
-//! A claim's ticket and the token of its grant are revisions, which etcd gives out when it writes
-//! and no sooner. So the ticket is never written (it is the creation revision of the key), and a
-//! grant is written as *granted here*, which stands for the revision of that very write; whoever
-//! writes the claim again puts the number in its place.
+//! A claim's ticket and the token of its grant are revisions, which etcd assigns only when it writes. So
+//! the ticket is never written: it is the creation revision of the key. A grant is written as *granted
+//! here*, which stands for the revision of that very write. The next write of the claim puts the number
+//! in its place.
 
 use crate::store::codec;
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,13 @@ use tenure_core::{Claim, Entry, History, Stamp};
 #[derive(Serialize, Deserialize)]
 struct Frame {
     tenure: u32,
-    /// The name of its lease key. Written as `life`, for that is the format.
+    /// The name of its lease key. The format calls it `life`.
     #[serde(rename = "life")]
     lease_key: String,
     /// The token is the revision of this write.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     granted_here: bool,
-    /// Somebody was away from this place, and others may have been granted meanwhile.
+    /// The place was reserved once, and other claims may have been granted meanwhile.
     #[serde(
         rename = "was_away",
         default,
@@ -28,7 +28,7 @@ struct Frame {
     was_reserved: bool,
 }
 
-/// What every version says of itself.
+/// What every version writes: its number.
 #[derive(Deserialize)]
 struct Version {
     tenure: u32,
@@ -37,13 +37,13 @@ struct Version {
 /// Why a value is no claim.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
-    /// A later version has written it.
+    /// A later version wrote it.
     #[error("it is of version {version}, which this program does not know")]
     Newer {
-        /// Which.
+        /// That version.
         version: u32,
     },
-    /// It is something else.
+    /// It is no claim.
     #[error("{0}")]
     Junk(String),
 }
@@ -65,7 +65,7 @@ pub(super) struct Written {
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// Writes a claim. `granted_here` says that its token is to be the revision of this write.
+/// Writes a claim. With `granted_here`, its token is the revision of this write.
 pub(super) fn encode(
     mut written: Written,
     granted_here: bool,
@@ -78,7 +78,7 @@ pub(super) fn encode(
     })
     .map_err(|error| codec::CodecError::unwritten(&error))?;
     value.push(b'\n');
-    // The key says it better.
+    // The revision of the key is the ticket.
     written.claim.ticket = 0;
     if granted_here {
         written.claim.token = None;
@@ -116,7 +116,7 @@ pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Writte
     })
 }
 
-/// Writes what is kept of past holds.
+/// Writes the history of past holds.
 pub(super) fn encode_header(history: History) -> Result<Vec<u8>, codec::CodecError> {
     let mut value = Vec::new();
     let entry = Entry {
@@ -127,12 +127,12 @@ pub(super) fn encode_header(history: History) -> Result<Vec<u8>, codec::CodecErr
     Ok(value)
 }
 
-/// Reads it.
+/// Reads the history of past holds.
 pub(super) fn decode_header(value: &[u8]) -> Result<History, String> {
     codec::read_head(value).map(|head| head.entry.history)
 }
 
-/// The instant that lies `age_ms` before `now_ms`, on some other machine than this.
+/// The instant `age_ms` before `now_ms`, as another machine would write it: with a wall clock only.
 pub(super) fn stamp_before(now_ms: u64, age_ms: u64) -> Stamp {
     Stamp {
         wall_ms: now_ms.saturating_sub(age_ms),

@@ -1,8 +1,8 @@
-//! Sleeping until something happens to a key: watches, and a pipe that says so.
+//! Sleeping until something happens to a key: watches, and a pipe that reports it.
 //!
-//! A watch begins at the revision after the one at which its caller looked last, so nothing is
-//! missed in between, and it begins there again after each broken stream. A revision that was
-//! compacted away meanwhile counts as a notice: the caller looks again.
+//! A watch begins at the revision after its caller's last look, so it misses nothing in between. After
+//! each broken stream it begins there again. A revision that was compacted away meanwhile counts as a
+//! notice: the caller looks again.
 
 use super::api::{KeyValue, WatchFilterType, WatchOptions};
 use super::connection::{Connection, Endpoints, Pause, revision_of};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// How long a watch that was refused counts as one without a notice.
+/// How long after a refusal a refused watch counts as a notice.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// A key, or a range of them, and which changes of it are notices.
+/// A key or a range of keys, and which of their changes are notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Watched {
     pub(super) key: String,
     /// The end of a range.
     pub(super) end: Option<String>,
-    /// Only that it is deleted, or that it runs out with its lease.
+    /// Only its deletion is a notice, or its end with its lease.
     pub(super) only_end: bool,
     /// The first revision that counts.
     pub(super) from: i64,
@@ -50,7 +50,7 @@ impl Watched {
         }
     }
 
-    /// What to ask for: from its first revision on, or only from now on.
+    /// The options of its watch: from its first revision on, or only from now on.
     fn options(&self, is_from_now: bool) -> WatchOptions {
         let mut options = WatchOptions::new();
         if !is_from_now {
@@ -66,11 +66,11 @@ impl Watched {
     }
 }
 
-/// Notices of some keys, for as long as it is kept.
+/// Notices of some keys, as long as this is kept.
 pub(super) struct Notices {
     reads: OwnedFd,
     task: Option<AbortHandle>,
-    /// Until there are some, or nobody waits for them.
+    /// Counts a sleeper, until there is a notice or this is dropped.
     _sleeping: Arc<Sleeping>,
 }
 
@@ -106,14 +106,14 @@ impl Drop for Notices {
     }
 }
 
-/// A descriptor that can be read each time that something has happened to one of the keys, and the
+/// A descriptor that becomes readable each time that something has happened to one of the keys, and the
 /// task that writes to it.
 pub(super) fn lasting(
     connection: &Connection,
     mut keys: Vec<Watched>,
 ) -> Result<(OwnedFd, Option<AbortHandle>), StoreError> {
     let (reads, writes) = pipe(connection)?;
-    // Kept open on this side too, so that nobody is sent SIGPIPE after the other one is closed.
+    // Kept open on this side too, so that no write causes SIGPIPE after the other copy is closed.
     let kept = reads
         .try_clone()
         .map_err(|error| failed(connection, error))?;
@@ -145,11 +145,11 @@ fn failed(connection: &Connection, source: std::io::Error) -> StoreError {
 }
 
 fn ring(writes: &OwnedFd) {
-    // A full pipe says the same.
+    // A full pipe has the same effect.
     let _ = rustix::io::write(writes, &[1]);
 }
 
-/// Waits for the first notice; answers with the revision to go on watching from.
+/// Waits for the first notice. Answers with the revision from which to watch on.
 async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
     let mut pause = Pause::default();
     loop {
@@ -163,14 +163,14 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
             while let Ok(Some(answer)) = stream.message().await {
                 if answer.canceled() {
                     if answer.compact_revision() == 0 {
-                        // Refused, and so is the next one perhaps; the caller looks for itself, but
-                        // not again and again.
+                        // The watch was refused, and the next one may be too. The caller then looks for
+                        // itself, but not without a pause.
                         tokio::time::sleep(REFUSED).await;
                     }
                     return answer.compact_revision();
                 }
-                // A watch that begins in the past gets its first notice from a loop of etcd that comes by
-                // every 100 ms. One more, which begins now, hears of what comes next at once.
+                // A watch that begins in the past gets its first notice from a loop of etcd that runs
+                // every 100 ms. A second watch, which begins now, reports the next event at once.
                 let revision = revision_of(answer.header());
                 let is_past = keys.iter().any(|key| key.from <= revision);
                 if answer.created() && is_past && !is_doubled {

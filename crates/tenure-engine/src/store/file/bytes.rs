@@ -1,30 +1,32 @@
 //! Kernel locks on single bytes far beyond the data of a file.
 //!
-//! They belong to an open file, not to the process: closing some other descriptor of the same file
-//! gives nothing away (the trap of the older POSIX locks), and the kernel lets go of them when the
-//! open file is closed, however that comes about. On Unix they are open-file-description locks, which
-//! copies of the descriptor share: a command that inherits one keeps its supervisor's liveness lock held. On
-//! Windows (`LockFileEx`) they end with the process that took them, whoever has inherited the handle.
+//! They belong to an open file, not to the process. Closing another descriptor of the same file releases
+//! nothing (the trap of the older POSIX locks). The kernel releases them when the open file is closed,
+//! however that happens. On Unix they are open-file-description locks, which copies of the descriptor
+//! share: a command that inherits one keeps its supervisor's liveness lock held. On Windows
+//! (`LockFileEx`) they end with the process that took them, even if another process has inherited the
+//! handle.
 //!
-//! Owners lock a byte exclusively; whoever waits or looks does so *shared*. Waiters thus never
-//! look like owners to each other. Looking ([`probe`]) takes nothing at all on Unix; on Windows it takes
-//! the byte *shared* for an instant. An owner cannot meet that: a byte is looked at only once its claim
-//! stands in the list, and is taken before. The one that is taken again, that of a kept place, is
-//! tried again where it is met.
+//! An owner locks a byte exclusively; a waiter locks it *shared*, so waiters never look like owners to
+//! each other. Looking ([`probe`]) takes nothing at all on Unix; on Windows it takes the byte *shared*
+//! for an instant. An owner cannot meet that: it takes its byte before its claim stands in the list, and
+//! callers look at a byte only after that. Only the byte of a reserved place is taken again, and there
+//! the owner tries again.
 
 use crate::os::{self, BorrowedDescriptor, Errno};
 
-/// Where the lock bytes begin: beyond any data, and low enough that a number of 53 bits added to
-/// it still is a file offset.
+/// Where the lock bytes begin: beyond any data, and low enough that a 53-bit number added to it is still
+/// a file offset.
 const BASE: i64 = 1 << 60;
 
-/// How far behind the bytes of the tickets those of the turns begin: twice the highest ticket.
+/// The distance from the bytes of the tickets to those of the turns: twice the highest ticket.
 const TURNS: i64 = 1 << 54;
 
-/// How far behind the bytes of the tickets those of the runs within begin: behind those of the turns.
+/// The distance from the bytes of the tickets to those of the runs within a hold, which lie behind those
+/// of the turns.
 const WITHIN: i64 = 1 << 55;
 
-/// How often letting go of a byte is tried again.
+/// How often a failed unlock is tried again.
 const UNLOCK_RETRIES: u32 = 3;
 
 /// One byte that can be locked.
@@ -32,24 +34,24 @@ const UNLOCK_RETRIES: u32 = 3;
 pub struct Byte(i64);
 
 impl Byte {
-    /// The byte that is held for the length of one transition.
+    /// The byte that a caller holds during one transition.
     pub const GUARD: Self = Self(BASE);
 
-    /// The byte beside the guard, that everybody shares who works within any hold of the lock.
+    /// The byte beside the guard. All runs that work within any hold of the lock share it.
     pub(super) const WITHIN_ANY: Self = Self(BASE - 1);
 
-    /// The byte that those share who work within the hold of this ticket.
+    /// The byte that the runs within the hold of this ticket share.
     pub(super) fn of_within(ticket: u64) -> Self {
         let Self(ticket) = Self::of_ticket(ticket);
         Self(ticket.saturating_add(WITHIN))
     }
 
-    /// The byte of one ticket. Tickets begin at 1, so none is the guard.
+    /// The byte of one ticket. Tickets begin at 1, so none of them is the guard.
     pub fn of_ticket(ticket: u64) -> Self {
         Self(BASE.saturating_add(i64::try_from(ticket).unwrap_or(i64::MAX - BASE)))
     }
 
-    /// The byte that a claim keeps for as long as it waits, where its grant lets others go on.
+    /// The byte that a claim keeps while it waits, if its grant lets other waiters go on.
     pub fn of_turn(ticket: u64) -> Self {
         let Self(ticket) = Self::of_ticket(ticket);
         Self(ticket.saturating_add(TURNS))
@@ -61,7 +63,7 @@ impl Byte {
 pub enum Mode {
     /// By its owner.
     Exclusive,
-    /// By whoever waits for the owner.
+    /// By a waiter behind the owner, or by a run within a hold.
     Shared,
 }
 
@@ -80,19 +82,19 @@ pub(super) fn try_lock(
     os::try_lock_byte(file, byte.0, mode.is_exclusive())
 }
 
-/// Takes the guard and the byte beside it, if that is possible at once: then nobody works within any
-/// hold of the lock. One step where two would cost every release another call of the system.
+/// Takes the guard and the byte beside it, if that is possible at once: then no run works within any
+/// hold of the lock. It is one call, because two would cost every release another system call.
 pub(super) fn try_guard_alone(file: BorrowedDescriptor<'_>) -> Result<bool, Errno> {
     os::try_lock_both(file, Byte::GUARD.0)
 }
 
-/// Lets go of the guard, and of the byte beside it where that was taken with it. Tried again as
-/// [`unlock`] is.
+/// Releases the guard, and the byte beside it if that was taken too. Repeats a failed call as [`unlock`]
+/// does.
 pub(super) fn unguard(file: BorrowedDescriptor<'_>) -> Result<(), Errno> {
     persistently(|| os::unlock_both(file, Byte::GUARD.0))
 }
 
-/// Whether anybody has the byte, whether as its owner or with others. Takes nothing on Unix.
+/// Whether another open file has the byte, exclusively or shared. Takes nothing on Unix.
 pub(super) fn is_shared(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Errno> {
     os::is_byte_shared(file, byte.0)
 }
@@ -105,10 +107,10 @@ pub(super) fn lock(file: BorrowedDescriptor<'_>, byte: Byte, mode: Mode) -> Resu
     os::lock_byte(file, byte.0, mode.is_exclusive())
 }
 
-/// Lets go of a byte. Letting go of one that is not held is no error.
+/// Releases a byte. Releasing a byte that is not held is no error.
 ///
-/// A failure is not left at that: closing the file would let go as well, but whoever waits or works
-/// keeps it open, and would keep out the very ones it waits for.
+/// A failed call is repeated. Closing the file would release the byte as well, but a caller that waits
+/// or works keeps the file open. Meanwhile the byte would exclude the very callers that it waits for.
 pub(super) fn unlock(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<(), Errno> {
     persistently(|| os::unlock_byte(file, byte.0))
 }
@@ -124,8 +126,8 @@ fn persistently(mut unlock: impl FnMut() -> Result<(), Errno>) -> Result<(), Err
     tried
 }
 
-/// Whether an owner has the byte. Takes nothing that an owner could meet; an open file never sees
-/// its own locks.
+/// Whether an owner has the byte. Takes nothing that an owner could meet; an open file never sees its
+/// own locks.
 pub(super) fn probe(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Errno> {
     os::is_byte_locked(file, byte.0)
 }
@@ -161,7 +163,7 @@ mod tests {
             takes(one, Mode::Shared) && takes(two, Mode::Shared),
             "both wait"
         );
-        assert!(!is_seen(byte), "and nobody owns it");
+        assert!(!is_seen(byte), "and no open file owns it");
         assert!(!takes(three, Mode::Exclusive));
         lets_go(one);
         lets_go(two);
@@ -182,7 +184,7 @@ mod tests {
         let is_shared = |byte| is_shared(three, byte).expect("an answer");
         let alone = |who| try_guard_alone(who).expect("an answer");
         assert_eq!(alone(one), cfg!(unix));
-        assert!(!alone(two), "somebody has it");
+        assert!(!alone(two), "the first one has it");
         unguard(one).expect("it is let go");
         for who in [one, two] {
             for byte in [Byte::WITHIN_ANY, within] {
@@ -190,7 +192,10 @@ mod tests {
             }
         }
         assert!(is_shared(within) && !is_shared(Byte::of_within(8)));
-        assert!(!probe(three, within).expect("an answer"), "nobody owns it");
+        assert!(
+            !probe(three, within).expect("an answer"),
+            "no open file owns it"
+        );
         assert_eq!(probe_tickets(three), Ok(false), "nor is it a place in line");
         assert!(!alone(three));
         assert!(try_lock(three, Byte::GUARD, Mode::Exclusive).expect("an answer"));

@@ -1,5 +1,5 @@
-//! The highest number of all coordination files that were removed from a folder, so that the numbers of
-//! their successors stay above.
+//! The floor of a folder: the highest number of all coordination files that were removed from it. The
+//! numbers of their successors stay above it.
 
 use super::folder::{Access, Folder, fault};
 use super::guarded::{GUARD_PATIENCE, Guarded, Names};
@@ -12,8 +12,8 @@ use crate::store::codec;
 
 /// The coordination file that remembers that number. No lock can have this name.
 ///
-/// In a folder that everybody may write to, each user has one of its own: there, nobody's files
-/// are opened by anybody else.
+/// In a folder that every user may write to, each user has a floor file of their own: there, no user
+/// opens another user's files.
 fn floor_file(folder: &Folder) -> String {
     if folder.shared {
         let user = os::user_number();
@@ -25,11 +25,11 @@ fn floor_file(folder: &Folder) -> String {
 
 /// The highest number of files that were removed from this folder.
 ///
-/// A floor that may not be read is an error: without it only the clock would be left, and a clock
-/// that was set back gives numbers out again. One without content says nothing, readable or not:
-/// it gets its rights before its first number ([`raise`]), and a process that was killed in
-/// between has removed nothing. We hold the guard of a file under the name that we ask for, so no
-/// file of that name is removed any more, and what was removed before has raised the floor.
+/// A floor that may not be read is an error. Without it only the clock would be left, and a clock that
+/// was set back would give numbers out again. An empty floor file says nothing, readable or not: it gets
+/// its rights before its first number ([`raise`]). A process that was killed in between has removed
+/// nothing. We hold the guard of a file under the name that we ask for. So no file of that name is
+/// removed any more, and an earlier removal has raised the floor.
 pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
     let file = floor_file(folder);
     let opened = match folder.open_file(&file, Access::Read) {
@@ -61,12 +61,12 @@ pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
     }
 }
 
-/// Raises the floor before a file is removed, so that its successor's numbers stay above. An
-/// error keeps the file that was to be removed.
+/// Raises the floor before a file is removed, so that its successor's numbers stay above. If that fails,
+/// the file is not removed.
 ///
-/// All who may make locks in the folder have to read it, and all who may clean there have to
-/// raise it, so it gets the folder's owner and group each time. That comes before the number: a
-/// floor with content can be read by all of them, whenever its writer is killed.
+/// Every user who may make locks in the folder has to read the floor, and every user who may clean there
+/// has to raise it. So it gets the folder's owner and group each time. That happens before the number is
+/// written: a floor with content can be read by all of them, whenever its writer is killed.
 fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), StoreError> {
     let folder = removed.folder;
     let names = Names {
@@ -78,7 +78,7 @@ fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), Stor
     let guarded = match store.guard_name(&names, Access::Create, GUARD_PATIENCE, &mut opened) {
         Ok(Some(guarded)) => guarded,
         Ok(None) => return Ok(()),
-        // It only rises, so what can be read of it is enough if that is high enough.
+        // The floor only rises. So it is enough to read it, if it is high enough already.
         Err(StoreError::Permission { place, .. }) => {
             if read(folder)? >= last {
                 return Ok(());
@@ -112,7 +112,7 @@ impl Guarded<'_> {
     /// Removes the coordination file of a lock without claims, and keeps its highest number.
     ///
     /// # Crash safety
-    /// Killed after the floor and before the removal: the file is still there, and free.
+    /// Death after the floor is raised and before the removal: the file is still there, and free.
     pub(super) fn remove_list(&self, last: u64) -> Result<(), StoreError> {
         raise(self.store, self, last)?;
         let list = &self.names.list;

@@ -1,10 +1,12 @@
-//! The folder that holds lock files: opening it, and refusing those that cannot be trusted.
+//! The folder that holds lock files: opens it, and refuses folders and files that cannot be trusted.
 //!
-//! Every file is opened relative to the folder's own descriptor, never through a link, and what
-//! was opened is looked at before it is believed. Refused are folders that everyone may write and
-//! that lack the sticky bit (anybody could replace a lock file), with the sticky bit files that
-//! are not ours, links and special files in place of lock files, files with a second name, and
-//! file systems that do not promise locks which hold between all who see them.
+//! Every file is opened relative to the folder's own descriptor, never through a link, and is checked
+//! after it is opened. These are refused:
+//! - a folder that everyone may write to and that lacks the sticky bit, because any user could replace a
+//!   lock file;
+//! - in such a folder with the sticky bit, files that are not ours;
+//! - links and special files in place of lock files, and files with a second name;
+//! - file systems that do not promise locks that hold between all callers that see them.
 
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
 use crate::private::{IGNORE_FILE, ignore_all, make_folder, make_own_folder};
@@ -13,7 +15,7 @@ use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The folder, opened and found good.
+/// The folder, opened and checked.
 #[derive(Debug)]
 pub(super) struct Folder {
     fd: Descriptor,
@@ -21,14 +23,15 @@ pub(super) struct Folder {
     inode: (u64, u64),
     /// Only this machine can reach it.
     pub(super) local: bool,
-    /// Everybody may create files in it.
+    /// Every user may create files in it.
     pub(super) shared: bool,
-    /// Others can read it.
+    /// Other users can read it.
     pub(super) readable: bool,
 }
 
-/// A folder that was opened, and what was opened in its place after it had been removed. Whoever
-/// works with the older one goes on with that, so none is closed before the last use of all.
+/// A folder that was opened, and each one that was opened in its place after a removal or renaming. A
+/// caller that works with an older one keeps working with it, so none is closed before the store is
+/// dropped.
 #[derive(Debug, Default)]
 pub(super) struct Latest(OnceLock<Box<Link>>);
 
@@ -48,7 +51,7 @@ impl Latest {
         Some(&link.folder)
     }
 
-    /// How many were opened so far, and one more if the last of them is not where it was opened any more.
+    /// How many were opened so far, and one more if the last of them is no longer in its place.
     pub(super) fn moves(&self) -> u64 {
         let mut moves = 0;
         let mut place = &self.0;
@@ -61,7 +64,7 @@ impl Latest {
         moves + u64::from(last.is_some_and(|folder| !folder.is_in_place()))
     }
 
-    /// Works with this one from now on.
+    /// Makes this folder the one to work with from now on.
     pub(super) fn put(&self, folder: Folder) -> &Folder {
         let mut place = &self.0;
         while let Some(link) = place.get() {
@@ -74,18 +77,18 @@ impl Latest {
     }
 }
 
-/// What a lock file is opened for.
+/// The purpose for which a lock file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Looking only.
+    /// To look only.
     Read,
-    /// Changing what is there.
+    /// To change what is there.
     Write,
-    /// Changing it, and making it if it is not there.
+    /// To change it, and to make it if it is not there.
     Create,
 }
 
-/// A lock file, opened and found good.
+/// A lock file, opened and checked.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) fd: Descriptor,
@@ -93,7 +96,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// The same, under the lowest free number from `min` on; where there is none, as it is.
+    /// The same file under the lowest free descriptor from `min` on; unchanged if there is none.
     pub(super) fn moved_above(self, min: i32) -> Self {
         let fd = os::moved_above(self.fd, min);
         Self { fd, ..self }
@@ -106,9 +109,9 @@ impl Opened {
 }
 
 impl Folder {
-    /// Opens the folder; makes it (0700, parents too; in a work tree ignored by git, the parents not)
-    /// if `create` says so. `None` if it is not there and need not be. A `private` one may be written by
-    /// its owner alone.
+    /// Opens the folder. With `create`, makes it and its parents, with mode 0700; in a work tree, git
+    /// ignores the folder but not the parents. `None` if it is not there and is not to be made. In a
+    /// `private` one, no other user may write.
     #[cfg(test)]
     pub(super) fn open(
         path: &Path,
@@ -119,7 +122,7 @@ impl Folder {
         Self::open_named(path, create, allow_network, private, Named::ByCaller)
     }
 
-    /// The same, of a folder that the caller may or may not have named.
+    /// The same; `named` says whether the caller named the folder.
     pub(super) fn open_named(
         path: &Path,
         create: bool,
@@ -188,13 +191,13 @@ impl Folder {
         }))
     }
 
-    /// Makes a folder that is not for locks alone, and so is nothing that git has to leave alone.
+    /// Makes a folder that is not for locks alone, so git does not ignore it.
     pub(super) fn make_place(path: &Path) -> Result<(), StoreError> {
         make_folder(path).map_err(|(path, errno)| fault(&path, "making the lock folder", errno))
     }
 
-    /// Opens a folder of ours inside this one; makes it (0700, ignored by git) if `create` says
-    /// so. `None` if it is not there and need not be.
+    /// Opens a folder of ours inside this one. With `create`, makes it, with mode 0700 and ignored by
+    /// git. `None` if it is not there and is not to be made.
     pub(super) fn open_below(&self, name: &str, create: bool) -> Result<Option<Self>, StoreError> {
         let path = self.path_of(name);
         let open = || os::open_folder_in(&self.fd, name);
@@ -239,7 +242,7 @@ impl Folder {
         Ok(Some(folder))
     }
 
-    /// Tells git to leave everything in this folder alone, unless it was told something already.
+    /// Tells git to ignore everything in this folder, unless the folder has a rule for git already.
     pub(super) fn ignore_all(&self) -> Result<(), StoreError> {
         ignore_all(self.fd()).map_err(|errno| {
             let path = self.path_of(IGNORE_FILE);
@@ -251,12 +254,13 @@ impl Folder {
         os::borrow(&self.fd)
     }
 
-    /// Whether its path still leads to it. It does not once the folder was removed, it or one above it
-    /// got another name, or something was mounted over it: the next caller finds another folder there,
-    /// or makes one, and whatever is locked in this one excludes nobody any more.
+    /// Whether the folder's path still leads to it. It does not if the folder was removed, if it or a
+    /// folder above it was renamed, or if something was mounted over it. Then the next caller finds or
+    /// makes another folder there, and a lock in this one excludes no caller any more.
     ///
-    /// What cannot be looked at (a folder above it that may not be searched any more) is not known to
-    /// lead elsewhere. A relative path is one only from where it was opened, so it is not followed again.
+    /// If the path cannot be looked at (a folder above may not be searched any more), the folder is not
+    /// known to be elsewhere. A relative path is valid only from where it was opened, so it is not
+    /// followed again.
     pub(super) fn is_in_place(&self) -> bool {
         if os::FOLDERS_MOVE && self.path.is_absolute() {
             match os::facts_of(&self.path) {
@@ -277,7 +281,7 @@ impl Folder {
         self.path.join(file)
     }
 
-    /// Opens one lock file. `None` if it is not there and need not be.
+    /// Opens one lock file. `None` if it is not there and is not to be made.
     pub(super) fn open_file(
         &self,
         file: &str,
@@ -311,7 +315,7 @@ impl Folder {
             ));
         }
         if access == Access::Create && !facts.owner_may_change() && facts.is_ours() {
-            // A strict umask took our own rights from the file that we made.
+            // A strict umask took our own rights to the file that we made.
             os::keep_to_owner(&fd).map_err(|errno| fault(&path(), "opening the lock", errno))?;
         }
         Ok(Some(Opened {
@@ -321,7 +325,7 @@ impl Folder {
     }
 
     /// The length of the opened file, if the name still leads to it. Asked with the guard held: from
-    /// then on nobody who heeds the guard takes the file away, or changes it.
+    /// then on no caller that heeds the guard removes the file or changes it.
     pub(super) fn length_of(&self, file: &str, opened: &Opened) -> Result<Option<u64>, StoreError> {
         match os::facts_at(&self.fd, file) {
             Ok(facts) => Ok((facts.inode() == opened.inode).then(|| facts.size())),
@@ -342,7 +346,7 @@ impl Folder {
     }
 }
 
-/// Refuses a file system that others reach as well, unless somebody knows that its locks work.
+/// Refuses a file system that other machines reach as well, unless the caller says that its locks work.
 fn refuse_remote(path: &Path, kind: Option<&str>, allow_network: bool) -> Result<(), StoreError> {
     match kind {
         Some(kind) if !allow_network => Err(StoreError::FileSystem {
@@ -356,12 +360,12 @@ fn refuse_remote(path: &Path, kind: Option<&str>, allow_network: bool) -> Result
     }
 }
 
-/// Maps a system error to the store's own, with the two kinds that have a meaning of their own.
+/// Maps a system error to the store's own; two kinds of error have a meaning of their own.
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreError {
     let place = path.display().to_string();
     match errno {
         Errno::ACCESS | Errno::PERM => StoreError::Permission { place, doing },
-        // No change of permissions would help; whoever reads this has to be told so.
+        // A change of permissions would not help, and the message has to say so.
         Errno::ROFS => StoreError::Permission {
             place,
             doing: "its file system is read-only",
@@ -411,7 +415,7 @@ mod tests {
         }
     }
 
-    // A folder that somebody has open cannot be removed on Windows.
+    // A folder that a process has open cannot be removed on Windows.
     #[cfg(unix)]
     #[test]
     fn in_a_removed_folder_there_is_no_file_and_making_one_is_an_error() {

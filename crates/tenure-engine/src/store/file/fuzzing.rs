@@ -1,9 +1,8 @@
 //! The decoders of a coordination file, for the fuzzer and the test that replays its corpus.
 //!
-//! They are private, for no user of the library reads such a file past the store, and an
-//! integration test or a fuzzer is another crate. So this opens them a crack, under the feature
-//! `fuzzing` alone, and is no part of what the library promises. What has to hold is said where
-//! they are tried (`fuzz/src`).
+//! They are private, because no user of the library reads such a file except through the store; an
+//! integration test or a fuzzer is another crate. So the feature `fuzzing` alone makes them visible, and
+//! the library does not promise them. The programs that try them (`fuzz/src`) say what has to hold.
 
 use super::pages;
 use super::partial::{self, Want};
@@ -11,7 +10,7 @@ use crate::store::codec;
 use std::os::fd::BorrowedFd;
 use tenure_core::Entry;
 
-/// The sequence and the body of the page that counts, as a reader under the guard finds it.
+/// The sequence and the body of the page that counts, as a reader under the guard finds them.
 ///
 /// # Errors
 /// - Why there is no state.
@@ -23,7 +22,7 @@ fn length_of(file: BorrowedFd<'_>) -> u64 {
     crate::os::facts(file).map_or(0, |facts| facts.size())
 }
 
-/// The same as a reader without the guard finds it.
+/// The same, as a reader without the guard finds them.
 ///
 /// # Errors
 /// - Why there is no state.
@@ -58,8 +57,8 @@ pub fn encode(entry: &Entry) -> Option<Vec<u8>> {
     codec::encode(entry).ok()
 }
 
-/// Every way in which a part of a list is read, and the list as it is written back from that part
-/// without a change. `ticket` is that of an own claim.
+/// Reads a list in every partial way, and writes it back from each part without a change. `ticket` is
+/// that of an own claim.
 pub fn partial(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
     [Want::Own(ticket), Want::UpTo(ticket), Want::Ends]
         .into_iter()

@@ -1,11 +1,11 @@
-//! One lock's files under the guard: the list as it is read together with the published record,
-//! and written back together with it.
+//! One lock's files under the guard: list and published record are read together and written back
+//! together.
 //!
 //! # Crash safety
-//! A grant writes the list first and publishes then; a release takes the record away first and
-//! writes the list then; a renewal replaces the record first. Death in between leaves a list with
-//! a granted claim that no record confirms, which holds nothing (`joined`), or a record that the list
-//! does not know, which is judged by what it says, as everybody else's is.
+//! A grant writes the list first and publishes the record then. A release removes the record first and
+//! writes the list then. A renewal replaces the record first. Death in between leaves one of two things:
+//! a granted claim in the list that no record confirms, which holds nothing (`joined`), or a record that
+//! the list does not know, which is judged by what it says, as every foreign record is.
 
 use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::FileHandle;
@@ -24,8 +24,8 @@ use std::cell::Cell;
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Now};
 
-/// How long a guard may be taken before that is an error. A transition takes microseconds; only a
-/// process that was stopped in the middle of one keeps it longer.
+/// How long a caller waits for a guard before that is an error. A transition takes microseconds; only a
+/// process that was stopped in the middle of one keeps the guard longer.
 pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is wrong with an empty coordination file while a liveness lock is held.
@@ -42,8 +42,8 @@ pub(super) struct Names {
     pub(super) record: String,
 }
 
-/// The guard of one lock, held. What happens to its files happens through this; dropping it lets the
-/// guard go.
+/// The held guard of one lock. All changes to the lock's files go through it; dropping it releases the
+/// guard.
 pub(super) struct Guarded<'a> {
     pub(super) store: &'a FileStore,
     /// Where the coordination file is.
@@ -51,7 +51,8 @@ pub(super) struct Guarded<'a> {
     pub(super) names: &'a Names,
     /// The open file that has the guard.
     pub(super) opened: &'a Opened,
-    /// No run works within any hold of the lock: the byte that they share was taken with the guard.
+    /// No run works within any hold of the lock: this caller took the byte that such runs share,
+    /// together with the guard.
     pub(super) is_alone: bool,
     /// How long the coordination file is, if that is known ([`pages::read`]).
     length: Cell<u64>,
@@ -59,14 +60,14 @@ pub(super) struct Guarded<'a> {
 
 impl Drop for Guarded<'_> {
     fn drop(&mut self) {
-        // Nothing could be done about a failure that lasts; closing the file lets go.
+        // Against a failure that lasts we can do nothing; closing the file releases the guard.
         let _ = bytes::unguard(fd(self.opened));
     }
 }
 
 impl FileStore {
-    /// Opens a lock's coordination file and takes its guard. `None` if there is no file and none is made.
-    /// The file is put into `opened`.
+    /// Opens a lock's coordination file and takes its guard. `None` if there is no file and none may be
+    /// made. Puts the file into `opened`.
     pub(super) fn guard_name<'a>(
         &'a self,
         names: &'a Names,
@@ -81,12 +82,13 @@ impl FileStore {
             let Some(file) = folder.open_file(&names.list, access)? else {
                 return Ok(None);
             };
-            // Until the end of the loop, closing the file lets go of the guard.
+            // Until the end of the loop, closing the file releases the guard.
             self.take_guard(folder, names, &file, false, patience)?;
             if let Some(length) = folder.length_of(&names.list, &file)? {
                 break (file, length);
             }
-            // Another process removed the file between our opening and our guard; begin again.
+            // Another process removed the file after we opened it and before we had its guard; begin
+            // again.
         };
         let guarded = Guarded {
             store: self,
@@ -97,8 +99,8 @@ impl FileStore {
             length: Cell::new(length),
         };
         if length == 0 && self.is_ledger() {
-            // The process that made the folder may have died before it told git. A file in which
-            // something stands was made after git was told.
+            // The process that made the folder may have died before it told git to ignore it. A file
+            // with content was made after that.
             folder.ignore_all()?;
         }
         Ok(Some(guarded))
@@ -112,8 +114,9 @@ impl FileStore {
         patience: Duration,
     ) -> Result<Option<Guarded<'a>>, StoreError> {
         let folder = match self.folder.get() {
-            // A change to a hold need not ask whether it was removed: in such a one the name leads nowhere.
-            // Whether it was renamed, its renewer asks from time to time (`moves`).
+            // A change to a hold need not ask whether the folder was removed: in a removed folder the
+            // name leads nowhere. Whether it was renamed, the hold's renewer asks from time to time
+            // (`moves`).
             Some(opened) => Some(opened),
             None => self.folder(false)?,
         };
@@ -134,8 +137,8 @@ impl FileStore {
         Ok(length.map(|_| guarded))
     }
 
-    /// Takes the guard, and where the caller has a claim already the byte beside it in the same call:
-    /// true if it got that too.
+    /// Takes the guard, and for a caller that has a claim already, the byte beside it in the same call.
+    /// True if it got that byte too.
     fn take_guard(
         &self,
         folder: &Folder,
@@ -173,7 +176,7 @@ pub(super) struct Loaded {
     pub(super) entry: Entry,
     /// The state that the next write follows.
     pub(super) snapshot: Snapshot,
-    /// What stands at the record's path.
+    /// The bytes at the record's path.
     pub(super) published: Option<Published>,
     /// The claims that were not read.
     pub(super) rest: Option<Rest>,
@@ -195,12 +198,12 @@ pub(super) enum LoadError {
     Record(Box<BadRecord>),
 }
 
-/// A record that cannot be understood, and the list beside it.
+/// A record that cannot be understood, and the list without it.
 #[derive(Debug)]
 pub(super) struct BadRecord {
     /// What is wrong.
     pub(super) why: String,
-    /// What stands there.
+    /// The bytes that stand there.
     pub(super) published: Published,
     /// The list without a holder.
     pub(super) entry: Entry,
@@ -209,7 +212,7 @@ pub(super) struct BadRecord {
 }
 
 impl LoadError {
-    /// The error for a caller who cannot do anything about it.
+    /// The error for a caller that cannot repair it.
     pub(super) fn into_store(self, guarded: &Guarded<'_>) -> StoreError {
         match self {
             Self::Store(error) => error,
@@ -238,7 +241,7 @@ impl<'a> Guarded<'a> {
     pub(super) fn publication(&self) -> Option<(Publication<'a>, &'a dyn Record)> {
         let format = self.store.profile.record()?;
         let publication = Publication {
-            // The folder that was found good as the guard was taken: a change ends where it began.
+            // The folder that was checked when the guard was taken: a change ends where it began.
             records: self.store.records.get()?,
             private: self.folder,
             file: &self.names.record,
@@ -246,7 +249,7 @@ impl<'a> Guarded<'a> {
         Some((publication, format))
     }
 
-    /// The state that the coordination file holds.
+    /// The state that stands in the coordination file.
     pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
         pages::read(fd(self.opened), self.length.get())
     }
@@ -266,7 +269,7 @@ impl<'a> Guarded<'a> {
                 return Err(LoadError::Store(fault(&path(), "reading the lock", errno)));
             }
         };
-        // A record changes whom the list says to hold, so there all of it is read.
+        // A record decides which claim of the list holds, so with records the whole list is read.
         if self.store.profile.record().is_none()
             && let Some((entry, rest)) = partial::decode(&snapshot.body, want)
         {
@@ -344,10 +347,10 @@ impl<'a> Guarded<'a> {
         }
     }
 
-    /// Writes the list back, and the record with it. `before` is what the change began with.
+    /// Writes the list back, and the record with it. `before` is the state that the change started from.
     ///
-    /// [`Change::Overtaken`] says that another program changed the record first: nothing counts as
-    /// done, and the caller has to look again.
+    /// [`Change::Overtaken`] means that another program changed the record first. Nothing counts as done
+    /// then, and the caller has to look again.
     pub(super) fn commit(&self, before: &Loaded, after: &Entry) -> Result<Change, StoreError> {
         if let Some((publication, format)) = self.publication() {
             return self.commit_both(before, after, publication, format);
@@ -384,7 +387,7 @@ impl<'a> Guarded<'a> {
                 })
         };
         match (holder, &before.published) {
-            // A record stays as it is, byte for byte, unless its own hold changed: it was renewed.
+            // A record stays as it is, byte for byte, unless its own hold changed, as by a renewal.
             (Some(claim), Some(published)) if held_before(claim) => {
                 if before.entry.claim(claim.ticket) != Some(claim) {
                     let bytes = encode(claim, Some(published))?;
@@ -406,8 +409,8 @@ impl<'a> Guarded<'a> {
                     Some(published) => publication.replace(published, &bytes),
                 };
                 if !matches!(change, Ok(Change::Done)) {
-                    // Nothing was granted. Should this write fail as well, the list has a granted
-                    // claim that no record confirms.
+                    // Nothing was granted. If this write fails as well, the list has a granted claim
+                    // that no record confirms.
                     self.write_list_back(before)?;
                 }
                 change
@@ -416,8 +419,8 @@ impl<'a> Guarded<'a> {
                 if publication.remove(published)? == Change::Overtaken {
                     return Ok(Change::Overtaken);
                 }
-                // With the record the hold is gone, and whoever reads the list next finds it so. A
-                // list that cannot be written, on a full disk, makes no release a failure.
+                // With the record the hold is gone, and the next reader of the list finds it so. The
+                // release therefore succeeds even if the list cannot be written, as on a full disk.
                 let _ = self.write_list(&before.snapshot, after);
                 Ok(Change::Done)
             }
@@ -428,7 +431,7 @@ impl<'a> Guarded<'a> {
         }
     }
 
-    /// Undoes the writing of a list. The counter stays where it was raised to.
+    /// Undoes the writing of a list. The counter stays where the write raised it to.
     fn write_list_back(&self, before: &Loaded) -> Result<(), StoreError> {
         let current = self
             .snapshot()
@@ -472,7 +475,7 @@ mod tests {
     use super::*;
     use tenure_core::Host;
 
-    /// What another program does to a record between our look and our write.
+    /// What another program does to a record between our read and our write.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Meanwhile {
         Nothing,

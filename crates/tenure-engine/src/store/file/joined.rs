@@ -1,27 +1,27 @@
 //! A lock's list and its published record, brought together.
 //!
 //! # The record is the truth about the holder
-//! Where a profile publishes, whoever's record stands at the path holds, whatever our list says:
-//! that is what other programs go by. So the two are brought together each time they are read:
-//! - the record carries the token of a granted claim in the list: that claim holds, and what the
-//!   record says of it (times, process) counts;
-//! - the record is somebody else's: it stands before all claims as one of the kind `Foreign`, and
-//!   a granted claim in the list has lost its hold;
-//! - there is no record: nobody holds, and a granted claim in the list has lost its hold.
+//! Where a profile publishes, the owner of the record at the path holds, whatever our list says: other
+//! programs judge by that record. So list and record are brought together each time they are read:
+//! - the record carries the token of a granted claim in the list: that claim holds, and the record's
+//!   times and process count;
+//! - the record has another owner: it becomes a claim of the kind `Foreign` before all others, and a
+//!   granted claim in the list has lost its hold;
+//! - there is no record: no claim holds, and a granted claim in the list has lost its hold.
 
 use super::publication::Published;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use tenure_core::{Claim, Entry, Event, Host, Kind, LockName, Now, Stamp};
 
-/// The highest token that a record is believed to carry: half of what JSON readers keep exactly,
-/// and in microseconds the year 2112.
+/// The highest token that a record is believed to carry. It is half of what JSON readers keep exactly,
+/// and in microseconds it is the year 2112.
 const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
 
-/// Brings a list together with what stands at the record's path. See the module's documentation.
+/// Brings a list together with the record at the path. See the module's documentation.
 ///
 /// # Errors
-/// - What is wrong with the record. The list has no holder then.
+/// - What is wrong with the record. Then no claim of the list holds.
 pub(super) fn join(
     entry: &mut Entry,
     published: Option<&Published>,
@@ -44,7 +44,7 @@ pub(super) fn join(
     }
     let shown = format.decode(name, &published.bytes, now, here)?;
     let token = shown.token.unwrap_or(0);
-    // A number that no clock of ours gives would use up the room for those to come.
+    // A number that no clock of ours gives would leave no room for later numbers.
     if token <= TOKEN_BELIEVED_MAX {
         entry.raise(token);
     }
@@ -52,8 +52,8 @@ pub(super) fn join(
         Some(held) if is_of(&shown, &held) => merged(held, shown),
         _ => shown,
     };
-    // A claim of ours keeps its place, behind those whose callers are away; what others published
-    // has no ticket, and stands before all.
+    // Our claim keeps its place, behind reserved places of callers that are away. Another program's
+    // record has no ticket, and stands before all claims.
     let place = entry
         .claims
         .partition_point(|other| other.ticket < claim.ticket);
@@ -61,13 +61,12 @@ pub(super) fn join(
     Ok(())
 }
 
-/// Whether a record is the one that was published for a claim. Its token says so. Without one, as
-/// after another program of its system rewrote it and kept only what it knows, the same owner,
-/// process and instant of the grant do: an owner that comes twice is not the same holder.
+/// Whether a record is the one that was published for a claim. Its token says so. Another program of its
+/// system may have rewritten it without the token. Then the same owner, process and instant of the grant
+/// say so: an owner that comes twice is not the same holder.
 pub(super) fn is_of(shown: &Claim, held: &Claim) -> bool {
     match shown.token {
-        // The token alone may have been copied with the rest of a record that another owner made
-        // of ours.
+        // Not the token alone: another owner may have copied it with the rest of our record.
         Some(token) if token != 0 => {
             held.token == Some(token) && shown.holder.request_id == held.holder.request_id
         }
@@ -81,20 +80,20 @@ pub(super) fn is_of(shown: &Claim, held: &Claim) -> bool {
     }
 }
 
-/// A claim of ours as its record shows it: what the record says counts, what it has no place for
-/// comes from the list.
+/// Our claim as its record shows it: the record's values count, and the list adds what the record has no
+/// place for.
 ///
-/// An instant that the record has not changed keeps its boot clock, so that a stepped wall clock
-/// changes no age; one that was written by somebody else has a wall clock only.
+/// An instant that the record has not changed keeps its boot clock, so that a stepped wall clock changes
+/// no age. An instant that another program wrote has a wall clock only.
 fn merged(mut held: Claim, shown: Claim) -> Claim {
     let process = match (held.holder.process, shown.holder.process) {
-        // Formats that do not judge by it may leave it out.
+        // A format that does not judge by the process may leave it out.
         (held, None) => held,
         (Some(held), Some(shown)) if held.pid == shown.pid => Some(held),
         (_, shown) => shown,
     };
     let renewed = same_instant(held.lease.renewed, shown.lease.renewed);
-    // By a clock that was set back since: what the boot clock knows the age of lies in no future.
+    // An instant whose age the boot clock knows is not in the future: the wall clock was set back since.
     let is_known = renewed == held.lease.renewed
         || (held.since.zip(shown.since))
             .is_some_and(|(held, shown)| same_instant(held, shown) == held);
@@ -126,14 +125,14 @@ fn merged(mut held: Claim, shown: Claim) -> Claim {
     held
 }
 
-/// Whether the record's only time is that of the last renewal, so that the list alone knows when
-/// the hold began: also where the clock was set back in between, if that renewal was ours.
+/// Whether the record's only time is that of the last renewal, so that only the list knows when the hold
+/// began. That holds also after the clock was set back, if the last renewal was ours.
 fn held_is_first(held: Stamp, shown: Stamp, lease: &tenure_core::Lease) -> bool {
     let is_later = held.wall_ms < shown.wall_ms || lease.renewed.boot_ms != Stamp::OTHER_BOOT;
     lease.renewals > 0 && shown.wall_ms == lease.renewed.wall_ms && is_later
 }
 
-/// The instant of a record: our own, exactly, if it is the same but for what the format cuts off.
+/// The instant of a record. It is our own exact one, if the two differ only by what the format cuts off.
 fn same_instant(ours: Stamp, shown: Stamp) -> Stamp {
     match ours.wall_ms.checked_sub(shown.wall_ms) {
         Some(cut) if cut < 1_000 => ours,
@@ -141,7 +140,7 @@ fn same_instant(ours: Stamp, shown: Stamp) -> Stamp {
     }
 }
 
-/// Puts the bytes of the replaced record into the events that tell of it.
+/// Puts the bytes of the replaced record into the events that report the replacement.
 pub(super) fn note_bytes(events: &mut [Event], published: Option<&Published>) {
     let Some(published) = published else {
         return;
@@ -178,7 +177,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A claim of our list. It came, was granted and gave its last sign of life at 10.5 seconds.
+    /// A claim of our list. It entered, was granted and gave its last sign of life at 10.5 seconds.
     pub(in super::super) fn listed(ticket: u64, token: Option<u64>) -> Claim {
         let mut claim = Claim::new(
             ticket,
@@ -204,8 +203,8 @@ pub(super) mod tests {
         claim
     }
 
-    /// What a record that was published for it shows: whole seconds, a number without its start,
-    /// and no ttl.
+    /// The claim as its published record shows it: whole seconds, a process number without a start time,
+    /// no ttl.
     fn shown(token: Option<u64>) -> Claim {
         let mut claim = listed(0, Some(1));
         let second = theirs(10_000);
@@ -242,7 +241,7 @@ pub(super) mod tests {
         join(entry, published.as_ref(), &name, &format, &now, &here)
     }
 
-    /// Two who wait, and between them, where a kept place let it by, one who holds.
+    /// Two waiting claims, and between them a holder that passed a reserved place.
     fn list() -> Entry {
         Entry {
             last: 20,
@@ -281,7 +280,7 @@ pub(super) mod tests {
         let mut entry = list();
         let garbage = joined(&mut entry, Some(Err("it is garbage".into())));
         assert_eq!(garbage, Err("it is garbage".into()));
-        assert_eq!(tickets(&entry), [(1, false), (3, false)], "nobody's");
+        assert_eq!(tickets(&entry), [(1, false), (3, false)], "garbage");
     }
 
     #[test]

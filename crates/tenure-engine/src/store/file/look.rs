@@ -1,8 +1,8 @@
-//! Looking at a lock without its guard, and what is known of a claim.
+//! Looking at a lock without its guard, and finding out about a claim.
 //!
-//! A look takes nothing, creates nothing and needs no right to write. What it finds may be in the middle
-//! of a change: so it reads record, list and record again until nothing changed in between, and waits for
-//! what another program may be writing this instant.
+//! A look takes nothing, creates nothing and needs no right to write. It may meet a change in progress.
+//! So it reads record, list and record again until nothing changed in between. It also waits for what
+//! another program may be writing at this instant.
 
 use super::bytes::{self, Byte};
 use super::folder::{Access, Opened, fault, io_fault};
@@ -20,8 +20,8 @@ use crate::store::{Content, Reading, StoreError};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
 
-/// How long content that cannot be understood is read again before it is judged: another program
-/// may be writing it this instant.
+/// How long content that cannot be understood is read again before it is judged: another program may be
+/// writing it at this instant.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// How long to wait between two such looks.
@@ -40,7 +40,7 @@ pub(super) struct Look {
 }
 
 impl FileStore {
-    /// Reads a lock; of a handle, its claim alone.
+    /// Reads a lock; with a handle, its claim alone.
     pub(super) fn reading(
         &self,
         names: &Names,
@@ -61,7 +61,7 @@ impl FileStore {
         }
         let modified_ms = look.published.as_ref().map(|record| record.modified_ms);
         let claims = look.joined.iter().flat_map(|entry| &entry.claims);
-        // A holder knows of its processes; a look at its hold does not pay for them.
+        // A holder knows its own processes, so a look at its hold does not pay for them.
         let depth = match of {
             Some(_) => Depth::Quick,
             None => Depth::Thorough,
@@ -143,7 +143,7 @@ impl FileStore {
         Err(self.contended(names))
     }
 
-    /// The same, read again until it can be understood or has settled.
+    /// The same, repeated until the content can be understood or has settled.
     fn look_settled(&self, names: &Names) -> Result<Look, StoreError> {
         let (now, began) = (self.now(), instant());
         loop {
@@ -167,7 +167,7 @@ impl FileStore {
         }
     }
 
-    /// What is known of a claim that was found without the guard.
+    /// Finds out about a claim that was read without the guard.
     pub(super) fn evidence_in(&self, look: &Look, claim: &Claim, depth: Depth) -> Evidence {
         match (self.folder.get(), &look.opened) {
             (Some(folder), Some(opened)) => self.evidence(folder.local, fd(opened), claim, depth),
@@ -175,7 +175,7 @@ impl FileStore {
         }
     }
 
-    /// What the byte of a claim says.
+    /// What the byte of a claim shows.
     fn liveness_lock(file: BorrowedDescriptor<'_>, claim: &Claim) -> LivenessLock {
         let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
         if !has_liveness_lock {
@@ -184,13 +184,13 @@ impl FileStore {
         match bytes::probe(file, Byte::of_ticket(claim.ticket)) {
             Ok(true) => LivenessLock::Held,
             Ok(false) => LivenessLock::Released,
-            // A failed look is no proof of death; what else is known has to decide.
+            // A look that fails does not prove death; the rest of the evidence has to decide.
             Err(_) => LivenessLock::None,
         }
     }
 
-    /// What is known of a claim, gathered from its liveness lock and its processes. For the hot path a held liveness lock
-    /// is enough and nothing else is asked.
+    /// Finds out about a claim from its liveness lock and its processes. On the hot path a held liveness
+    /// lock is enough, and the processes are not asked.
     pub(super) fn evidence(
         &self,
         local: bool,
@@ -233,7 +233,7 @@ impl FileStore {
         process.is_some_and(|process| process::is_stopped(process, host, &self.here, local))
     }
 
-    /// Whether only this machine can reach the locks, as far as a folder was opened.
+    /// Whether only this machine can reach the locks, as far as the opened folders show.
     pub(super) fn is_local(&self) -> bool {
         let opened = [&self.folder, &self.records];
         opened
@@ -242,8 +242,8 @@ impl FileStore {
             .is_some_and(|folder| folder.local)
     }
 
-    /// Whether what was found under the guard may be being written by another program this instant: it is
-    /// read again after a pause ([`FileStore::settle`]) before it is judged.
+    /// Whether another program may at this instant be writing what was read under the guard. The caller
+    /// then pauses ([`FileStore::settle`]) and reads it again before it judges.
     pub(super) fn is_being_written(
         loaded: &Result<Loaded, LoadError>,
         now: &Now,
@@ -257,7 +257,7 @@ impl FileStore {
         published.is_some_and(|published| is_settling(published, now, since(began)))
     }
 
-    /// Waits a little for another program to be done with its write. Not under the guard.
+    /// Waits a little until another program has finished its write. Not under the guard.
     pub(super) fn settle(&self) -> Result<(), StoreError> {
         self.pause(SETTLE_LOOK)
     }
@@ -271,7 +271,7 @@ impl FileStore {
     }
 }
 
-/// Whether what cannot be understood may still be being written.
+/// Whether content that cannot be understood may still be in the middle of a write.
 fn is_settling(published: &Published, now: &Now, since_now: Duration) -> bool {
     let millis = u64::try_from(since_now.as_millis()).unwrap_or(u64::MAX);
     let wall_ms = (now.wall_us / 1_000).saturating_add(millis);
@@ -279,15 +279,14 @@ fn is_settling(published: &Published, now: &Now, since_now: Duration) -> bool {
         && u128::from(wall_ms.saturating_sub(published.modified_ms)) < SETTLE.as_millis()
 }
 
-/// Whether a record was read that says too little to be judged: perhaps another program is writing
-/// it this instant.
+/// Whether a record says too little to be judged: another program may be writing it at this instant.
 fn is_half_said(entry: &Entry) -> bool {
     let mut granted = entry.granted();
     granted.any(|claim| claim.holder.fact(UNJUDGED).is_some())
 }
 
-/// Whether any claim's liveness lock is held. One that cannot be looked for is not taken for dead by
-/// this: without working locks, no guard could have been taken either.
+/// Whether any claim's liveness lock is held. If that cannot be asked, the answer is no. That takes no
+/// live claim for dead: without working locks, the guard could not have been taken either.
 pub(super) fn any_is_held(opened: &Opened) -> bool {
     bytes::probe_tickets(fd(opened)) == Ok(true)
 }
@@ -311,7 +310,7 @@ mod tests {
             (98_001, 0, true),
             (98_000, 0, false),
             (0, 0, false),
-            // A clock that is ahead says nothing, so this one looks for as long as any.
+            // A clock that is ahead says nothing, so this record is read again for the full time.
             (700_000, 1_999, true),
             (700_000, 2_000, false),
             (700_000, 9_000, false),

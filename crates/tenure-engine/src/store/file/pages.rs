@@ -1,20 +1,19 @@
 //! What stands in a coordination file: two pages, of which the newer whole one counts.
 //!
-//! A page is one line of frame (`tenure 1 SEQUENCE LENGTH CHECKSUM`) and a body of JSON lines;
-//! `cat` shows both pages, the one with the higher sequence is the present. A change is written
-//! into the page that does **not** count.
+//! A page is one line of frame (`tenure 1 SEQUENCE LENGTH CHECKSUM`) and a body of JSON lines. `cat`
+//! shows both pages; the one with the higher sequence counts. A change is written into the page that
+//! does **not** count.
 //!
 //! # Crash safety
-//! Killed before the write: the old page counts. Killed in the middle of it, or the power fails
-//! there: the checksum of the torn page is wrong and the old page counts. Killed after it: the
-//! new page counts. There is no instant at which neither does, because the page that counts is
-//! never written to.
+//! Death before the write: the old page counts. Death or a power failure during it: the checksum of the
+//! torn page is wrong, and the old page counts. Death after it: the new page counts. A page counts at
+//! every instant, because the page that counts is never written to.
 //!
-//! A body that outgrows its page goes to a larger pair further back in the file (each pair twice
-//! the size of the one before), so that growing is an ordinary write too. Once the list is short
-//! again and its page in the first pair counts, the rest is cut off.
+//! A body that outgrows its page goes to a larger pair further back in the file; each pair is twice the
+//! size of the one before. So growing is an ordinary write too. Once the list is short again and its
+//! page in the first pair counts, the rest is cut off.
 //!
-//! The format of the body is the profile's affair.
+//! The store's `codec` defines the format of the body.
 
 use super::folder::fault;
 use crate::os::{self, BorrowedDescriptor, Errno};
@@ -35,7 +34,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// How often a reader without the guard looks again at a file that changes under it.
 const READS_MAX: usize = 64;
 
-/// One page's place in the file.
+/// The place of one page in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Page {
     pair: u32,
@@ -71,12 +70,12 @@ pub(crate) struct Snapshot {
 pub(crate) enum ReadError {
     /// The system failed.
     Io(Errno),
-    /// There is something, and no page of it is whole.
+    /// There is content, and no page of it is whole.
     Torn(String),
 }
 
 impl ReadError {
-    /// The error for a caller who cannot do anything about it.
+    /// The error for a caller that cannot repair it.
     pub(crate) fn into_store(self, path: &Path) -> StoreError {
         match self {
             Self::Io(errno) => fault(path, "reading the lock", errno),
@@ -88,14 +87,14 @@ impl ReadError {
     }
 }
 
-/// The length of a file that is to be read until its end.
+/// The length of a file that is read to its end.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the
-/// frames have to be read, and the body of the page that counts.
+/// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the frames
+/// are read, and the body of the page that counts.
 ///
-/// `length` is the file's, asked under the guard as well and not written since: its end is then not
-/// looked for by a call of its own. With [`UNKNOWN`] it is.
+/// `length` is the file's length, asked under the guard as well, with no write since. Then no extra call
+/// looks for the file's end; with [`UNKNOWN`] one does.
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
     // One byte more than the first pair tells whether there is a second.
     let most = 2 * PAGE_BYTES + 1;
@@ -151,7 +150,7 @@ fn read_at(file: BorrowedDescriptor<'_>, buffer: &mut [u8], offset: usize) -> Re
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match os::read_at(file, rest, (offset + filled) as u64) {
             Ok(0) => break,
-            // A short read ends at the end of the file, but for a signal; ask again.
+            // A short read ends at the end of the file, or at a signal; ask again.
             Ok(read) => filled += read,
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
@@ -165,12 +164,12 @@ pub(crate) fn read_unguarded(file: BorrowedDescriptor<'_>) -> Result<Snapshot, R
     settle(|| read_all(file))
 }
 
-/// Looks until two looks in a row show the same bytes: then nothing was written in between, apart
-/// from at most one page that does not count yet. Comparing the answers instead would not do, for
-/// while both pages of a pair are being written, a long forgotten page of another pair is the
-/// newest whole one, and may be so twice.
+/// Looks until two looks in a row show the same bytes. Then nothing was written in between, apart from
+/// at most one page that does not count yet. It would not be enough to compare the decoded states. While
+/// both pages of a pair are being written, the newest whole page may be a forgotten one of another pair.
+/// Two looks may both see that one.
 ///
-/// A file that never rests answers with the newest state that was seen.
+/// If the file never rests, the answer is the newest state that was seen.
 fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, ReadError> {
     let mut before = look().map_err(ReadError::Io)?;
     let mut best: Option<Snapshot> = None;
@@ -205,7 +204,7 @@ pub(crate) fn write(
     };
     let page = Page {
         pair,
-        // Within its own pair the other page; in another pair nothing counts, so either.
+        // In the same pair the other page; in another pair no page counts, so either.
         second: current
             .page
             .is_some_and(|page| page.pair == pair && !page.second),
@@ -214,21 +213,21 @@ pub(crate) fn write(
     bytes.extend_from_slice(frame.as_bytes());
     bytes.extend_from_slice(body);
     if pair == 0 {
-        // Nothing of an older, longer body stays to confuse a reader of `cat`, and a terminal
-        // shows nothing for a NUL.
+        // The padding overwrites all of an older, longer body, which would confuse a reader of `cat`; a
+        // terminal shows nothing for a NUL.
         bytes.resize(PAGE_BYTES, 0);
     }
     write_slot(file, &bytes, page.offset(), length)?;
     if pair == 0 && current.long {
-        // Only what no longer counts is cut off; if that fails the file is merely longer.
+        // This cuts off only what no longer counts; if it fails, the file is merely longer.
         let _ = os::cut(file, (2 * PAGE_BYTES) as u64);
     }
     Ok(true)
 }
 
-/// Writes all of `bytes`, of which the first `needed` count. Where the system takes these and no more (the disk
-/// is full, or a file may not be that long), the page is whole and counts, so this is no failure: the answer
-/// has to be what the next reader finds.
+/// Writes all of `bytes`, of which the first `needed` count. The system may take these and no more: the
+/// disk is full, or a file may not be that long. Then the page is whole and counts, so this is no
+/// failure: the answer has to be what the next reader finds.
 fn write_slot(
     file: BorrowedDescriptor<'_>,
     mut bytes: &[u8],
@@ -267,7 +266,7 @@ fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
             Ok(read) => {
                 filled += read;
                 if filled < bytes.len() {
-                    // A short read ends at the end of the file, but for a signal; ask again.
+                    // A short read ends at the end of the file, or at a signal; ask again.
                     continue;
                 }
                 if bytes.len() >= FILE_BYTES_MAX {
@@ -316,9 +315,9 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
     if let Some(best) = best {
         return Ok(best);
     }
-    // While no page is whole, a write goes to the first page of some pair: the very first one, and
-    // each one after it for as long as they are all torn. Then nothing was ever promised to anybody,
-    // and the file begins anew. Anything else was a state, or is not ours.
+    // While no page is whole, a write goes to the first page of some pair: the very first write, and
+    // each later one as long as all are torn. Then no caller was ever told that a write succeeded, and
+    // the file begins anew. Any other torn content was a state, or is not ours.
     let strange = |(page, is_ours, _): &(Page, bool, String)| page.second || !is_ours;
     match torn.into_iter().find(strange) {
         None => Ok(Snapshot::fresh()),
@@ -337,10 +336,10 @@ impl Snapshot {
         }
     }
 
-    /// The state that replaces one that cannot be read: nothing of the file counts any more.
+    /// The state that replaces an unreadable one: nothing in the file counts any more.
     pub(crate) fn replacing_torn() -> Self {
         Self {
-            // Whatever stands there has no valid sequence to compete with.
+            // Nothing in the file has a valid sequence.
             sequence: 0,
             page: None,
             long: true,
@@ -351,10 +350,10 @@ impl Snapshot {
 
 const MAGIC: &str = "tenure 1 ";
 
-/// Whether a page begins as a write of ours does, as far as it got.
+/// Whether a page begins as our writes do, as far as the write got.
 fn looks_like_ours(bytes: &[u8]) -> bool {
     let head = bytes.get(..bytes.len().min(MAGIC.len())).unwrap_or(bytes);
-    // What stands further back in the file makes it longer, with nothing in between.
+    // A write further back lengthens the file and leaves NULs in between.
     let written = head.iter().position(|byte| *byte == 0);
     let (written, nothing) = head.split_at(written.unwrap_or(head.len()));
     !written.is_empty()
@@ -376,7 +375,7 @@ pub(super) fn frame(sequence: u64, body: &[u8]) -> String {
     )
 }
 
-/// The longest frame line that is looked for.
+/// The longest frame line that a reader looks for.
 const FRAME_BYTES_MAX: usize = 96;
 
 /// What a frame line says of its page.
@@ -405,7 +404,7 @@ impl Frame {
             .ok_or("it does not begin with `tenure 1`")?
             .split(' ');
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        // The last number could not be counted on, and 0 stands for a file without any state.
+        // No write could follow the last number, and 0 stands for a file without any state.
         let sequence = number()
             .filter(|sequence| (1..u64::MAX).contains(sequence))
             .ok_or("its sequence is no number that a write can have")?;
@@ -493,7 +492,7 @@ mod tests {
         write_all(borrow(&foreign), b"12345\n", 0).expect("a write");
         assert!(
             matches!(read(borrow(&foreign)), Err(ReadError::Torn(_))),
-            "somebody's PID file is not an empty lock"
+            "another program's PID file is not an empty lock"
         );
     }
 
@@ -507,7 +506,7 @@ mod tests {
         let page = whole.len() - frame(1, &long).len() - long.len();
         for cut in [page + 1, page + 5, page + 40, whole.len() - 1] {
             os::cut(&file, cut as u64).expect("a torn file");
-            let seen = read(borrow(&file)).expect("nothing was ever promised");
+            let seen = read(borrow(&file)).expect("no write ever succeeded");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
             write_all(borrow(&file), &whole, 0).expect("a write");
         }
@@ -536,7 +535,7 @@ mod tests {
         ] {
             write_all(borrow(&file), &[0; PAGE_BYTES], 0).expect("a write");
             write_all(borrow(&file), written, 0).expect("a write");
-            let seen = read(borrow(&file)).expect("still nothing was promised to anybody");
+            let seen = read(borrow(&file)).expect("still no write ever succeeded");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
         }
         assert_eq!(put(&file, b"one").body, b"one", "and it can be begun");
@@ -574,7 +573,7 @@ mod tests {
     fn a_reader_without_the_guard_is_not_led_back_to_a_forgotten_slot() {
         let page = |pair, second| Page { pair, second };
         let old = (page(0, true), 5, Some("old"));
-        // Both pages of the larger pair were overtaken by a write while they were being read.
+        // A write overtook both pages of the larger pair while they were being read.
         let overtaken = |sequence| {
             image(&[
                 old,
@@ -669,7 +668,7 @@ mod tests {
         assert!(end <= FILE_BYTES_MAX);
     }
 
-    /// Whatever the sizes, death in the middle of a write leaves the state before it.
+    /// Death during a write leaves the state before it, whatever the sizes.
     #[test]
     fn the_slot_that_counts_is_never_written_to() {
         let sizes = [10, 10, 10, 3_000, 3_000, 3_000, 9_000, 3_000, 3_000];
@@ -691,7 +690,7 @@ mod tests {
         }
     }
 
-    /// What somebody else wrote there is torn as well, whichever way it is read.
+    /// What another program wrote there is torn as well, whichever way it is read.
     #[test]
     fn a_body_ends_with_its_slot_and_of_two_equal_states_the_first_counts() {
         let page = |pair, second| Page { pair, second };
@@ -715,8 +714,8 @@ mod tests {
         assert_eq!(both_ways(&twice).body, b"first");
     }
 
-    /// Every way in which two states and an older one can stand in three pages, whole or torn, the
-    /// file cut anywhere: reading the frames finds what reading everything finds.
+    /// Two states and an older one can stand in three pages in many ways, whole or torn, with the file
+    /// cut anywhere. In each of them, reading the frames finds what reading everything finds.
     #[test]
     fn reading_the_frames_finds_what_reading_everything_finds() {
         let file = scratch();

@@ -1,38 +1,36 @@
-//! Reads of a long list only the claims that a change is about, and writes the rest back as it
-//! stands.
+//! Reads of a long list only the claims that a change is about, and writes the rest back as it stands.
 //!
-//! A change looks at few claims: its own, the one before it, those that hold. With a hundred
-//! waiters, reading and writing all the others is what a hand-over would mostly consist of. They
-//! are copied byte for byte instead; of each, only its ticket, whether it is granted, and whether it
-//! is a plain waiter is looked at. The checksum over the whole says that they are what somebody
-//! wrote.
+//! A change looks at few claims: its own, the one before it, those that hold. With a hundred waiters, a
+//! hand-over would mostly consist of reading and writing all the others. They are copied byte for byte
+//! instead. Of each, only three things are read: its ticket, whether it is granted, and whether it is a
+//! plain waiter. The checksum over the whole shows that the bytes are what a writer wrote.
 //!
-//! What a claim's line looks like is `list`'s business.
+//! `codec` defines the line of a claim.
 
 use crate::store::codec::{self, Head};
 use std::ops::Range;
 use tenure_core::{Entry, Host};
 
-/// Below so many claims, reading all of them costs no more.
+/// With fewer claims than this, reading all of them costs no more.
 const SHORT: usize = 6;
 
-/// How many claims are read before an own one. Whoever looks further back is far from its turn.
+/// How many claims are read before an own one. A waiter with more claims before it is far from its turn.
 const BEFORE_MAX: usize = 4;
 
-/// Which claims of a list a change is about.
+/// Which claims of a list to read for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// All of them.
     All,
-    /// The one with this ticket.
+    /// The claim with this ticket.
     Own(u64),
-    /// That one, all before it, and everything granted.
+    /// That claim, all before it, and every granted one.
     UpTo(u64),
-    /// The first, the last, and everything granted; where all others are plain waiters.
+    /// The first, the last, and every granted one; only where all others are plain waiters.
     Ends,
 }
 
-/// The claims that were not read, and where they stand.
+/// The claims that were not read, and their lines.
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
     hosts: Vec<Host>,
@@ -53,8 +51,8 @@ impl Rest {
         self.lines.iter().filter(|line| !line.read).count()
     }
 
-    /// The whole body after a change to the claims that were read; `before` is what they were read
-    /// from.
+    /// The whole body after a change to the claims that were read. `before` is the body from which they
+    /// were read.
     ///
     /// # Errors
     /// - As [`codec::encode`].
@@ -88,8 +86,9 @@ impl Rest {
     }
 }
 
-/// Reads what is wanted. `None` where the whole list has to be read: it is short, something in it
-/// is out of the ordinary, or it cannot be understood, which reading all of it will say better.
+/// Reads the wanted claims. `None` where the whole list has to be read: it is short, something in it is
+/// out of the ordinary, or it cannot be understood. In the last case, reading all of it gives the better
+/// error.
 pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
     if want == Want::All {
         return None;
@@ -117,7 +116,7 @@ pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
     let Head {
         mut entry, hosts, ..
     } = codec::read_head(body.get(..head_end)?).ok()?;
-    // Hosts that nobody names any more are dropped when all is read and written.
+    // Reading and writing the whole list drops the hosts that no claim names any more.
     if hosts.len() > SHORT || lines.last().is_some_and(|line| line.ticket > entry.last) {
         return None;
     }
@@ -177,8 +176,8 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// Whether a line ends as that of a plain waiter does: with its ttl, and perhaps with its grace.
-/// What else a claim can have is written behind these.
+/// Whether a line ends as a plain waiter's does: with its ttl, and perhaps its grace. Everything else
+/// that a claim can have is written behind these.
 fn is_plain(text: &[u8]) -> bool {
     let Some(text) = text.strip_suffix(b"}") else {
         return false;
@@ -268,8 +267,8 @@ mod tests {
         entry.claims[index].ticket
     }
 
-    /// The same change to a part and to the whole list has to answer the same and give the same
-    /// list. What was written, as text.
+    /// The same change to a part and to the whole list has to give the same answer and the same list.
+    /// Returns the written text.
     fn same_either_way<A: PartialEq + std::fmt::Debug>(
         entry: &Entry,
         want: Want,
@@ -326,7 +325,7 @@ mod tests {
             assert!(matches!(entered, Entering::Queued { .. }));
             entered
         });
-        // Nobody holds for an instant, and who is first in line is what a refusal names.
+        // No claim holds for an instant, and a refusal names the first waiter.
         let mut between = list_of(12);
         between.leave(ticket(&between, 0), &Now::default());
         same_either_way(&between, Want::Ends, |entry| {
@@ -414,7 +413,7 @@ mod tests {
                 "change {index}"
             );
         }
-        // Whoever holds behind an own claim is read with it.
+        // A holder behind an own claim is read with it.
         let mut entry = plain.clone();
         entry.claims[8].token = Some(entry.last + 1);
         entry.raise(entry.last + 2);

@@ -1,33 +1,31 @@
-//! The published record: the file at the path where other programs of its system look, and the
-//! three changes that are made to it, none of which ever overwrites or removes what somebody else
-//! put there.
+//! The published record: the file at the path where other programs of its system look. Three changes are
+//! made to it. None of them ever overwrites or removes what another program put there.
 //!
-//! All of them happen under the guard of the lock's coordination file, so two callers of ours are
-//! never here at once. Other programs know nothing of the guard; against them:
-//! - **create** renames a whole private file to the path with `RENAME_NOREPLACE`: if anything
-//!   stands there, it fails. Programs that create by `O_EXCL`, `link` or a rename that does not
-//!   replace are excluded by it, and exclude us;
-//! - **replace** exchanges a whole private file with what stands at the path, then looks at what
-//!   came out. If that is not the record that was judged, it is exchanged back;
-//! - **remove** renames the record to a private name and looks at it. If it is not the record that
-//!   was meant, it is put back, again without replacing.
+//! All of them happen under the guard of the lock's coordination file, so two callers of ours are never
+//! here at once. Other programs know nothing of the guard. Against them:
+//! - **create** renames a whole private file to the path with `RENAME_NOREPLACE`: if anything stands
+//!   there, it fails. It excludes programs that create by `O_EXCL`, `link` or a rename that does not
+//!   replace, and they exclude it;
+//! - **replace** exchanges a whole private file with what stands at the path, then looks at what came
+//!   out. If that is not the record that was judged, it is exchanged back;
+//! - **remove** renames the record to a private name and looks at it. If it is not the record that was
+//!   meant, it is put back, again without replacing.
 //!
-//! Where two files cannot change places in one step (Windows, [`os::EXCHANGES`]), a replacement takes two:
-//! the record is renamed to a private name and looked at, as in a removal, and the new one is renamed to
-//! its path without replacing. Nothing stands there for the instant between; a program that creates
-//! its own record then has come first, and is left in peace. Our own readers know that instant by the
-//! private file that waits to go in, and look again.
+//! Where the system cannot exchange two files in one step (Windows, [`os::EXCHANGES`]), a replacement
+//! takes two. The record is renamed to a private name and looked at, as in a removal. Then the new one
+//! is renamed to its path without replacing. For the instant between, nothing stands there. A program
+//! that creates its own record then has come first, and its record stays. Our own readers recognise that
+//! instant by the private file that waits to go in, and look again.
 //!
-//! What remains is the instant between an exchange and its way back, in which a program that
-//! unlinks blindly, or renames over the path, can remove the wrong one. `docs/deviations.md` says
-//! so.
+//! One danger remains: the instant between an exchange and its way back. A program that unlinks without
+//! looking, or renames over the path, can then remove the wrong record. `docs/deviations.md` says so.
 //!
 //! # Crash safety
-//! Readers see a whole record or none at every instant, for a file gets its name only once it is
+//! Readers see a whole record or none at every instant, because a file gets its name only after it is
 //! written. Death before the rename leaves a private file, which the next change under the guard
-//! overwrites. Death after it leaves the record as it is meant to be. Death between an exchange
-//! and the look at what came out leaves the new record in force and the old one under the private
-//! name, where the next change removes it.
+//! overwrites. Death after it leaves the record as it is meant to be. Death between an exchange and the
+//! look at what came out leaves the new record in force. The old one stands under the private name,
+//! where the next change removes it.
 
 use super::folder::{Folder, fault};
 use crate::os::{self, Descriptor, Errno, Open};
@@ -37,7 +35,7 @@ use std::time::Duration;
 /// The largest record that is read. A larger one is no record of any format.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// How often a record that is not the judged one is exchanged back before that is given up.
+/// How often a record that is not the judged one is exchanged back before the change fails.
 const EXCHANGES_MAX: usize = 16;
 
 /// A record as it was found.
@@ -45,7 +43,7 @@ const EXCHANGES_MAX: usize = 16;
 pub(super) struct Published {
     /// Its bytes.
     pub(super) bytes: Vec<u8>,
-    /// Which file it is.
+    /// The file, by its inode.
     inode: (u64, u64),
     /// When it was written last, in milliseconds since the epoch.
     pub(super) modified_ms: u64,
@@ -58,7 +56,7 @@ impl Published {
         self.inode == other.inode && self.bytes == other.bytes
     }
 
-    /// A record of these bytes, for tests of what is made of it.
+    /// A record of these bytes, for tests.
     #[cfg(test)]
     pub(super) fn of_bytes(bytes: &[u8]) -> Self {
         Self {
@@ -70,13 +68,13 @@ impl Published {
     }
 }
 
-/// What became of a change.
+/// How a change ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Change {
     /// It was made.
     Done,
-    /// Another program came first; what it put there stands. Nothing was changed.
+    /// Another program changed the record first; its record stands, and we changed nothing.
     Overtaken,
 }
 
@@ -85,14 +83,14 @@ pub(super) enum Change {
 pub(super) struct Publication<'a> {
     /// The folder in which the record stands.
     pub(super) records: &'a Folder,
-    /// The folder for files that have no name yet; on the same file system.
+    /// The folder for private files, on the same file system.
     pub(super) private: &'a Folder,
     /// The record's file name.
     pub(super) file: &'a str,
 }
 
 impl Publication<'_> {
-    /// Reads what stands at the path.
+    /// Reads the record at the path.
     pub(super) fn read(&self) -> Result<Option<Published>, StoreError> {
         read_at(self.records, self.file)
     }
@@ -170,8 +168,8 @@ impl Publication<'_> {
                 }
                 Err(errno) => {
                     if round > 0 {
-                        // Ours, which stood there for an instant, was removed: what had been there
-                        // before belongs to somebody else and goes back.
+                        // Another program removed ours, which stood there for an instant. The one that
+                        // stood there before belongs to another program and goes back.
                         let _ = self.rename_without_replacing(
                             &fresh,
                             self.private,
@@ -186,23 +184,23 @@ impl Publication<'_> {
                 Ok(Some(came_out)) => came_out,
                 Ok(None) => break,
                 Err(error) => {
-                    // A link or a folder, put there since: it goes back as it is.
+                    // Another program put a link or a folder there since: it goes back as it is.
                     let _ = self.exchange(&fresh);
                     return Err(error);
                 }
             };
             if came_out.is(&expected) {
                 self.drop_private(&fresh);
-                // In the first round what went in is ours. Later, it is what somebody else had
-                // put there, which stands again.
+                // In the first round, our record went in. In a later one, another program's record went
+                // in, which stands again.
                 return Ok(if round == 0 {
                     Change::Done
                 } else {
                     Change::Overtaken
                 });
             }
-            // Not what was expected, so somebody put it there since: it goes back, and what goes
-            // out for it is what went in just now.
+            // Another program put this one there since, so it goes back. In the next exchange the one
+            // that went in just now has to come out.
             expected = std::mem::replace(&mut goes_in, came_out);
         }
         Err(self.failed("replacing the record", Errno::AGAIN))
@@ -219,8 +217,8 @@ impl Publication<'_> {
         })
     }
 
-    /// Gives the record that was judged a private name, and answers with that. `None` if it is another
-    /// one that stands there, or none.
+    /// Renames the judged record to a private name, and answers with that name. `None` if another record
+    /// stands there, or none.
     fn take_away(&self, judged: &Published) -> Result<Option<String>, StoreError> {
         let away = private_name(self.file, "old");
         match os::rename(self.records.fd(), self.file, self.private.fd(), &away) {
@@ -233,8 +231,8 @@ impl Publication<'_> {
             return Ok(Some(away));
         }
         match self.rename_without_replacing(&away, self.private, self.file, self.records) {
-            // If a third program has created one meanwhile, that one stands; the displaced one is
-            // kept where a person can find it.
+            // If a third program has created a record meanwhile, that record stands. The displaced one
+            // is kept where a person can find it.
             Ok(()) | Err(Errno::EXIST) => Ok(None),
             Err(errno) => Err(self.failed("putting a foreign record back", errno)),
         }
@@ -249,7 +247,7 @@ impl Publication<'_> {
     ) -> Result<(), Errno> {
         let (from_fd, to_fd) = (from_folder.fd(), to_folder.fd());
         match os::rename_new(from_fd, from, to_fd, to) {
-            // A file system that cannot rename so can link.
+            // A file system that cannot rename without replacing can link.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 os::link(from_fd, from, to_fd, to)?;
                 self.drop_private(from);
@@ -263,8 +261,8 @@ impl Publication<'_> {
         os::exchange(self.private.fd(), fresh, self.records.fd(), self.file)
     }
 
-    /// Writes a whole file under the private name. The guard keeps everybody else of ours away
-    /// from it, so one that stands there was left behind by a crash.
+    /// Writes a whole file under the private name. The guard keeps all other callers of ours away from
+    /// that name. So a file that stands there was left behind by a crash.
     fn write_private(&self, bytes: &[u8]) -> Result<String, StoreError> {
         let name = private_name(self.file, GOES_IN);
         let open = || os::open_file(self.private.fd(), &name, Open::New);
@@ -282,13 +280,13 @@ impl Publication<'_> {
             self.drop_private(&name);
             return Err(failed(errno));
         }
-        // A strict umask must not take the record from its own holder.
+        // A strict umask must not take its holder's right to the record.
         os::keep_to_owner(&fd).map_err(failed)?;
         Ok(name)
     }
 
     fn drop_private(&self, name: &str) {
-        // A leftover is overwritten by the next change under the guard.
+        // The next change under the guard overwrites a leftover.
         let _ = os::remove(self.private.fd(), name);
     }
 
@@ -297,19 +295,19 @@ impl Publication<'_> {
     }
 }
 
-/// The kind of a private file that is about to get the record's name.
+/// The kind of a private file that will get the record's name.
 const GOES_IN: &str = "new";
 
 fn private_name(file: &str, kind: &str) -> String {
     format!("{file}.{kind}")
 }
 
-/// How often a reader looks again for a record that seems to be in the middle of being replaced, and
-/// after what pause. A file that a crash left behind must not hold it up for long.
+/// How often, and after what pause, a reader looks again for a record that seems to be in the middle of
+/// a replacement. A file that a crash left behind must not delay a reader for long.
 const ABSENCES_MAX: usize = 50;
 const ABSENCE: Duration = Duration::from_millis(1);
 
-/// Reads a record without the guard, for whoever only looks.
+/// Reads a record for a caller that only looks, without the guard.
 pub(super) fn read_unguarded(
     records: &Folder,
     private: Option<&Folder>,
@@ -325,11 +323,11 @@ pub(super) fn read_unguarded(
         }
         std::thread::sleep(ABSENCE);
     }
-    // It may have gone in between the two looks.
+    // The record may have gone in between the two looks.
     read_at(records, file)
 }
 
-/// Whether a record stands there at all; asks nothing else.
+/// Whether a record stands there at all; looks at nothing else.
 pub(super) fn stands(records: &Folder, file: &str) -> bool {
     os::facts_at(records.fd(), file).is_ok()
 }
@@ -346,8 +344,7 @@ fn write_whole(fd: &Descriptor, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reads a record without following a link, without waiting for a FIFO, and no more of it than a
-/// record can have.
+/// Reads a record: follows no link, does not wait for a FIFO, and reads no more than a record can have.
 pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, StoreError> {
     let path = || folder.path_of(file);
     let failed = |errno| fault(&path(), "reading the record", errno);
@@ -403,8 +400,8 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
 mod tests {
     use super::*;
 
-    /// What another program wrote into the same file is another record, and so is its own file of
-    /// the same bytes: it may be renewed the moment after.
+    /// Another program's bytes in the same file are another record. So is another program's own file
+    /// with the same bytes: that program may renew it the moment after.
     #[test]
     fn a_record_is_the_one_that_was_judged_by_its_file_and_its_bytes() {
         let judged = Published::of_bytes(b"a record");
@@ -429,8 +426,8 @@ mod tests {
         assert_eq!(names.len(), all, "{names:?}");
     }
 
-    /// Of those in a shared folder, our own are read like anywhere else. That others' are refused takes
-    /// two users to see.
+    /// In a shared folder our own records are read as anywhere else. It takes two users to test that
+    /// those of others are refused.
     #[cfg(unix)]
     #[test]
     fn our_own_record_is_read_in_a_folder_that_all_may_write() {

@@ -1,7 +1,7 @@
-//! How a thread sleeps in the kernel until a byte is let go or a descriptor can be read.
+//! How a thread sleeps in the kernel until a byte is released or a descriptor becomes readable.
 //!
-//! A command owns its process and can have a sleeping system call interrupted by a timer signal;
-//! the library can not, and lets a parked thread sleep in its place ([`ThreadSleeper`]).
+//! A command owns its process and can have a timer signal interrupt a sleeping system call. The library
+//! cannot, and lets a parked thread sleep in the caller's place ([`ThreadSleeper`]).
 
 use super::bytes::{self, Byte, Mode};
 use crate::cancel;
@@ -13,17 +13,17 @@ use std::io;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// A byte and how it is to be locked.
+/// A byte, and the mode in which to lock it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteLock {
     /// The byte.
     pub byte: Byte,
-    /// The way.
+    /// The mode.
     pub mode: Mode,
 }
 
 impl ByteLock {
-    /// Takes the byte, sleeping for as long as it takes.
+    /// Takes the byte, and sleeps until that is possible.
     ///
     /// # Errors
     /// - [`io::ErrorKind::Interrupted`] when a signal handler ran; nothing is taken then.
@@ -34,12 +34,12 @@ impl ByteLock {
     /// Takes the byte if that is possible at once.
     ///
     /// # Errors
-    /// - Whatever the system answers, apart from *somebody else has it*.
+    /// - Whatever the system answers, except that another open file has the byte.
     pub fn try_take(self, file: BorrowedDescriptor<'_>) -> io::Result<bool> {
         Ok(bytes::try_lock(file, self.byte, self.mode)?)
     }
 
-    /// Lets go of it.
+    /// Releases the byte.
     ///
     /// # Errors
     /// - Whatever the system answers.
@@ -50,7 +50,7 @@ impl ByteLock {
 
 /// The ways to sleep that a file store needs. One store may be used by several threads at once.
 pub trait Sleeper: Send + Sync {
-    /// Takes a byte that is held for moments only, and keeps it. Never interrupted; ends with
+    /// Takes a byte that other callers hold for moments only, and keeps it. Never interrupted; ends with
     /// [`Wake::Expired`] after `patience`.
     ///
     /// # Errors
@@ -62,8 +62,8 @@ pub trait Sleeper: Send + Sync {
         patience: Duration,
     ) -> io::Result<Wake>;
 
-    /// Sleeps until a byte can be taken, and gives it back at once. Where there is a `wake-up`, a
-    /// descriptor that can be read once the sleeper itself is called, that ends the sleep too.
+    /// Sleeps until a byte can be taken, and releases it at once. The sleep also ends when `wake_up`
+    /// becomes readable, which calls the sleeper itself.
     ///
     /// # Errors
     /// - Whatever the system answers.
@@ -75,7 +75,8 @@ pub trait Sleeper: Send + Sync {
         wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake>;
 
-    /// Sleeps until one of the descriptors can be read, at most for `nap` (which counts as ready).
+    /// Sleeps until one of the descriptors is readable, at most for `nap`; the end of the nap counts as
+    /// ready.
     ///
     /// # Errors
     /// - Whatever the system answers.
@@ -87,19 +88,19 @@ pub trait Sleeper: Send + Sync {
     ) -> io::Result<Wake>;
 }
 
-/// Sleeps without signals: a helper thread blocks in the kernel, the caller waits for the thread.
+/// Sleeps without signals: a helper thread blocks in the kernel, and the caller waits for the thread.
 ///
-/// A helper whose caller has gone at its deadline stays parked until the byte is let go, gives it
-/// back and ends. It sleeps *shared* on somebody else's byte, so it never stands in anyone's way,
-/// and on a file of its own, so that it keeps no liveness lock of its caller held. A caller that goes
-/// back to sleep behind the same byte finds its helper there; there is never a second one for the
-/// same wait.
+/// If the caller leaves at its deadline, the helper stays parked until the byte is released; then it
+/// gives the byte back and ends. It sleeps *shared* on another claim's byte, so it never blocks another
+/// caller. It has an open file of its own, so that it keeps no liveness lock of its caller held. A
+/// caller that sleeps again behind the same byte finds its helper there; there is never a second one for
+/// the same wait.
 ///
-/// A wait inside of [`crate::cancel::Cancel`]'s hearing is ended by it at once.
+/// A [`crate::cancel::Cancel`] that reaches a wait ends it at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadSleeper;
 
-/// The first and the longest pause between two tries for the guard, which is held for
+/// The first and the longest pause between two tries for the guard, which other callers hold for
 /// microseconds.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
@@ -144,7 +145,7 @@ impl Sleeper for ThreadSleeper {
         };
         let cancel = cancel::heard();
         let caller = helper.caller.clone();
-        // Whoever cancels may do so when this wait is over; nobody listens then.
+        // A cancel may come after this wait is over; then no thread receives it.
         let _bell = cancel
             .as_ref()
             .map(|cancel| cancel.ring(move || drop(caller.send(Word::Called))));
@@ -169,7 +170,7 @@ impl Sleeper for ThreadSleeper {
             };
             match word {
                 Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
-                // A call that came for an earlier wait of this thread is none for this one.
+                // A cancel that came for an earlier wait of this thread does not end this one.
                 Ok(Word::Called) if !is_cancelled() => {}
                 Ok(Word::Called) => {
                     PARKED.set(Some(helper));
@@ -210,15 +211,14 @@ impl Sleeper for ThreadSleeper {
 }
 
 thread_local! {
-    /// The helper that the last wait of this thread left behind at its deadline. A thread waits
-    /// for one thing at a time, so one place is enough.
+    /// The helper that the last wait of this thread left behind at its deadline. A thread waits for one
+    /// thing at a time, so one entry is enough.
     static PARKED: RefCell<Option<Helper>> = const { RefCell::new(None) };
 }
 
-/// What a helper sleeps on: a byte of a file. A file keeps its inode for as long as the helper has
-/// it open, and a ticket belongs to one place for good. A byte that was let go may be taken again
-/// only by who comes back to a kept place; whoever finds a helper that saw it let go before looks
-/// once for nothing.
+/// What a helper sleeps on: a byte of a file. A file keeps its inode while the helper has it open, and a
+/// ticket belongs to one place for good. Only a caller that comes back to a reserved place takes a
+/// released byte again. A waiter whose helper saw the earlier release then looks once for nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sought {
     inode: (u64, u64),
@@ -232,20 +232,20 @@ impl Sought {
     }
 }
 
-/// A thread that sleeps in the kernel in somebody's place.
+/// A thread that sleeps in the kernel in a caller's place.
 struct Helper {
     of: Sought,
     words: mpsc::Receiver<Word>,
-    /// For whoever cancels the wait.
+    /// The way by which a cancel reaches the caller.
     caller: mpsc::Sender<Word>,
 }
 
-/// Room for a thread that makes two system calls and sends a word.
+/// Enough for a thread that makes two system calls and sends one message.
 const STACK_BYTES: usize = 65_536;
 
-/// What somebody who waits for a helper is told.
+/// What the caller that waits for a helper is told.
 enum Word {
-    /// The byte was let go, or the wait for it failed.
+    /// The byte was released, or the wait for it failed.
     Ended(io::Result<()>),
     /// The wait was cancelled.
     Called,
@@ -271,7 +271,7 @@ impl Helper {
                     }
                 };
                 let given_back = lock.give_back(os::borrow(&own));
-                // The caller may have gone home.
+                // The caller may have left.
                 let _ = done.send(Word::Ended(result.and(given_back)));
             })?;
         Ok(Self { of, words, caller })
@@ -279,8 +279,9 @@ impl Helper {
 }
 
 impl Helper {
-    /// Waits for the helper and for a wake-up alike, by looking at one between naps on the other:
-    /// a wake-up is answered at once, the end of the claim before within [`WAKE_UP_NAP`].
+    /// Waits for the helper and for a wake-up alike: it naps on the wake-up and looks at the helper
+    /// between naps. So it answers a wake-up at once, and the end of the claim before within
+    /// [`WAKE_UP_NAP`].
     fn wait_for_wake_up(
         self,
         wake_up: BorrowedDescriptor<'_>,
@@ -307,18 +308,18 @@ impl Helper {
     }
 }
 
-/// How long a sleep without signals lasts at most that can also be ended by a wake-up.
+/// How long one nap of a sleep without signals lasts at most, if a wake-up can also end the sleep.
 const WAKE_UP_NAP: Duration = Duration::from_millis(5);
 
-/// A nap that is shorter than this ends by the monotonic clock. So much later than it should be, a caller
-/// may look that the machine was put to sleep beneath.
+/// A shorter nap ends by the monotonic clock, so after a suspend of the machine a caller may look this
+/// much too late.
 const ALARM_MIN: Duration = Duration::from_secs(1);
 
-/// Waits until one of the descriptors can be read, `nap` is over (which counts as ready), or
-/// `until` has come. A signal handler that runs meanwhile counts as well.
+/// Waits until one of the descriptors is readable, `nap` is over (which counts as ready), or `until` has
+/// come. A signal handler that runs meanwhile counts as ready too.
 ///
-/// A nap is for what others may do in that time: a lease runs out while the machine sleeps, and a nap ends
-/// then too. `until` is how long a caller has patience, and stands still with the machine.
+/// A nap is for what others may do in that time. A lease runs out while the machine sleeps, and the nap
+/// ends then too. `until` is the caller's patience, and stands still with the machine.
 ///
 /// # Errors
 /// - Whatever the system answers.
@@ -351,7 +352,8 @@ mod tests {
 
     const BYTE: Byte = Byte::GUARD;
 
-    /// No test can put the machine to sleep. The kernel says by which clock an alarm goes off.
+    /// No test can put the machine to sleep. So this one asks the kernel by which clock an alarm goes
+    /// off.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_nap_ends_by_the_clock_that_goes_on_while_the_machine_sleeps() {
@@ -386,7 +388,7 @@ mod tests {
     /// Longer than any of these tests takes.
     const LATE: Duration = Duration::from_secs(10);
 
-    /// A file whose byte is somebody else's, and that somebody.
+    /// A file whose byte another open file has, and that open file.
     fn taken() -> (File, File) {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let [ours, owner] = [(); 2].map(|()| file.reopen().expect("an open file of its own"));
@@ -435,8 +437,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_cancelled_at_once_with_and_without_a_deadline_and_a_wake_up() {
-        // Owned to the end: the helper of a wait ends with its byte, and the next file might be given
-        // the same inode.
+        // Kept to the end: the helper of a wait ends with its byte, and the next file might get the same
+        // inode.
         let mut owners = Vec::new();
         for (until, can_be_woken) in [(None, false), (Some(LATE), false), (Some(LATE), true)] {
             let (ours, owner) = taken();

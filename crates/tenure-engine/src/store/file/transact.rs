@@ -1,45 +1,45 @@
 //! The frame of every change: what is done to the files of a lock, step by step.
 //!
 //! 1. Open the file, lock its *guard* byte, make sure that the name still leads to this file.
-//! 2. Read the list, or as much of it as the change is about (`partial`), and the record (`guarded`);
-//!    show both to the change.
+//! 2. Read the list, or as much of it as the change is about (`partial`), and the record (`guarded`).
+//!    Show both to the change.
 //! 3. A new claim locks its own *ticket* byte, its liveness lock. **Then** the list is written.
-//! 4. Let go of the guard.
+//! 4. Release the guard.
 //!
-//! Whoever goes on under the hold of another (`run --reentrant`) shares two bytes with all who do: one of
-//! that claim, and one beside the guard. A change to a handle takes that one together with the guard, in
-//! one call; only where it cannot does a release ask for the claim's own. So a hold is not given back under
-//! them, and a release of a hold that nobody shares pays nothing for it
-//! ([decision 0022](../../../../../docs/internals/decisions/0022-runs-within-a-hold.md)).
+//! A run within the hold of another run (`run --reentrant`) shares two bytes with all other such runs:
+//! one belongs to that claim, one lies beside the guard. A change through a handle takes the byte beside
+//! the guard together with the guard, in one call. Only if it does not get that byte does a release ask
+//! for the claim's own one. So no holder gives back a hold while other runs work within it. The release
+//! of a hold that no other run shares costs no extra call ([decision
+//! 0022](../../../../../docs/internals/decisions/0022-runs-within-a-hold.md)).
 //!
-//! A release changes the list first and releases its liveness lock afterwards. So whoever stands in the
-//! list has a held liveness lock, from before its claim can be seen until after it is gone, and a claim
-//! whose liveness lock is released belongs to a process that died.
+//! A release changes the list first and releases its liveness lock afterwards. So a live claimant holds
+//! its liveness lock from before its claim can be seen until after the claim is gone. A claim whose
+//! liveness lock is released belongs to a process that died.
 //!
 //! # Crash safety
-//! The kernel lets go of the guard and of a liveness lock when the last descriptor is closed, whatever
+//! The kernel releases the guard and a liveness lock when their last descriptor is closed, whatever
 //! ended the process. Death between any two steps leaves this behind:
 //! - before 3: nothing; possibly an empty file, which is a free lock;
-//! - after the ticket byte, before the write: nothing, for the byte went out with us;
+//! - after the ticket byte, before the write: nothing, because the byte is released with us;
 //! - in the write: the state before, because the page that counts is never written to;
-//! - after the write: a whole list with our claim in it and its liveness lock released. Whoever asks next
-//!   sweeps it; whoever already waits behind it is woken by the kernel as the byte goes out;
-//! - in a release, between the write and the byte: the claim is gone, and the byte goes out
-//!   with us;
-//! - between a grant's write and its turn: the turn goes out with us, and whoever slept on it
-//!   finds us dead;
-//! - between the write that keeps a place and its bytes: they go out with us, and the place is
-//!   kept;
-//! - between the touch that tells a waiter that it was displaced and the write that displaces it:
-//!   it wakes up for nothing;
+//! - after the write: a whole list with our claim in it, and its liveness lock released. The next caller
+//!   sweeps it. The kernel wakes a waiter that already sleeps behind it, as the byte is released;
+//! - in a release, between the write and the byte: the claim is gone, and the byte is released with us;
+//! - between a grant's write and its turn: the turn is released with us, and each waiter that slept on
+//!   it finds us dead;
+//! - between the write that reserves a place and its bytes: they are released with us, and the place is
+//!   reserved;
+//! - between the touch that tells a waiter that it was displaced and the write that displaces it: the
+//!   waiter wakes up for nothing;
 //! - between the write that sweeps the last claim and the removal of the file: a free lock
 //!   ([`Guarded::remove_list`]).
 //!
 //! A detached claim has no liveness lock once it is granted. Death between its write and its answer
-//! leaves a granted hold that lives as long as its owner does; asking again under the same
-//! request id answers that it is held by the caller.
+//! leaves a granted hold that lives as long as its owner does. If the owner asks again under the same
+//! request id, the answer is that the owner holds it already.
 //!
-//! What list and record are to each other in the write is `guarded`'s business.
+//! `guarded` says how the write keeps list and record together.
 
 use super::bytes::{self, Byte, Mode};
 use super::folder::{Access, Opened, fault};
@@ -65,18 +65,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, Event, Left, LockName, Now};
 
-/// How long to wait between two looks at the bytes of a kept place: those who slept on them when its
-/// claimant went away take them for an instant as they wake up.
+/// How long a caller that comes back pauses between two tries for the bytes of its reserved place. The
+/// waiters that slept on them when it went away take them for an instant as they wake up.
 const KEPT_LOOK: Duration = Duration::from_millis(1);
 
-/// How often a change is begun anew because another program changed the record under it. Each time
-/// that program has got on, so this bounds a spin and nobody's patience.
+/// How often a change is begun anew because another program changed the record under it. Each time that
+/// program has made progress, so this bounds a spin and not a caller's patience.
 const OVERTAKEN_MAX: usize = 64;
 
-/// The lowest number that a liveness lock's descriptor gets, where there are so many: out of the way of
-/// scripts that open 3 to 9 themselves, within the 64 descriptors that a process has without
-/// growing its table, and above whatever else its process opens. The kernel closes the descriptors
-/// of the dead from the highest down, and some (inotify) take it milliseconds.
+/// The lowest number that a liveness lock's descriptor gets. There it is out of the way of scripts that
+/// open 3 to 9 themselves. It is within the 64 descriptors that a process has without growing its table,
+/// and above the others that its process opens. When a process dies, the kernel closes that process's
+/// descriptors from the highest down, and some of them (inotify) take it milliseconds. Between two
+/// processes that die there is no such order.
 const LIVENESS_FD_MIN: i32 = 57;
 
 /// What became of one run through the frame.
@@ -100,7 +101,7 @@ struct Frame<'a> {
     runs: usize,
 }
 
-/// What a change is shown, and what its write begins with.
+/// What a change is shown, and what its write starts from.
 struct Found {
     loaded: Loaded,
     corrupt: Option<Corrupt>,
@@ -117,7 +118,7 @@ impl FileStore {
             Some(handle) => Some(self.own_handle(handle)?),
             None => None,
         };
-        // A thread that panicked in the middle of a change has written all of it or nothing.
+        // A thread that panicked during a change has written all of it or nothing.
         let _changing = handle.map(|handle| {
             let changing = &handle.changing;
             changing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -162,7 +163,7 @@ impl FileStore {
     }
 }
 
-/// How much of a list a change has to be shown.
+/// How much of a list to show to a change.
 fn wanted(about: &About<'_>) -> Want {
     match about {
         About::Newcomer { ends: true, .. } => Want::Ends,
@@ -228,11 +229,11 @@ impl<'f> Frame<'f> {
             Step::Write(write) => write,
         };
         self.check(&write, corrupt.as_ref())?;
-        // Before the write: from its first visible instant on, a claim's bytes are taken.
+        // Before the write: when a claim can first be seen, it has its bytes already.
         let taken = match &write.makes {
             Some(made) => match take_bytes(&guarded, made)? {
                 Some(taken) => Some((*made, taken)),
-                // The bytes of a kept place, that its claimant comes back to.
+                // Waiters may still have the bytes of a reserved place to which its claimant comes back.
                 None if made.ticket <= last && since(self.began) < GUARD_PATIENCE => {
                     drop(guarded);
                     store.pause(KEPT_LOOK)?;
@@ -244,7 +245,7 @@ impl<'f> Frame<'f> {
         };
         let displaces = |event: &Event| matches!(event, Event::Displaced { .. });
         if done.events.iter().any(displaces) {
-            // Before the write as well: a waiter that is told looks under the guard, after it.
+            // Before the write as well: a waiter that is told looks under the guard, so after the write.
             summon(guarded.opened);
         }
         if (had_claims || !write.removes)
@@ -261,8 +262,8 @@ impl<'f> Frame<'f> {
         self.written(taken, opened, done)
     }
 
-    /// Opens the file, takes the guard and makes sure that the name leads there. `None` if there is no
-    /// such lock.
+    /// Opens the file, takes the guard and makes sure that the name still leads to the file. `None` if
+    /// there is no such lock.
     fn guard<'g>(&self, opened: &'g mut Option<Opened>) -> Result<Option<Guarded<'g>>, StoreError>
     where
         'f: 'g,
@@ -272,8 +273,8 @@ impl<'f> Frame<'f> {
         if let Some(handle) = self.handle {
             return self.store.guard_handle(handle, patience);
         }
-        // A change to what is there already makes the file of a lock for which only another program's
-        // record stands.
+        // A lock for which only another program's record stands has no coordination file yet. A change
+        // to it makes the file.
         let access = if self.is_newcomer() || self.store.record_stands(self.names)? {
             Access::Create
         } else {
@@ -294,10 +295,10 @@ impl<'f> Frame<'f> {
         Ok(Round::Over(Outcome::Absent))
     }
 
-    /// What a change is shown of what was read: a fresh file begins above the folder's floor, and of what
-    /// cannot be understood, what is left without it.
+    /// What the change is shown of what was read. A fresh file begins above the folder's floor. Of
+    /// content that cannot be understood, the change is shown what remains without it.
     ///
-    /// A damaged list is only ever replaced by a newcomer, and never while any liveness lock is held in its file:
+    /// Only a newcomer replaces a damaged list, and never while any liveness lock is held in its file:
     /// force replaces a record, never a living holder.
     fn found(
         &self,
@@ -338,7 +339,7 @@ impl<'f> Frame<'f> {
                 let corrupt = Corrupt {
                     why,
                     place: place(&guarded.folder.path_of(&self.names.list)),
-                    // Only we write the list, so how old a damaged one is says nothing.
+                    // Only we write the list, so the age of a damaged one says nothing.
                     silent_ms: u64::MAX,
                     record: Vec::new(),
                     is_record: false,
@@ -356,7 +357,7 @@ impl<'f> Frame<'f> {
         Ok(Found { loaded, corrupt })
     }
 
-    /// A lock whose list is damaged, without that list; and why it must stay, if it must.
+    /// A lock without its damaged list, and the reason why that list must stay, if there is one.
     fn without_list(
         &self,
         guarded: &Guarded<'_>,
@@ -385,8 +386,8 @@ impl<'f> Frame<'f> {
         }
     }
 
-    /// Shows the draft to the change. What the list was before is needed again only where a record is
-    /// written with it.
+    /// Shows the draft to the change. Only where the write includes a record is the list needed as it
+    /// was before.
     fn run(
         &mut self,
         change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
@@ -415,7 +416,7 @@ impl<'f> Frame<'f> {
         (step, entry, events)
     }
 
-    /// What cannot be understood is replaced only by a change that says so.
+    /// Only a change that says so replaces what cannot be understood.
     fn check(&self, write: &Write, corrupt: Option<&Corrupt>) -> Result<(), StoreError> {
         if corrupt.is_some() && !write.discards {
             return Err(StoreError::Misused {
@@ -426,7 +427,7 @@ impl<'f> Frame<'f> {
         Ok(())
     }
 
-    /// What follows a write, once the guard is let go.
+    /// What follows a write, once the guard is released.
     fn written(
         &self,
         taken: Option<(NewClaim, Taken)>,
@@ -449,8 +450,8 @@ impl<'f> Frame<'f> {
                     let _ = handle.granted.set(claim);
                 }
             }
-            // A folder that was renamed is left tidy, but the hold in it had excluded nobody any more. Work
-            // that is over in a moment does not pay for the question.
+            // In a renamed folder the list is left tidy, but the hold in it no longer excluded new callers.
+            // Only long work pays for the question whether the folder was renamed.
             (Some(handle), About::Own(_))
                 if handle.lasts.load(Ordering::Relaxed) && self.store.is_elsewhere() =>
             {
@@ -478,8 +479,8 @@ impl<'f> Frame<'f> {
         Ok(Round::Over(Outcome::Done(done)))
     }
 
-    /// Removes what a change that was cut short has left beside the record, and what the original
-    /// tool of the format may have, if that is asked for.
+    /// If the caller asks for it, removes the temporary file that a crash of the format's original tool
+    /// left beside the record.
     fn tidy(&self) -> Result<(), StoreError> {
         let store = self.store;
         if !self.ask.tidies {
@@ -502,14 +503,14 @@ impl<'f> Frame<'f> {
     }
 }
 
-/// The bytes of a new claim, taken.
+/// The bytes that a new claim has taken.
 struct Taken {
     /// The liveness lock's own open file, where it has one.
     liveness_lock: Option<Opened>,
 }
 
-/// Takes the bytes of a new claim: that of its turn on the open file that its claimant alone has,
-/// and its liveness lock on one of its own. `None` if another process has one of them.
+/// Takes the bytes of a new claim: its turn on the open file that only its claimant has, and its
+/// liveness lock on an open file of its own. `None` if another process has one of them.
 fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, StoreError> {
     let take = |opened: &Opened, byte| {
         let taken = bytes::try_lock(fd(opened), byte, Mode::Exclusive);
@@ -532,7 +533,7 @@ fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, S
 
 const TAKING: &str = "taking the bytes of a new claim";
 
-/// The bytes of a new claim are another process's, and stay so.
+/// The error for a new claim whose bytes another process has and keeps.
 fn in_use(guarded: &Guarded<'_>) -> StoreError {
     StoreError::Io {
         place: guarded.path().display().to_string(),
@@ -550,7 +551,7 @@ impl Guarded<'_> {
         fault(&self.path(), doing, errno)
     }
 
-    /// The same file, opened once more for a command to inherit.
+    /// Opens the same file once more, for a command to inherit.
     fn opened_again(&self, doing: &'static str) -> Result<Opened, StoreError> {
         let opened = self.folder.open_file(&self.names.list, Access::Write)?;
         let opened = opened.filter(|opened| opened.is_same(self.opened));
@@ -559,25 +560,25 @@ impl Guarded<'_> {
     }
 }
 
-/// Tells those who wait and are asked to stop: by touching the file, which changes nothing in it.
-/// A waiter that waits for something else is not woken by that. Should it fail, they learn of it when
-/// they look again.
+/// Wakes the waiters that may be asked to stop, by touching the file; that changes nothing in it. A
+/// waiter that sleeps for another reason is not woken. If the touch fails, those waiters learn of it at
+/// their next look.
 ///
-/// Called with the guard held and before the write, so that death between the two wakes a waiter
-/// for nothing rather than none.
+/// Called with the guard held and before the write: death between the two wakes a waiter for nothing,
+/// instead of not waking it.
 fn summon(opened: &Opened) {
     let _ = os::touch(fd(opened));
 }
 
 impl FileStore {
-    /// Goes on under a hold that stands: until what comes back is dropped, and every process that has
-    /// inherited its descriptor has ended, the hold is not given back by a holder that respects that.
-    /// `None` if there is no hold with this token any more.
+    /// Takes part in a hold that stands. A holder that asks ([`Handle::is_entered`]) does not give the
+    /// hold back until the part is dropped and every process that inherited its descriptor has ended.
+    /// `None` if no hold has this token any more.
     ///
     /// # Crash safety
-    /// The bytes are taken under the guard, and a release looks for them under it: either it finds them,
-    /// or the hold is found gone here. They go out with the last process that has the descriptor, however
-    /// that comes about.
+    /// The bytes are taken under the guard, and a release looks for them under it. So either the release
+    /// finds them, or this call finds the hold gone. The kernel releases them with the last process that
+    /// has the descriptor, however it ends.
     pub(super) fn take_part(
         &self,
         name: &LockName,
@@ -618,21 +619,21 @@ impl FileStore {
         }
     }
 
-    /// Takes away the record of a hold whose coordination file was removed under it, so that it keeps
-    /// nobody out when the work is over. Until then it stood, and by it everybody was kept out. `None` if
-    /// it does not stand any more.
+    /// Removes the record of a hold whose coordination file was removed under it, so that the record
+    /// excludes no caller after the work. Until then it stands, and excludes every other caller. `None` if
+    /// it stands no longer.
     ///
-    /// The file may have been made anew since, and others may wait in it: for them the record is that of
-    /// another program, and it is removed as such, under the guard of the new file, if it is the one that
-    /// was published for this hold and for no other. What cannot be understood was written by another
-    /// program. Death before the removal leaves a record that is judged by what it says; death after it, a
-    /// list without a holder.
+    /// The file may have been made anew since, and other claims may wait in it. For them the record is
+    /// another program's, and it is removed as such, under the guard of the new file. Only the record
+    /// that was published for this hold is removed. A record that cannot be understood was written by
+    /// another program. Death before the removal leaves a record that is judged by what it says; death
+    /// after it, a list without a holder.
     pub(super) fn withdraw_record(
         &self,
         handle: &FileHandle,
         now: &Now,
     ) -> Result<Option<Left>, StoreError> {
-        // The claim of a record that stands, holds: so taking it away is a release.
+        // A claim whose record stands holds, so removing the record is a release.
         let Some(held) = handle.granted.get() else {
             return Ok(None);
         };
@@ -646,7 +647,7 @@ impl FileStore {
             let claims = &mut draft.entry.claims;
             is_removed = draft.corrupt.is_none() && claims.iter().any(is_ours);
             claims.retain(|claim| !is_ours(claim));
-            // The numbers of the new file go on above those of the one that is gone.
+            // The numbers of the new file go on above those of the removed one.
             draft.entry.raise(held.token.unwrap_or_default());
             Step::write_if(is_removed)
         })?;
@@ -656,7 +657,7 @@ impl FileStore {
         Ok((is_removed && !has_lapsed).then_some(Left::Released { held_ms }))
     }
 
-    /// How many tries are left to a change that another program came before.
+    /// How many tries a change has left after another program changed the record first.
     fn overtaken(&self, tries: usize, names: &Names) -> Result<usize, StoreError> {
         tries.checked_sub(1).ok_or_else(|| self.contended(names))
     }

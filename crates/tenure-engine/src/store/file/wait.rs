@@ -1,8 +1,8 @@
 //! How a waiter sleeps, and how a holder learns that something happened to its claim.
 //!
-//! A waiter sleeps in the kernel on the byte of the claim before it, which goes out with that claim's
-//! process. Behind a claim without such a byte it sleeps on the owner's process, its lease, and the file.
-//! How a thread of this process sleeps at all is the [`Sleeper`]'s business.
+//! A waiter sleeps in the kernel on the byte of the claim before it, which the kernel releases when that
+//! claim's process ends. If that claim has no such byte, the waiter sleeps on the owner's process, its
+//! lease, and the file. The [`Sleeper`] decides how a thread of this process sleeps at all.
 //!
 //! [`Sleeper`]: super::Sleeper
 
@@ -23,13 +23,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, LivenessLock, Now, Predecessor, Standing, judge};
 
-/// How long a sleep behind a record lasts at most before the record is looked at again.
+/// How long a sleep behind a record lasts at most before the waiter looks at the record again.
 const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
 
-/// How long it lasts at least, so that nothing that stays as it is makes a waiter spin.
+/// How long it lasts at least, so that an unchanged state never makes a waiter spin.
 const RECORD_NAP_MIN: Duration = Duration::from_millis(100);
 
-/// How long a waiter sleeps that can be asked to stop, where nothing can be watched.
+/// How long a waiter that can be asked to stop sleeps where nothing can be watched.
 const WAKE_UP_NAP: Duration = Duration::from_millis(50);
 
 /// What a waiter sleeps on.
@@ -39,7 +39,7 @@ enum Behind<'a> {
 }
 
 impl FileStore {
-    /// Sleeps behind what a waiter stands behind.
+    /// Sleeps behind a waiter's predecessor.
     pub(super) fn wait_behind(
         &self,
         waiting: &Waiting<'_>,
@@ -72,7 +72,7 @@ impl FileStore {
         }
     }
 
-    /// Sleeps on a byte without a claim of its own.
+    /// Sleeps on a byte for a caller without a claim.
     fn watch_byte(
         &self,
         byte: Byte,
@@ -90,7 +90,7 @@ impl FileStore {
         }
     }
 
-    /// Sleeps on a byte until its owner lets go of it, or the sleeper's own claim is asked to stop.
+    /// Sleeps on a byte until its owner releases it, or the sleeper's own claim is asked to stop.
     fn sleep_on(
         &self,
         byte: Byte,
@@ -108,7 +108,7 @@ impl FileStore {
                 return Ok(woken_early(wake, until));
             }
         };
-        // A caller that asked before the watch was there is not told of by it.
+        // The watch does not report a caller that asked before the watch was there.
         if watch.get().is_none() && self.open_wake_up(handle, watch, now)? {
             return Ok(Wake::Ready);
         }
@@ -120,8 +120,8 @@ impl FileStore {
         Ok(wake)
     }
 
-    /// Opens the watch for the touch that tells a waiter to stop, and answers whether there is something
-    /// to look at already. It looks under the guard, for the touch comes before the write.
+    /// Opens the watch for the touch that tells a waiter to stop. True if there is something to look at
+    /// already. It looks under the guard, because the touch comes before the write.
     fn open_wake_up(
         &self,
         handle: &FileHandle,
@@ -130,7 +130,7 @@ impl FileStore {
     ) -> Result<bool, StoreError> {
         let _ = watch.set(self.wake_up_of(&handle.names)?);
         let ask = Ask::new(&handle.names.name, About::Own(handle), now);
-        // What is gone or cannot be understood is worth a look as well.
+        // A claim that is gone or cannot be understood is worth a look as well.
         let mut worth_a_look = true;
         self.transact(&ask, &mut |draft| {
             worth_a_look = draft.corrupt.is_some() || draft.entry.is_cancelled(handle.ticket);
@@ -139,12 +139,13 @@ impl FileStore {
         Ok(worth_a_look)
     }
 
-    /// A descriptor that can be read once something happened to the list that a claim stands in, or to
-    /// its file, or to the record that is published for it, or to the folder of them. What happens to a
-    /// folder above it is not told (`moves`).
+    /// A descriptor that becomes readable once something happened to a claim's list, its file, the
+    /// record that is published for it, or their folders. It does not report changes to a folder above
+    /// those (`moves`).
     ///
-    /// Costs an inotify instance, so it is for work that lasts. A record that is replaced takes its watch
-    /// with it. Where nothing can be watched there is none; a holder looks again from time to time there.
+    /// It costs an inotify instance, so it is for work that lasts. The watch of a record ends when the
+    /// record is replaced. There is none where nothing can be watched; there a holder looks again from
+    /// time to time.
     pub(super) fn notices_of(&self, handle: &FileHandle) -> Option<Notices> {
         handle.lasts.store(true, Ordering::Relaxed);
         let watch = self.news_of(&handle.names).ok()?;
@@ -159,7 +160,7 @@ impl FileStore {
         let failed = |errno| fault(&list, "watching the lock", errno);
         let watch = Watch::new().map_err(failed)?;
         let on_list = watch.add(&list, WatchFor::Changes);
-        // Without these it is noticed later, by the look from time to time.
+        // Without these watches, the look from time to time notices it later.
         for folder in [&self.folder, &self.records] {
             if let Some(folder) = folder.get() {
                 let _ = watch.add(folder.path(), WatchFor::Moves);
@@ -168,13 +169,14 @@ impl FileStore {
         if self.profile.record().is_none() {
             return on_list.map(|()| watch).map_err(failed);
         }
-        // A lock of another program has no list of ours. What is gone already is found by the
-        // look that follows every watch.
+        // Another program's lock has no list of ours. The look that follows every watch finds what is
+        // gone already.
         let on_record = watch.add(&self.record_path(names), WatchFor::Changes);
         on_list.or(on_record).map(|()| watch).map_err(failed)
     }
 
-    /// A descriptor that can be read once a waiter is asked to stop: see [`summon`](super::transact).
+    /// A descriptor that becomes readable once a waiter is asked to stop: see
+    /// [`summon`](super::transact).
     fn wake_up_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
@@ -183,7 +185,7 @@ impl FileStore {
         Ok(watch)
     }
 
-    /// Sleeps until an owner lets go of its byte, and keeps nothing of it.
+    /// Sleeps until an owner releases its byte, and keeps nothing of it.
     fn sleep_on_byte(
         &self,
         opened: &Opened,
@@ -200,8 +202,8 @@ impl FileStore {
             .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
     }
 
-    /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes,
-    /// as it does when the sleeper's own claim is asked to stop.
+    /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes. It
+    /// changes when the sleeper's own claim is asked to stop.
     fn sleep_on_records(
         &self,
         names: &Names,
@@ -210,9 +212,9 @@ impl FileStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        // Where there is none to be had, as on a system that cannot watch, the pause has to do for all.
+        // On a system that cannot watch there is none, and the pause has to do for everything.
         let watch = self.news_of(names).ok();
-        // The watch is in place; if a claim changed before it was, look at once.
+        // The watch is in place; if a claim changed before that, this look finds it.
         let look = self.look(names, now)?;
         let entry = look.joined.as_ref().ok();
         if own.is_some_and(|own| entry.is_some_and(|entry| entry.is_cancelled(own))) {
@@ -232,8 +234,9 @@ impl FileStore {
                 .ok()
                 .and_then(|entry| entry.claim(claim.ticket));
             let held = judge(&self.rules.policy, claim, &evidence, now);
-            // A record without a date of its own gets that of the look, so two looks date it differently;
-            // and what is looked at anew after a short pause in any case may be dated differently.
+            // A record without a date of its own gets the date of the look, so two looks date it
+            // differently. Without a watch every claim is looked at again after a short pause, so there
+            // a different date may count as the same.
             let is_same = |other: &Claim| {
                 (other.ticket, other.token) == (claim.ticket, claim.token)
                     && other.holder == claim.holder
@@ -251,14 +254,14 @@ impl FileStore {
             processes_open.extend(processes.filter_map(|process| {
                 process::open(&process, &claim.holder.host, &self.here, local)
             }));
-            // A lease that counts is looked at again just after it can have run out. It does not
-            // count while a process is seen to live, whose end shows by itself.
+            // A lease that counts is looked at again just after it can have run out. It does not count
+            // while a process is seen to live: the end of that process shows by itself.
             if processes_open.len() == before {
                 let boot = claim.holder.host.boot_id.as_deref();
                 let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
                 nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
-                // What is left of a run whose named processes are gone is seen by its liveness lock alone,
-                // and is mostly about to end as well.
+                // What remains of a run whose named processes are gone is seen by its liveness lock
+                // alone. It is mostly about to end as well.
                 if evidence.liveness_lock == LivenessLock::Held {
                     nap = nap.min(RECORD_NAP_MIN);
                 }
@@ -275,7 +278,7 @@ impl FileStore {
     }
 }
 
-/// How a sleep ended that was to last until `until` and was cut shorter, for a look.
+/// How a sleep ended that was meant to last until `until` and was cut shorter for a look.
 fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
     match wake {
         Wake::Expired if until.is_none_or(|until| until > instant()) => Wake::Ready,
@@ -295,7 +298,7 @@ mod tests {
         Entering, Force, Holder, Kind, LockName, Patience, Queueing, Request, RequestId, Terms,
     };
 
-    /// A holder and one who waits behind it and may be asked to stop meanwhile.
+    /// A holder, and a waiter behind it that may be asked to stop meanwhile.
     fn holder_and_waiter(
         store: &FileStore,
         name: &LockName,
@@ -360,6 +363,6 @@ mod tests {
         }
         assert_eq!(sleep(Some(WAKE_UP_NAP / 5)).0, Wake::Expired);
         store.release(&*holder, &store.now()).expect("a release");
-        assert_eq!(sleep(None).0, Wake::Ready, "nobody is before it");
+        assert_eq!(sleep(None).0, Wake::Ready, "no claim is before it");
     }
 }
