@@ -53,9 +53,9 @@
 //!   declaration says, else 10 s. `0` does not wait, and `forever` has to be asked for.
 //! - One JSON document on stdout, whatever happens; `--help` and `--version` are answered as clap
 //!   does. Prose goes to stderr.
-//! - Exit 4 and `LOCK_HELD` with a hint when to come back; 2 for bad arguments, before anything is
-//!   touched; 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM; 80 after a lost lock; 79 when the
-//!   command stopped because another one asked for it; 1 otherwise ([`Exit`]).
+//! - Exit 4 and `LOCK_HELD` with a hint when to come back. Exit 2 for bad arguments, before anything is
+//!   touched. 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM; 80 after a lost lock; 79 when the
+//!   command stopped because another one asked for it. 1 otherwise ([`Exit`]).
 //!
 //! The locks are those of `tenure run` in the same place ([`LockManager::open`]): the two exclude
 //! each other, and `tenure check` shows them.

@@ -37,14 +37,14 @@
 //! # Limitations
 //! - It excludes processes on **one machine** that see the same folder, as every file store.
 //! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for a
-//!   lock that it holds, in whatever thread or async task: a wait under the lock could never end.
+//!   lock that it holds, in whatever thread or async task. A wait under the lock could never end.
 //!   [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
-//! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it (they show
-//!   [`GuardState::Lost`]) and their drop leaves the parent's lock alone. The copy does inherit the
-//!   open file that carries the liveness lock, until it becomes another program: should the parent be
-//!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release
-//!   by the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before
-//!   the parent had threads or after an exec.
+//! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it: they show
+//!   [`GuardState::Lost`], and their drop leaves the parent's lock alone. The copy does inherit the
+//!   open file that carries the liveness lock, until it becomes another program. If the parent is
+//!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release by
+//!   the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before the
+//!   parent had threads or after an exec.
 //! - **No drop runs** with `panic = "abort"`, after [`std::process::exit`], under SIGKILL. The kernel
 //!   then frees the lock as the process ends. The next waiter wakes at once, sweeps the dead claim, and
 //!   logs that.
@@ -165,8 +165,8 @@ pub enum Again {
     /// The acquire is refused at once, with [`AcquireError::HeldByThisProcess`].
     #[default]
     Refuse,
-    /// It joins the hold of the same manager, if that covers what is asked for: one more guard of
-    /// the same lock with the same token. The lock ends with the last of them.
+    /// It joins the hold of the same manager, if that covers what is asked for. The new guard is of the
+    /// same lock with the same token; the lock ends with the last guard.
     Reenter,
     /// It waits like any other caller: for programs whose threads take turns. A thread that holds the
     /// lock itself waits in vain, and so does a task that awaits the lock while it has it.

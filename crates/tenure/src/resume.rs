@@ -4,9 +4,8 @@
 //! <storage_dir>/resume_locks/<id>.lock
 //! ```
 //!
-//! These are thin names over the [`engine`] with the profile
-//! [`Resume`], so a program that uses this module and
-//! `tenure --profile resume` exclude each other, and both respect the records that the original
+//! These are thin names over the [`engine`] with the profile [`Resume`]. A program that uses this
+//! module and `tenure --profile resume` exclude each other. Both respect the records that the original
 //! program of this format has written.
 //!
 //! # The guard
@@ -236,23 +235,18 @@ impl ResumeLockManager {
     }
 
     /// Judges a record of the original program by its process number alone, whatever host it names, as that
-    /// program does: if no process has this number **here**, its lock is removed. Not the default. For
-    /// programs,
-    /// and their tests, that were written against the original and have to go on as they are.
+    /// program does. If no process has this number **here**, its lock is removed. Not the default. For
+    /// programs, and their tests, that were written against the original and have to go on as they are.
     ///
     /// # Danger
-    /// A number says nothing about a process of another machine or container. Where these use the
-    /// storage folder
-    /// as well, a resume **at work** there counts as dead as soon as no process here has its number.
-    /// The job is then
-    /// resumed a second time beside it. The other way round, a process here that happens to have the
-    /// number keeps the
-    /// lock of a dead one. So use this only for a folder that only processes of this machine use, in
-    /// one container
-    /// or none.
+    /// A number says nothing about a process of another machine or container. Where these use the storage
+    /// folder as well, a resume **at work** there counts as dead as soon as no process here has its number.
+    /// The job is then resumed a second time beside it. The other way round, a process here that happens to
+    /// have the number keeps the lock of a dead one. So use this only for a folder that only processes of
+    /// this machine use, in one container or none.
     ///
-    /// A record that says more of its process than the original's do, as ours do, is judged as before: a boot
-    /// and a PID namespace other than those here are believed.
+    /// A record that says more of its process than the original's do, as ours do, is judged as before. A
+    /// boot and a PID namespace other than those here are believed.
     ///
     /// # Examples
     /// ```

@@ -5,8 +5,8 @@
 
 use tenure_core::LockName;
 
-/// The lock of a group. Names of groups are anybody's text (`ci-refs/heads/main`), so what a lock's
-/// name cannot have is written as `=` and two hexadecimal digits for each byte, `=` itself too.
+/// The lock of a group. Any text may be the name of a group (`ci-refs/heads/main`). Characters that a
+/// lock's name cannot have are written as `=` and two hexadecimal digits for each byte, `=` itself too.
 pub(crate) fn group(name: &str) -> Result<LockName, String> {
     let mut lock = String::with_capacity(name.len());
     for character in name.to_lowercase().chars() {

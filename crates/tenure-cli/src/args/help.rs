@@ -70,7 +70,7 @@ pub(crate) fn page(of: Option<&str>, size: Size, profile: Option<&str>) -> Strin
     command.render_help().to_string()
 }
 
-/// Leaves flags that are daily ones elsewhere to the whole page of one verb.
+/// Leaves flags that are in daily use elsewhere to the whole page of one verb.
 pub(super) fn less_used(ids: &'static [&'static str]) -> impl FnMut(Arg) -> Arg {
     move |arg| {
         let is_one = ids.contains(&arg.get_id().as_str());
@@ -119,7 +119,7 @@ fn whole(tree: Command, size: Size) -> Command {
     let is_explained =
         |verb: &Command| size == Size::Full || BRIEF_VERBS.contains(&verb.get_name());
     let about = tree.get_about().cloned().unwrap_or_default();
-    // The flags bring a sentence of their own.
+    // Kept, because the flags bring a sentence of their own.
     Common::augment_args(tree)
         .about(about)
         .override_usage("tenure [OPTIONS] VERB [ARG]...")
@@ -163,7 +163,7 @@ fn shown(arg: Arg, size: Size, chosen: Option<&str>) -> Arg {
     } else {
         arg
     };
-    // Whoever has chosen a profile knows how.
+    // A caller who has chosen a profile knows how.
     let is_chosen_already = chosen.is_some() && arg.get_id() == "profile";
     let is_left_out = size == Size::Brief && (arg.is_hide_short_help_set() || is_chosen_already);
     match (profile_of(&arg), chosen) {

@@ -1,4 +1,4 @@
-//! Which process group the command runs in, and who has the terminal.
+//! Which process group the command runs in, and which group has the terminal.
 //!
 //! - stdin, stdout and stderr are one terminal and we lead its foreground group: the command gets
 //!   a group of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z
@@ -43,8 +43,8 @@ impl Placement {
         }
     }
 
-    /// None of the three is our terminal. There may be one all the same, and the command may open
-    /// it by name; in a group of its own it would be stopped for that.
+    /// None of the three is our terminal. There may be one all the same, and the command may open it by
+    /// name. The kernel would stop it for that in a group of its own.
     fn without_descriptors() -> Self {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         match rustix::fs::open("/dev/tty", flags, Mode::empty()) {

@@ -1,4 +1,4 @@
-//! The thread beside the command: receives signals, a lost lock and a request to stop; asks the
+//! The thread beside the command. It receives signals, a lost lock and a request to stop; it asks the
 //! command to end, and ends the process when its grace is over.
 //!
 //! `arrivals` says how signals arrive.

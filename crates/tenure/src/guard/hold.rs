@@ -21,8 +21,8 @@ use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Renewal, Sche
 
 /// A lock that is held. Dropping it releases it.
 ///
-/// It may be sent to and shared with other threads. The drop never panics, releases nothing but
-/// its own hold, and does so only in the process that acquired it; what fails in it is logged.
+/// It may be sent to and shared with other threads. The drop never panics, and releases nothing but its
+/// own hold. It does so only in the process that acquired it, and logs what fails.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -124,10 +124,10 @@ impl Guard {
         }
     }
 
-    /// [`Guard::release`] for async code, on any executor. The drop of a guard takes some 20 µs, and up
-    /// to five seconds where another process is stopped in the middle of a change to the same lock;
-    /// this call never blocks the executor. Once polled, the release goes on even if the future is
-    /// dropped. A future that is dropped before that drops the guard, which releases too.
+    /// [`Guard::release`] for async code, on any executor, which this call never blocks. The drop of a
+    /// guard takes some 20 µs, and up to five seconds where another process is stopped in the middle of
+    /// a change to the same lock. Once polled, the release goes on even if the future is dropped. A
+    /// future that is dropped before that drops the guard, which releases too.
     ///
     /// # Errors
     /// - As [`Guard::release`].

@@ -600,7 +600,11 @@ mod tests {
             write(&b);
         }
         let both = files.touched(&[2, 3]);
-        assert_eq!(both, [2, 3], "another process may have come between two of ours");
+        assert_eq!(
+            both,
+            [2, 3],
+            "another process may have come between two of ours"
+        );
         write(&a);
         crate::os::touch(&a).expect("its own file");
         assert_eq!(files.touched(&[1]), [1], "asked to stop beside a heartbeat");
