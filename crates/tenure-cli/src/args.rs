@@ -1,14 +1,14 @@
 //! What may be typed: the verbs and their flags, read verb-first.
 //!
-//! Building the whole tree of arguments costs more than running a lock. So the verb is looked up
-//! first and only its own parser is built; the whole tree (for the pages of help and for mistakes)
-//! is made of the same parts, and a test holds the two equal.
+//! Building the whole tree of arguments costs more than running a lock. So the verb is looked up first
+//! and only its own parser is built. The whole tree (for the pages of help and for mistakes) is made of
+//! the same parts, and a test holds the two equal.
 //!
 //! `request` decides what the words mean. `front` reads what stands where a verb should, and `refusal`
 //! answers words that make no call.
 //!
-//! Here and elsewhere, code that a plain run never uses is marked cold. A start pays for each stretch
-//! of code that it touches, and the marks keep the others together.
+//! Here and elsewhere, code that a plain run never uses is marked cold. A start pays for each stretch of
+//! code that it touches, and the marks keep the code of a plain run together.
 #![allow(
     clippy::doc_markdown,
     clippy::struct_excessive_bools,

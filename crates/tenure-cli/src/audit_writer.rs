@@ -1,5 +1,5 @@
-//! What a call writes into the audit. If the audit cannot be written, the call says so on stderr and
-//! goes on: the holder of a lock must not depend on a log.
+//! What a call writes into the audit. If that fails, the call says so on stderr and goes on: the holder
+//! of a lock must not depend on a log.
 //!
 //! A native `run` should cost little, so its ordinary events are recorded only where the caller named a
 //! folder for the audit. What breaks a promise to another holder (a takeover, an override, a forced
@@ -117,7 +117,7 @@ impl AuditWriter {
     }
 
     /// Several heartbeats in a row that failed. The supervisor writes this between two steps of an end
-    /// that may be under way, so it hardly waits for a file that another process has locked.
+    /// that may be under way. So it hardly waits for a file that another process has locked.
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
         let log = self.log.clone().waiting_at_most(HURRY);

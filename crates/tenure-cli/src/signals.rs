@@ -1,21 +1,20 @@
 //! Signals of this process: a handler writes what arrives into a pipe, and a sleeping system call can
 //! be interrupted without a second thread.
 //!
-//! This is the binary's only module with `unsafe` code. A handler may do little: it writes two
-//! bytes into a pipe that does not block, and where the process sleeps in the kernel for its turn
-//! it arms a timer. Both are on POSIX's list of what a handler may call.
+//! This is the binary's only module with `unsafe` code. A handler may do little. It writes two bytes into
+//! a pipe that does not block. Where the process sleeps in the kernel for its turn, it also arms a timer.
+//! Both are on POSIX's list of what a handler may call.
 //!
 //! **Why a timer in the handler.** The main thread sleeps in `fcntl(F_OFD_SETLKW)`. A signal that
 //! arrives just before that call begins would be noticed only when the sleep ends. The timer goes on
 //! interrupting until the main thread has noticed and stopped it. So no signal and no deadline is ever
 //! lost between a check and a sleep.
 //!
-//! **Which signals are blocked.** A caller may start us with any of them blocked. We would then not
-//! hear its signals, nor the end of the command or the timer's beat. So the signals that we need are
-//! let through from the start, and each program that we start gets back the mask with which we were
-//! started.
+//! **Which signals are blocked.** A caller may start us with any of them blocked. We would then not hear
+//! its signals, nor the end of the command or the timer's beat. So the signals that we need are let
+//! through from the start. Each program that we start gets back the mask with which we were started.
 //!
-//! `flock` sleeps here too, for the lock of a whole file: its descriptor is a number that the caller
+//! `flock` sleeps here too, for the lock of a whole file. Its descriptor is a number that the caller
 //! typed, and the time-out is the same timer. It collects no signals; all of them keep the meaning that
 //! they had when we were started.
 //!
@@ -95,8 +94,9 @@ const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIG
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
 
-/// Signals that are let through from the start, whatever the caller has blocked: those that end us, the stop
-/// of a terminal, the end of a child, the timer's beat, and the call to a waiter that is asked to stop.
+/// Signals that are let through from the start, whatever the caller has blocked. They end us, stop us
+/// from a terminal, report the end of a child, are the timer's beat, or call a waiter that is asked to
+/// stop.
 const HEARD: Mask = Mask::of(&ENDING).and(Mask::of(&[
     libc::SIGTSTP,
     libc::SIGCHLD,
@@ -410,8 +410,8 @@ impl Signals {
                 set_default(libc::SIGTSTP);
             }
         });
-        // A stop that came after the last look for one and before this line: the command has to
-        // hear of it, and in a group that we share it has heard already.
+        // A stop that came after the last look for one and before this line. The command has to get it;
+        // in a group that we share it has got it already.
         if own_group && PAUSE.swap(false, Ordering::SeqCst) {
             let stop = [u8::try_from(libc::SIGTSTP).unwrap_or(0), 0];
             // SAFETY: the bytes live until the call returns; a full pipe only returns an error.
@@ -596,8 +596,8 @@ fn set_timer(first: Duration) {
     timer::set(first, interval);
 }
 
-/// Sleeps in the kernel on the main thread; a timer signal ends the sleep at its deadline, and
-/// any signal that asks us to end does so at once.
+/// Sleeps in the kernel on the main thread. A timer signal ends the sleep at its deadline; any signal
+/// that asks us to end does so at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalSleeper(pub(crate) Signals);
 

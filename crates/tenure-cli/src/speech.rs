@@ -1,6 +1,6 @@
-//! All messages to stderr go through here. **They never keep the process from what it has promised**: a
-//! supervisor whose stderr is a full pipe still ends the work whose lock is lost, and a waiter on a
-//! stopped terminal still runs when its turn comes.
+//! All messages to stderr go through here. **They never keep the process from what it has promised.** A
+//! supervisor whose stderr is a full pipe still ends the work whose lock is lost. A waiter on a stopped
+//! terminal still runs when its turn comes.
 //!
 //! The rules:
 //! - A message is written at once if the stream takes it at once. Otherwise it is kept, and so are the

@@ -1,17 +1,17 @@
 //! Decides what a supervisor does about what happens to its command: events in, actions out.
 //!
-//! Nothing here sends a signal, reads a clock or touches a terminal; `driver` does that, and the
-//! table of this file can be tested without a process.
+//! Nothing here sends a signal, reads a clock or touches a terminal. `driver` does that, so the table of
+//! this file can be tested without a process.
 //!
 //! The rules:
-//! - The lock is released only after the work has ended. The work is the command itself. Once an end
-//!   was forced (a signal, a cancel, a lost lock, a run that takes too long), it is everything that
-//!   descends from the command as well; if the caller wants that, in any case.
-//! - Work that is asked to end gets the grace to do so; then it is killed. SIGTERM follows the first
-//!   signal after three quarters of the grace (7.5 s and 2.5 s by default, as CI runners do), unless
-//!   the first one was SIGTERM itself.
-//! - A key on the terminal (the kernel's own signal) that reached the command's group anyway is not
-//!   sent a second time and forces nothing: the command may well want to go on.
+//! - The lock is released only after the work has ended. The work is the command itself. Once an end was
+//!   forced (a signal, a cancel, a lost lock, a run that takes too long), it is everything that descends
+//!   from the command as well. The caller can ask for that in any case.
+//! - Work that is asked to end gets the grace to do so; then it is killed. Unless the first signal was
+//!   SIGTERM itself, SIGTERM follows it after three quarters of the grace (7.5 s and 2.5 s by default, as
+//!   CI runners do).
+//! - A key on the terminal is the kernel's own signal. If it reached the command's group anyway, it is
+//!   not sent a second time and forces nothing: the command may well want to go on.
 //! - A second SIGTERM changes nothing. A second SIGINT ends us at once, **without** releasing; the
 //!   kernel frees the lock when the work is gone.
 //! - A rollback is watched over like the command before it, and what was asked of the command counts

@@ -295,7 +295,7 @@ impl Options {
         self
     }
 
-    /// Has `tell` called, once for each lock that the acquire has to wait for, with the list as it is.
+    /// Has `tell` called, once for each lock that the acquire has to wait for; [`Waiting`] says for whom.
     /// The waiting thread calls it. That thread keeps its place in line meanwhile, and takes no turn:
     /// `tell` must not block.
     pub fn on_wait(

@@ -1,5 +1,5 @@
-//! What may stand at the cursor of a line that is being typed: read from the same parsers that will
-//! read the line when it is finished, so that no shell has a list of its own to keep.
+//! What may stand at the cursor of a line that is being typed. It comes from the same parsers that will
+//! read the finished line, so that no shell has to keep a list of its own.
 //!
 //! Nothing is refused here. A line makes no sense yet while its user types it; where tenure can say nothing,
 //! it says nothing.

@@ -1,8 +1,8 @@
 //! The timer that interrupts a sleep, by SIGALRM: the one that each process has on macOS, where there are no
 //! POSIX timers. Written for that system, and never run.
 //!
-//! setitimer(2) is not on POSIX's list of what a handler may call, for no reason that is known: it is a
-//! system call and nothing around it, and alarm(3), which is on the list, is made of it there.
+//! setitimer(2) is not on POSIX's list of what a handler may call, for no reason that is known. It is a
+//! system call and nothing around it. On macOS alarm(3), which is on the list, is made of it.
 //!
 //! A program that set this timer and then became us by `exec` loses it with the first contended wait.
 

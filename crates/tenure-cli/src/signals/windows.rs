@@ -3,7 +3,7 @@
 //!
 //! The console calls from a thread of its own, which notes what came and sets an event that the main
 //! thread sleeps on. Ctrl-C counts as SIGINT, Ctrl-Break as SIGTERM, a closed window and the end of the
-//! session as SIGHUP; the numbers are those of Unix, because exit codes and records have them.
+//! session as SIGHUP. The numbers are those of Unix, because exit codes and records have them.
 //!
 //! `supervise` decides what to do about an event.
 #![allow(
@@ -189,8 +189,8 @@ pub(crate) fn unstopped<T>(action: impl FnOnce() -> T) -> T {
     action()
 }
 
-/// Sleeps as the library does, and ends the sleep when this process is asked to end: within a twentieth
-/// of a second in a sleep on another process's byte, at once in all other sleeps.
+/// Sleeps as the library does, and ends the sleep when this process is asked to end. A sleep on another
+/// process's byte ends within a twentieth of a second, all others at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalSleeper(pub(crate) Signals);
 
@@ -340,8 +340,8 @@ pub(crate) fn resume(process: u32) -> io::Result<()> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Asks a command to end that was started as a group of its own: by Ctrl-Break, the only key that can be
-/// sent to one group alone.
+/// Asks a command that was started as a group of its own to end. It sends Ctrl-Break, the only key that
+/// can be sent to one group alone.
 pub(crate) fn ask(group: u32) -> io::Result<()> {
     // SAFETY: takes numbers.
     done(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, group) })

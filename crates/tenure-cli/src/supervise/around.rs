@@ -1,7 +1,7 @@
 //! Watches the holds of the run around this one, under which this run goes on without holds of its own
 //! (`--reentrant`). Their supervisor waits for this run before it gives them back. But they can end in
 //! other ways: by `tenure release` of an acquired lock, by the removal of a lock file, or on servers,
-//! where no supervisor waits. Then the work of this run has to end too.
+//! where no supervisor waits. Then the work of this run has to end.
 //!
 //! A thread of its own looks from time to time, because an answer may take as long as a network does.
 

@@ -1,9 +1,9 @@
 //! Keeps what a command starts in a control group (version 2) of its own, where it cannot be
 //! adopted.
 //!
-//! We go into the group before the command is started and come back right after, so the command is
-//! born in it, and all that descends from it as well; no program of ours runs between fork and
-//! exec. Our older children stay where they are. The group sets no limits.
+//! We go into the group before the command is started and come back right after. So the command is born
+//! in it, and all that descends from it as well. No program of ours runs between fork and exec. Our older
+//! children stay where they are. The group sets no limits.
 //!
 //! **No other process is ever hit.** One write kills the whole group, and it is not made while we are
 //! in it ourselves. A single process is signalled by a handle, and only if the kernel has named it as a
@@ -58,8 +58,8 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group inside the one that we are in. `None` where that is not possible: there is no
-    /// control group of version 2, we may not write to it, or the kernel is too old for it.
+    /// Makes a group inside the one that we are in. `None` where that is not possible: no control group
+    /// of version 2, no right to write to it, or a kernel that is too old.
     #[cold]
     #[inline(never)]
     pub(super) fn make() -> Option<Self> {

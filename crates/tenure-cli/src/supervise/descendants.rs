@@ -2,17 +2,17 @@
 //!
 //! This process makes itself the *subreaper* of its descendants: a descendant that loses its parent
 //! becomes our child, in whatever session and group it has hidden itself. So an end goes from the top
-//! down. The command and its group are ended, what they leave behind comes to us and is ended, and so
-//! on, until the kernel says that none is left.
+//! down. The command and its group are ended. What they leave behind comes to us and is ended, and so on,
+//! until the kernel says that none is left.
 //!
 //! **The kernel's word** is waitid(2): it knows all children, and ECHILD means none. `/proc` only helps
 //! to find the children to ask. It may show none (it is not mounted, or is that of another PID
 //! namespace). Then we ask waitid about one number after the other; it answers for children of ours
 //! alone. The lock stays held until it says ECHILD.
 //!
-//! **No other process is ever hit.** A signal goes only to a process of which the kernel has just said
-//! that it is a child of ours. Only this process can collect such a child, and until then no other
-//! process has its number. No number from a record is used, and none that could be out of date by now.
+//! **No other process is ever hit.** A signal goes only to a process that the kernel has just called a
+//! child of ours. Only this process can collect such a child, and until then no other process has its
+//! number. No number from a record is used, and none that could be out of date by now.
 //!
 //! **No process is asked twice.** A process that still has its parent is left to it: `timeout`, a shell
 //! or a nested `tenure run` pass on what they get. A process that has lost its parent is asked by us.

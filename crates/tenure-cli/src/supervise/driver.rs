@@ -5,14 +5,14 @@
 //! of that.
 //!
 //! # Crash safety
-//! The command inherits a copy of the descriptor that carries the claim's liveness lock. If this
-//! process is killed at any instant after the spawn, the liveness lock stays held until the command
-//! (and every process that inherited the copy from it) is gone, and the lock with it. Between the spawn
+//! The command inherits a copy of the descriptor that carries the claim's liveness lock. Assume that this
+//! process is killed at any instant after the spawn. Then the liveness lock, and the lock with it, stays
+//! held until the command is gone, and every process that inherited the copy from it. Between the spawn
 //! and the write that names the command, the liveness lock alone shows that it lives.
 //!
-//! For a command that is not to inherit the liveness lock (`close`), this process keeps the liveness
-//! lock; from that write on the command's own number counts as well. So there the write comes first:
-//! the command has been forked and waits until it is named (`signals::spawn_known`). If this process is
+//! A command that is not to inherit the liveness lock (`close`) lives by this process, which keeps the
+//! liveness lock. From that write on it also lives by its own number. So there the write comes first: the
+//! command has been forked and waits until it is named (`signals::spawn_known`). If this process is
 //! killed before that, or the write fails, nothing of the command has run.
 
 use super::around::Watch;
@@ -95,7 +95,7 @@ struct Running<'a> {
     watches: bool,
     /// The last look could not read every lock.
     unsure: bool,
-    /// How often the places of the locks had moved at the last look, and when the next look is due;
+    /// How often the places of the locks had moved at the last look, and when the next look is due.
     /// `None` until the work has lasted a little.
     places: Option<(u64, Instant)>,
     descendants: Descendants,
@@ -276,8 +276,8 @@ impl Driver<'_> {
             return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
         };
         placement.give(pid);
-        // After the spawn, for each handler costs the child two system calls on its way. A child
-        // that ends before this line is found by the first look.
+        // After the spawn, because each handler costs the child two system calls on its way. A child that
+        // ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
         if let Some(message) = stays_in_cgroup {
             say(&message);
@@ -783,17 +783,17 @@ impl Running<'_> {
         crate::exit::leave(crate::exit::Exit::General)
     }
 
-    /// Passes a stop on to this process only if it reached the command's own foreground group. In a
-    /// group that we share, the terminal has stopped us as well. A process that stops the command alone
-    /// (by SIGSTOP, or where there is no terminal) will continue it alone, and would leave us stopped
-    /// with the lock.
+    /// Passes a stop on to this process only if it reached the command's own foreground group. In a group
+    /// that we share, the terminal has stopped us as well. A process may stop the command alone (by
+    /// SIGSTOP, or where there is no terminal). It will continue the command alone, and would leave us
+    /// stopped with the lock.
     fn stopped(&mut self, number: i32) -> Option<Event> {
         let reads_or_writes = matches!(number, libc::SIGTTIN | libc::SIGTTOU);
         if !(number == libc::SIGTSTP || reads_or_writes) || !self.placement.hands_over() {
             return None;
         }
         // The command wanted the terminal before it was handed over, or after `fg` of a running job,
-        // which no signal reports: now it gets the terminal.
+        // which no signal reports. Now it gets the terminal.
         if reads_or_writes {
             if self.placement.has_it(getpgrp()) {
                 self.placement.give(self.pid);

@@ -31,8 +31,8 @@ const LOCKS_LOOK: Duration = Duration::from_millis(100);
 /// How often the supervisor looks at what is left of the work, once its command is gone.
 const REST_LOOK: Duration = Duration::from_millis(10);
 
-/// The command and all that it starts are a group for the console's keys, so that it can be asked alone;
-/// and it does not run before it is in its job.
+/// The command and all that it starts are a group for the console's keys, so that it can be asked alone.
+/// The command does not run before it is in its job.
 const NEW_GROUP_SUSPENDED: u32 = 0x0000_0200 | 0x0000_0004;
 
 /// The exit code of what is ended by force: that of a process that SIGKILL has ended.

@@ -9,8 +9,8 @@
 //! - A descendant is opened first as well. Then its parent's number is read, then both handles are
 //!   asked whether they live. If they do, that number was the parent's own, and the parent is proven
 //!   already.
-//! - A member of the command's process group is proven in the same way, by another proven member: the
-//!   number of a group belongs to no other group while the group has a member.
+//! - A member of the command's process group is proven in the same way, by another proven member. While a
+//!   group has a member, no other group has its number.
 //!
 //! A process that lost its parent before it was looked at, and has left the group, cannot be proven. It
 //! is left alone, and the liveness lock tells whether it still keeps the lock.

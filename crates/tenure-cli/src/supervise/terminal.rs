@@ -1,10 +1,10 @@
 //! Which process group the command runs in, and which group has the terminal.
 //!
-//! - stdin, stdout and stderr are one terminal and we lead its foreground group: the command gets
-//!   a group of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z
-//!   then reach the command and all of its children, and not us.
-//! - Any other terminal (a pipeline, a script, a job in the background): the command stays in our
-//!   group, where the shell has put us both, and keys reach us together.
+//! - stdin, stdout and stderr are one terminal and we lead its foreground group. The command gets a group
+//!   of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z then reach the
+//!   command and all of its children, and not us.
+//! - Any other terminal (a pipeline, a script, a job in the background). The command stays in our group,
+//!   where the shell has put us both, and keys reach us together.
 //! - No terminal: a group of its own, so that all of it can be ended together.
 
 use crate::signals;

@@ -168,8 +168,8 @@ impl AcquireError {
         self.refused()?.holder()
     }
 
-    /// When another try is likely to succeed, a hint; `None` if every try fails until something is
-    /// changed by hand.
+    /// When another try is likely to succeed, a hint; `None` if every try fails until something
+    /// changes.
     ///
     /// # Examples
     /// ```
@@ -221,7 +221,7 @@ pub struct Refused {
     pub seen: Now,
     /// What is wrong with its record, if it cannot be read.
     pub unreadable_because: Option<String>,
-    /// How long the caller waited; `None` if it did not want to.
+    /// How long the caller waited; `None` if it did not want to wait.
     pub waited: Option<Duration>,
     /// When a retry is likely to succeed; a hint.
     pub retry_after: Duration,
@@ -272,7 +272,7 @@ pub enum ReleaseError {
         /// How it failed.
         r#source: StoreError,
     },
-    /// This process is a copy (by a fork) of the one that made the guard, and which keeps the lock.
+    /// This process is a copy (by a fork) of the one that made the guard, and keeps the lock.
     #[error("{} belongs to the process that this one is a copy of", guard.name())]
     Forked {
         /// The guard. Dropping it does nothing.

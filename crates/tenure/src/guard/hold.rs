@@ -422,8 +422,7 @@ impl Hold {
         if !self.is_here() {
             return GuardState::Lost;
         }
-        // After a stop for longer than the lease, the caller may ask before the renewer has had its
-        // turn.
+        // A process that was stopped for longer than its lease may ask before the renewer has had its turn.
         if let Some(lapses_ms) = self.lapses_ms
             && self.term.known() != GuardState::Lost
         {

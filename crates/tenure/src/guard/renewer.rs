@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// How long the thread sleeps at most. Nothing depends on it; a sleep has to have an end.
 const NAP_MAX: Duration = Duration::from_secs(3_600);
 
-/// The interval between two looks at a hold that is not watched is at least this long for each hold.
+/// With so many holds, the thread looks at an unwatched one at most once in their number times this long.
 const LOOK_SHARE: Duration = Duration::from_millis(2);
 
 /// How often the thread checks that the folder of the locks is still where it was. No kernel reports
@@ -48,9 +48,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// a heartbeat.
 const TOGETHER_MS: u64 = 250;
 
-/// This many holds that were taken one after the other are renewed one after the other: their data lie
-/// side by side, here and in the kernel. With ten thousand holds, none of them in any cache by the time
-/// it is renewed, a heartbeat took a sixth less time.
+/// This many holds that were taken in a row are renewed in a row: their data lie side by side, here and
+/// in the kernel. With ten thousand holds, none of them in any cache by the time it is renewed, a
+/// heartbeat took a sixth less time.
 const NEIGHBOURS: u64 = 64;
 
 /// After this many heartbeats in a row the thread reads what the kernel reports of files. The kernel's

@@ -1,8 +1,8 @@
 //! The part of a hold that threads share: its known state, the wakers for changes of it, and its end.
 //!
 //! - What is known only gets worse: held, asked to stop, lost.
-//! - It ends once, with the last of its guards, and never under a question to the store; so no
-//!   heartbeat finds a hold lost that was released under it.
+//! - It ends once, with the last of its guards, and never under a question to the store. So no heartbeat
+//!   finds a hold lost that was released under it.
 //!
 //! `hold` has the questions to the store, and the log.
 

@@ -169,8 +169,8 @@ impl Refused<'_> {
         }
     }
 
-    /// A number alone is no proof: a record that keeps no start time may be of a process that had
-    /// our number before us, as the first process of a container always has.
+    /// A number alone is no proof. A record that keeps no start time may be of a process that had our
+    /// number before us, as the first process of a container always has.
     fn is_ours(&self) -> bool {
         let (theirs, ours) = (&self.blocker.holder, self.here);
         theirs.process == Some(ours.process)

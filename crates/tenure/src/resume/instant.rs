@@ -9,19 +9,20 @@ use std::time::SystemTime;
 
 /// When a lock was acquired: an instant in UTC.
 ///
-/// A [`SystemTime`], or chrono's `DateTime<Utc>` with the feature `chrono`. The original program has chrono's
-/// type there, so code that was written against its types compiles unchanged. **The feature changes the type
-/// for every crate of a build**: a library that others depend on should not turn it on, and should convert
-/// where it reads the field (`SystemTime::from` and `DateTime::<Utc>::from` take either).
+/// A [`SystemTime`], or chrono's `DateTime<Utc>` with the feature `chrono`. The original program has
+/// chrono's type there, so code that was written against its types compiles unchanged. **The feature
+/// changes the type for every crate of a build.** A library that others depend on should not turn it on,
+/// and should convert where it reads the field (`SystemTime::from` and `DateTime::<Utc>::from` take
+/// either).
 #[cfg(not(feature = "chrono"))]
 pub type AcquiredAt = SystemTime;
 
 /// When a lock was acquired: an instant in UTC.
 ///
-/// chrono's `DateTime<Utc>`, as in the original program; without the feature `chrono` the standard library's
-/// [`SystemTime`]. **The feature changes the type for every crate of a build**: a library that others depend on
-/// should not turn it on, and should convert where it reads the field (`SystemTime::from` and
-/// `DateTime::<Utc>::from` take either).
+/// chrono's `DateTime<Utc>`, as in the original program; without the feature `chrono` the standard
+/// library's [`SystemTime`]. **The feature changes the type for every crate of a build.** A library that
+/// others depend on should not turn it on, and should convert where it reads the field
+/// (`SystemTime::from` and `DateTime::<Utc>::from` take either).
 #[cfg(feature = "chrono")]
 pub type AcquiredAt = chrono::DateTime<chrono::Utc>;
 
