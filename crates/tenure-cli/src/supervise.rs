@@ -6,7 +6,7 @@
 //! The rules:
 //! - The lock is released only after the work has ended. The work is the command itself. Once an end was
 //!   forced (a signal, a cancel, a lost lock, a run that takes too long), it is everything that descends
-//!   from the command as well. The caller can ask for that in any case.
+//!   from the command as well. With `wait_all` that is so in any case.
 //! - Work that is asked to end gets the grace to do so; then it is killed. Unless the first signal was
 //!   SIGTERM itself, SIGTERM follows it after three quarters of the grace (7.5 s and 2.5 s by default, as
 //!   CI runners do).

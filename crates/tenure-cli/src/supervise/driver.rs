@@ -5,15 +5,15 @@
 //! of that.
 //!
 //! # Crash safety
-//! The command inherits a copy of the descriptor that carries the claim's liveness lock. Assume that this
-//! process is killed at any instant after the spawn. Then the liveness lock, and the lock with it, stays
-//! held until the command is gone, and every process that inherited the copy from it. Between the spawn
+//! The command inherits a copy of the descriptor that carries the claim's liveness lock. If this process
+//! is killed at any instant after the spawn, the liveness lock stays held, and the lock with it. Both are
+//! free once the command, and every process that inherited the copy from it, is gone. Between the spawn
 //! and the write that names the command, the liveness lock alone shows that it lives.
 //!
-//! A command that is not to inherit the liveness lock (`close`) lives by this process, which keeps the
-//! liveness lock. From that write on it also lives by its own number. So there the write comes first: the
-//! command has been forked and waits until it is named (`signals::spawn_known`). If this process is
-//! killed before that, or the write fails, nothing of the command has run.
+//! If the command is not to inherit the liveness lock (`close`), this process alone keeps it. The
+//! command's own number counts only from that write on. So there the write comes first: the command has
+//! been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
+//! that, or the write fails, nothing of the command has run.
 
 use super::around::Watch;
 use super::descendants::Descendants;
@@ -839,7 +839,7 @@ impl Running<'_> {
     /// Renews and looks at the locks before the work goes on: the stop may have lasted longer than a
     /// lease.
     fn reassure(&mut self) {
-        // Each may begin an end, and is none itself.
+        // Both may begin an end; neither is one.
         for index in 0..self.state.holds.len() {
             if self.state.due(self.driver, index) != Due::Nothing {
                 let _ = self.renew(index);

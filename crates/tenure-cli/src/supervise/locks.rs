@@ -152,7 +152,8 @@ impl Driver<'_> {
         Ok(None)
     }
 
-    /// An ended command shows the loss by its exit code. Of one that goes on only this message tells.
+    /// An ended command shows the loss by its exit code. If the command goes on, only this message shows
+    /// it.
     fn tell_of_loss(&self, message: &str) {
         match self.terms.on_lost {
             OnLost::Terminate => self.tell(message),
