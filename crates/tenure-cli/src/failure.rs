@@ -132,7 +132,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The errors that a person is told by their message.
+/// The errors whose message is the text for a person.
 macro_rules! told_by_their_message {
     ($($error:ty),+) => {
         $(impl From<$error> for Failure {

@@ -189,7 +189,7 @@ impl Lock {
         self
     }
 
-    /// Holds one of so many slots, at least one. With none, the call ends with exit 2.
+    /// Holds one of `slots` slots, at least one. With 0, the call ends with exit 2.
     pub fn slots(mut self, slots: u32) -> Self {
         self.holding = Holding::slots(slots);
         self

@@ -241,8 +241,8 @@ impl Options {
         self.holding(Holding::SHARED)
     }
 
-    /// Holds one of so many slots, which all callers of this lock should agree on: at least one. With none
-    /// the acquire is refused ([`AcquireError::NoSlots`]).
+    /// Holds one of `slots` slots, at least one; all callers of this lock should agree on the number.
+    /// With 0 the acquire is refused ([`AcquireError::NoSlots`]).
     ///
     /// # Examples
     /// ```
@@ -295,9 +295,9 @@ impl Options {
         self
     }
 
-    /// Has `tell` called, once for each lock that the acquire has to wait for; [`Waiting`] says for whom.
-    /// The waiting thread calls it. That thread keeps its place in line meanwhile, and takes no turn:
-    /// `tell` must not block.
+    /// Has `tell` called, once for each lock that the acquire has to wait for; [`Waiting`] says for which
+    /// holder. The waiting thread calls it. That thread keeps its place in line meanwhile, and takes no
+    /// turn: `tell` must not block.
     pub fn on_wait(
         mut self,
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,

@@ -26,9 +26,9 @@
 //!
 //! | platform | a process is looked at by |
 //! |---|---|
-//! | Linux | signal 0 as a system call (it is never delivered): *no such process* is dead, *not permitted* is alive. `/proc` tells a zombie (dead), and the start time, which together with the boot id tells a number that was used again from its first owner |
-//! | other Unix | signal 0 in the same way. A zombie counts as running there, and a number that was used again as the process that had it first |
-//! | Windows | a process handle that may only look: *no such process* is dead, *not permitted* is alive. A handle whose process has ended tells it from one that runs, and the time of its creation a number that was used again from its first owner |
+//! | Linux | signal 0 as a system call (it is never delivered): *no such process* is dead, *not permitted* is alive. `/proc` shows a zombie (dead). The start time and the boot id show whether the number was used again |
+//! | other Unix | signal 0 in the same way. A zombie counts as running there, and a number that was used again counts as its first owner |
+//! | Windows | a process handle that may only look: *no such process* is dead, *not permitted* is alive. The handle shows whether its process has ended, and the time of its creation whether the number was used again |
 //! | where processes cannot be looked at | every process counts as running |
 //!
 //! 0 is no process anywhere, and on Unix neither are numbers above `i32::MAX`.

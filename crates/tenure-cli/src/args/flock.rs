@@ -606,8 +606,7 @@ fn seconds(text: &OsStr) -> Result<f64, Misuse> {
         })
 }
 
-/// The wait of so many seconds, counted in the microseconds of flock(1). `None` if no timer can
-/// be set to that.
+/// The wait of `seconds`, counted in the microseconds of flock(1). `None` if no timer can be set to that.
 fn at_most(seconds: f64) -> Option<FlockWait> {
     let micros = (seconds * 1e6).trunc();
     if micros == 0.0 {

@@ -43,8 +43,8 @@ use windows_sys::Win32::System::Threading::{
 };
 pub(crate) use writing::{Stream, Unwritten, Why, write_unless_stopped, write_within};
 
-/// The numbers of Unix. Those that nothing here can send or receive have their names all the same: exit
-/// codes and the decisions of `supervise` are made of them.
+/// The numbers of Unix. Some of them can be neither sent nor received here, but exit codes and the
+/// decisions of `supervise` need their names.
 pub(crate) mod numbers {
     pub(crate) const SIGHUP: i32 = 1;
     pub(crate) const SIGINT: i32 = 2;
@@ -321,9 +321,8 @@ pub(crate) fn resume(process: u32) -> io::Result<()> {
     let mut more = unsafe { Thread32First(snapshot.as_raw_handle(), &raw mut entry) } != 0;
     while more {
         if entry.th32OwnerProcessID == process {
-            // SAFETY: takes numbers; the handle is new and belongs to no other value. The process is
-            // our child and suspended, so no other process has its number, and no other thread that of
-            // its thread.
+            // SAFETY: takes numbers; the handle is new and belongs to no other value. The process is our
+            // child and suspended, so its number and its thread's number belong to them alone.
             let thread =
                 unsafe { owned(OpenThread(THREAD_SUSPEND_RESUME, 0, entry.th32ThreadID)) }?;
             // SAFETY: the thread is open.

@@ -93,8 +93,8 @@ impl Descendants {
     /// afterwards.
     ///
     /// # Errors
-    /// - The kernel does not tell of children (a seccomp filter refuses waitid), so that the end of a command
-    ///   could not be seen.
+    /// - The kernel does not report on children (a seccomp filter refuses waitid), so that the end of a
+    ///   command could not be seen.
     pub(super) fn adopt() -> Result<Self, Errno> {
         let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let childless = match retry_on_intr(|| waitid(WaitId::All, any)) {

@@ -169,7 +169,7 @@ impl Driver<'_> {
     ) -> Verdict {
         let descendants = state.descendants.take().map(Descendants::again);
         let Some(descendants) = descendants.or_else(|| Descendants::adopt().ok()) else {
-            // The kernel does not tell of children; the caller looks again.
+            // The kernel does not report on children; the caller looks again.
             std::thread::sleep(ENTERED_LOOK);
             return Verdict::Command(end);
         };

@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// How long the thread sleeps at most. Nothing depends on it; a sleep has to have an end.
 const NAP_MAX: Duration = Duration::from_secs(3_600);
 
-/// With so many holds, the thread looks at an unwatched one at most once in their number times this long.
+/// With N holds, the thread looks at an unwatched one at most once in N times this long.
 const LOOK_SHARE: Duration = Duration::from_millis(2);
 
 /// How often the thread checks that the folder of the locks is still where it was. No kernel reports
@@ -132,8 +132,8 @@ struct Kept {
 struct Renewer {
     kept: BTreeMap<u64, Kept>,
     due: BTreeSet<(u64, u64)>,
-    /// Becomes readable once something has happened to a hold, where the store reports that. Apart from
-    /// the holds, because the thread goes through these at every wake-up.
+    /// Becomes readable once something has happened to a hold, where the store reports that. Kept apart
+    /// from the holds, because the thread goes through these descriptors at every wake-up.
     notices: HashMap<u64, Descriptor>,
     next_id: u64,
     files: Option<files::Files>,
