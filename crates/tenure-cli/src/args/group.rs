@@ -1,7 +1,7 @@
 //! The names of groups.
 //!
-//! A group is a native lock whose name is written in lower case. What a run in a group means is
-//! `request/run`'s business.
+//! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
+//! group means.
 
 use tenure_core::LockName;
 

@@ -266,7 +266,7 @@ impl Driver<'_> {
                 .map_err(SpawnError::Command)
         };
         let stays_in_cgroup = descendants.after_start().err();
-        // Should this fail, a later child of ours would inherit the liveness lock; there is none.
+        // If this fails, a later child of ours would inherit the liveness lock; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let (child, named) = started?;
         let began = instant();

@@ -1,6 +1,6 @@
 //! What can go wrong with a guard: one enum per verb, fields in place of texts.
 //!
-//! How a refusal is shown to a program is the [`envelope`](crate::envelope)'s business.
+//! [`envelope`](crate::envelope) decides how a program sees a refusal.
 
 use super::{Guard, Guards};
 use crate::config::ConfigError;

@@ -1,7 +1,7 @@
 //! The guard: what holding a lock is, and how it ends.
 //!
-//! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of
-//! them. Heartbeats are the renewer's business.
+//! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of them.
+//! `renewer` sends the heartbeats.
 
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
 use super::renewer::Watching;
