@@ -1,14 +1,14 @@
 //! What may be typed: the verbs and their flags, read verb-first.
 //!
-//! Building the whole tree of arguments costs more than running a lock. So the verb is looked up
-//! first and only its own parser is built; the whole tree (for the pages of help and for mistakes)
-//! is made of the same parts, and a test holds the two equal.
+//! Building the whole tree of arguments costs more than running a lock. So the verb is looked up first
+//! and only its own parser is built. The whole tree (for the pages of help and for mistakes) is made of
+//! the same parts, and a test holds the two equal.
 //!
-//! What the words mean is `request`'s business. What stands where a verb should is read by `front`, what
-//! makes no call is answered by `refusal`.
+//! `request` decides what the words mean. `front` reads what stands where a verb should, and `refusal`
+//! answers words that make no call.
 //!
-//! Here and elsewhere, what a plain run never does is marked cold: a start pays for each stretch of
-//! code that it touches, and is kept together by that.
+//! Here and elsewhere, code that a plain run never uses is marked cold. A start pays for each stretch of
+//! code that it touches, and the marks keep the code of a plain run together.
 #![allow(
     clippy::doc_markdown,
     clippy::struct_excessive_bools,
@@ -956,7 +956,7 @@ pub(crate) fn parse_as(verb: &str, words: &[OsString]) -> Result<Verb, Failure> 
     }
 }
 
-/// What is to be done about a call that a verb's parser does not take.
+/// What to do about a call that a verb's parser does not take.
 #[cold]
 #[inline(never)]
 fn explain(error: &clap::Error, words: &[OsString]) -> Result<Verb, Failure> {
@@ -982,8 +982,8 @@ pub(crate) fn version() -> String {
     Tree::command().render_version()
 }
 
-/// The words of a call that is flock(1)'s: by the name under which the program was called, or by
-/// the verb. Nothing else of ours has a say in it, neither flags nor the environment.
+/// The words of a call that is flock(1)'s: by the name under which the program was called, or by the
+/// verb. Our own flags and our environment do not matter there.
 fn asked_for_flock(words: &[OsString]) -> Option<FlockArgs> {
     // A start pays for this: the bytes are compared, and no path is taken apart.
     let called = words.first()?.as_encoded_bytes().strip_suffix(b"flock");

@@ -1,9 +1,9 @@
-//! What a call leaves in the audit. An audit that cannot be written is told on stderr and stops
-//! nothing: the holder of a lock must not depend on a log.
+//! What a call writes into the audit. If that fails, the call says so on stderr and goes on: the holder
+//! of a lock must not depend on a log.
 //!
-//! Native `run`s are made to cost little, so theirs is kept only where the caller named a folder for
-//! it; what breaks a promise to another holder (a takeover, an override, a forced release) is always
-//! recorded.
+//! A native `run` should cost little, so its ordinary events are recorded only where the caller named a
+//! folder for the audit. What breaks a promise to another holder (a takeover, an override, a forced
+//! release) is always recorded.
 
 use crate::failure::Failure;
 use crate::render::{Reporter, say};
@@ -22,7 +22,7 @@ const HURRY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct AuditWriter {
     log: AuditLog,
-    /// Ordinary events too.
+    /// Ordinary events are recorded too.
     everything: bool,
     /// The folder stands inside a work tree.
     ignored: bool,
@@ -37,7 +37,7 @@ impl AuditWriter {
         }
     }
 
-    /// Also records what a hold without a supervisor does, whatever the profile.
+    /// From now on records ordinary events too, whatever the profile: for a hold without a supervisor.
     pub(crate) fn everything(&mut self) {
         self.everything = true;
     }
@@ -98,7 +98,7 @@ impl AuditWriter {
         }
     }
 
-    /// A release that the system did not let succeed.
+    /// A release that the system refused.
     pub(crate) fn release_failed(
         &self,
         reporter: &mut Reporter,
@@ -109,15 +109,15 @@ impl AuditWriter {
         let error = match error {
             StoreError::Permission { .. } | StoreError::Denied { .. } => format!("EACCES: {error}"),
             StoreError::Io { source, .. } => error_text(source),
-            // Nothing was tried.
+            // The store tried nothing.
             _ => return,
         };
         let record = Record::lock_release_failed(occasion, lock_path.as_ref(), &error);
         self.write(reporter, &record);
     }
 
-    /// Heartbeats that fail one after the other. The supervisor writes this between two steps of an end that
-    /// may be under way, so a file that another process keeps is not waited for.
+    /// Several heartbeats in a row that failed. The supervisor writes this between two steps of an end
+    /// that may be under way. So it hardly waits for a file that another process has locked.
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
         let log = self.log.clone().waiting_at_most(HURRY);
@@ -138,7 +138,7 @@ impl AuditWriter {
         self.write(reporter, &Record::orphan_ended(occasion, holder, ended));
     }
 
-    /// A hold that was found left behind and removed, or a record that could not be read.
+    /// A hold that its holder left behind and that was removed, or a record that could not be read.
     pub(crate) fn removed(
         &self,
         reporter: &mut Reporter,
@@ -171,7 +171,7 @@ fn unwritten(error: &AuditError) -> String {
     format!("the audit could not be written: {error}")
 }
 
-/// Who did it, to what, and when.
+/// Who acted, on which lock, and when.
 pub(crate) fn occasion<'a>(
     lock: &'a LockName,
     request_id: &'a RequestId,
@@ -184,8 +184,8 @@ pub(crate) fn occasion<'a>(
     }
 }
 
-/// The id under which the caller acts: the one that was shown, in whatever form another program's record
-/// has it, or a new one, for the audit wants one all the same.
+/// The id under which the caller acts: the one that it has shown, in whatever form another program's
+/// record has it. Else a new one, because the audit needs an id in any case.
 pub(crate) fn acting(shown: Option<&str>) -> Result<RequestId, Failure> {
     shown.map_or_else(
         || crate::ids::request_id_or_new(None),

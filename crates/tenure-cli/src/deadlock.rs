@@ -1,9 +1,9 @@
 //! Deadlocks across runs: a holder that waits for another lock writes that down in its hold. A waiter that
 //! finds a circle of such waits, and is the youngest in it, gives way.
 //!
-//! Each waiter writes first and looks afterwards, again and again. So of those who close a circle
-//! at least the last one sees all of it, and the others do at their next look; all of them compare
-//! the same instants and come to the same youngest. A note names the ticket that waits, and counts
+//! Each waiter writes first and looks afterwards, again and again. So of the waiters that close a
+//! circle at least the last one sees all of it, and the others do at their next look. All of them
+//! compare the same instants and find the same youngest. A note names the ticket that waits, and counts
 //! only while that claim does, so the note of a killed waiter deceives no other.
 //!
 //! A hold has room for one note. Of several waits at once under one hold the first is noted, and the
@@ -26,7 +26,8 @@ use tenure_engine::store::{Reading, Verbs};
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;
 
-/// One wait in a circle: when it began, and whose it is where two began together.
+/// One wait in a circle: when it began, and its lock and ticket, which decide between two that began
+/// together.
 type Wait = (u64, Folder, String, u64);
 
 /// Where a wait takes place, and by which clock.
@@ -47,7 +48,7 @@ pub(crate) struct NestedWait<'a> {
 }
 
 impl<'a> NestedWait<'a> {
-    /// For a caller with these holds; `None` where there is nothing to be noted.
+    /// For a caller with these holds; `None` where there is nothing to note.
     pub(crate) fn of(scene: Scene<'a>, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
         let is_native = scene.store.profile().record().is_none();
         (is_native && !holds.is_empty()).then_some(Self {
@@ -72,8 +73,8 @@ impl<'a> NestedWait<'a> {
         path.iter().max() == path.first()
     }
 
-    /// Whether no holder of this lock goes on until this process does. `path` collects the
-    /// waits that say so.
+    /// Whether a claim of this mode on this lock cannot go on until this process does. `path` collects
+    /// the waits that show it.
     fn is_stuck(&self, folder: &Path, name: &str, mode: Mode, path: &mut Vec<Wait>) -> bool {
         if path.len() > LENGTH_MAX {
             return false;
@@ -95,7 +96,7 @@ impl<'a> NestedWait<'a> {
                 path.truncate(before);
             }
             match mode {
-                // Any of them keeps an exclusive or shared claim from going on.
+                // Any such holder keeps an exclusive or shared claim from going on.
                 Mode::Exclusive | Mode::Shared if waits => return true,
                 Mode::Exclusive | Mode::Shared => {}
                 // One free slot is enough.
@@ -150,8 +151,8 @@ impl<'a> NestedWait<'a> {
         self.with_store(folder, |store| store.read(&name).ok())?
     }
 
-    /// Asks the locks of a place that a note or a hold names. Servers that this call talks to already
-    /// are not connected to once more for every look.
+    /// Asks the locks of a place that a note or a hold names. If these are the servers of this call, it
+    /// does not connect to them once more for every look.
     fn with_store<T>(&self, folder: &Path, ask: impl FnOnce(&Locks) -> T) -> Option<T> {
         let own = self.scene.store;
         if own.is_remote() && folder == self.scene.place.folder {
@@ -165,8 +166,8 @@ impl<'a> NestedWait<'a> {
         Some(ask(&store))
     }
 
-    /// Writes down in every hold what is waited for, unless another caller's wait stands there. Where a
-    /// hold cannot be written, its circle stays unseen and the wait goes on.
+    /// Writes this wait into every hold, unless another caller's wait stands there. If a hold cannot be
+    /// written, its circle stays unseen and the wait goes on.
     fn note(&mut self, ticket: u64) {
         let own = self.own_note(ticket);
         for hold in &self.holds {

@@ -40,7 +40,7 @@ pub(crate) fn signalled(number: i32) -> Exit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(windows, allow(dead_code, reason = "flock is refused there"))]
 pub(crate) enum SysExit {
-    /// The words make no call.
+    /// The words are no valid call.
     Usage,
     /// The descriptor or file cannot be locked.
     Data,
@@ -48,9 +48,9 @@ pub(crate) enum SysExit {
     NoInput,
     /// The command cannot be run.
     Unavailable,
-    /// The system has none left of something.
+    /// The system has run out of something.
     System,
-    /// There is no place to make the file in.
+    /// The file cannot be created where it should be.
     CannotCreate,
 }
 
@@ -68,17 +68,17 @@ impl SysExit {
     }
 }
 
-/// Ends the process, once what was said has been written or has had its time.
+/// Ends the process, once all messages are written or their time is over.
 pub(crate) fn leave(ending: impl Into<Ending>) -> ! {
     let _ = speech::finish();
     leave_at_once(ending)
 }
 
-/// The same for a caller who insists.
+/// Ends the process without waiting for messages: for a caller who insists.
 pub(crate) fn leave_at_once(ending: impl Into<Ending>) -> ! {
     let ending = ending.into();
     if let Ending::DieBy(signal) = ending {
-        // A shell sees 128 + signal either way; a parent that looks closer sees the truth.
+        // A shell sees 128 + signal either way; a parent that reads the status sees the signal.
         signals::die_by(signal);
     }
     std::process::exit(ending.code())

@@ -1,6 +1,6 @@
-//! A failure as the binary has it: the library's, and beside it what a person reads and how it is shown.
+//! A failure in the binary: the library's failure, the text for a person, and how it is shown.
 //!
-//! Which exit code and which word an error has stands in one table, in `tenure_engine::envelope`.
+//! One table, in `tenure_engine::envelope`, gives each error its exit code and its word.
 
 use crate::output::Output;
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ pub(crate) struct Failure {
     said: envelope::Failure,
     /// What a person reads instead of the message, where more can be said.
     pub(crate) text: Option<String>,
-    /// The text is what was asked for, and belongs on stdout.
+    /// The text is the answer that the caller asked for, and belongs on stdout.
     pub(crate) is_answer: bool,
     /// The verb and the format, of a failure that happens before they are known otherwise.
     pub(crate) command: String,
@@ -132,7 +132,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The errors of which a person reads the message.
+/// The errors whose message is the text for a person.
 macro_rules! told_by_their_message {
     ($($error:ty),+) => {
         $(impl From<$error> for Failure {

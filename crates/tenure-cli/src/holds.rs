@@ -19,8 +19,8 @@ pub(crate) struct Hold {
 }
 
 /// Which folder a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ in
-/// their text and not in what the system says that they are. What leads nowhere is known by its text, as
-/// the URL of servers is.
+/// their text, but not in their device and number. A path that leads nowhere is known by its text, and
+/// so is the URL of servers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Folder {
     #[cfg(unix)]
@@ -49,7 +49,7 @@ impl Folder {
         Self::Named(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
     }
 
-    /// Whether both paths lead to the same one.
+    /// Whether both paths lead to the same folder.
     pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
         one == other || Self::of(one) == Self::of(other)
     }
@@ -96,7 +96,7 @@ pub(crate) fn extend(value: &mut String, token: u64, folder: &Path, name: &LockN
     value.push_str(name.as_str());
 }
 
-/// The holds that a value of the variable names. What is no entry is skipped.
+/// The holds that a value of the variable names. Text that is no entry is skipped.
 pub(crate) fn parse(value: &str) -> Vec<Hold> {
     value
         .split(';')

@@ -9,7 +9,7 @@ pub(crate) fn request_id_or_new(given: Option<RequestId>) -> Result<RequestId, F
     given.map_or_else(fresh_id::<12>, Ok)
 }
 
-/// A fresh request id with two hex digits for each of so many bytes.
+/// A fresh request id with two hex digits for each of `BYTES` random bytes.
 pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
     let no_id = || {
         Failure::new(

@@ -1,24 +1,24 @@
-//! Signals of this process: what arrives is written into a pipe, and a sleeping system call can
+//! Signals of this process: a handler writes what arrives into a pipe, and a sleeping system call can
 //! be interrupted without a second thread.
 //!
-//! This is the binary's only module with `unsafe` code. A handler may do little: it writes two
-//! bytes into a pipe that does not block, and where the process sleeps in the kernel for its turn
-//! it arms a timer. Both are on POSIX's list of what a handler may call.
+//! This is the binary's only module with `unsafe` code. A handler may do little. It writes two bytes into
+//! a pipe that does not block. Where the process sleeps in the kernel for its turn, it also arms a timer.
+//! Both are on POSIX's list of what a handler may call.
 //!
 //! **Why a timer in the handler.** The main thread sleeps in `fcntl(F_OFD_SETLKW)`. A signal that
-//! arrives just before that call begins would be noticed only when the sleep ends. The timer goes
-//! on interrupting until somebody has noticed and stopped it, so no signal and no deadline is
-//! ever lost between a check and a sleep.
+//! arrives just before that call begins would be noticed only when the sleep ends. The timer goes on
+//! interrupting until the main thread has noticed and stopped it. So no signal and no deadline is ever
+//! lost between a check and a sleep.
 //!
-//! **Which signals are blocked.** A caller may start us with any of them blocked, and would then not be
-//! heard, nor would the end of the command or the timer's beat. So what is needed is let through from the
-//! start, and each program that we start gets the mask back with which we were started.
+//! **Which signals are blocked.** A caller may start us with any of them blocked. We would then not hear
+//! its signals, nor the end of the command or the timer's beat. So the signals that we need are let
+//! through from the start. Each program that we start gets back the mask with which we were started.
 //!
-//! `flock` sleeps here too, for the lock of a whole file: its descriptor is a number that the
-//! caller typed, and the time-out is the same timer. It collects no signals; all of them keep the
-//! meaning that they had when we were started.
+//! `flock` sleeps here too, for the lock of a whole file. Its descriptor is a number that the caller
+//! typed, and the time-out is the same timer. It collects no signals; all of them keep the meaning that
+//! they had when we were started.
 //!
-//! What to do about a signal is decided elsewhere (`supervise`).
+//! `supervise` decides what to do about a signal.
 #![allow(
     unsafe_code,
     reason = "sigaction, timer_settime and raise have no safe form, nor has a lock on a descriptor \
@@ -53,8 +53,8 @@ static PIPE_OUT: AtomicI32 = AtomicI32::new(-1);
 static STOP: AtomicI32 = AtomicI32::new(0);
 /// Whether a command runs, so that every signal is for the supervisor to decide about.
 static RUNNING: AtomicBool = AtomicBool::new(false);
-/// Whether the terminal asked to stop while no command ran. That is done between two steps, for a
-/// process that is stopped in the middle of a change would keep the guard from everybody.
+/// Whether the terminal asked to stop while no command ran. We stop between two steps: a process that
+/// is stopped in the middle of a change would keep the guard from every other caller.
 static PAUSE: AtomicBool = AtomicBool::new(false);
 /// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt: for a lock, or
 /// for a reader of its answer.
@@ -70,7 +70,7 @@ static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 static IGNORED_ALARM: AtomicBool = AtomicBool::new(false);
 static IGNORED_IO: AtomicBool = AtomicBool::new(false);
 static BLOCKED: AtomicU64 = AtomicU64::new(0);
-/// Those of them that are let through by now.
+/// The blocked signals that are let through by now.
 static LET_THROUGH: AtomicU64 = AtomicU64::new(0);
 
 /// Runs before the standard library ignores SIGPIPE without leaving a trace of what it was.
@@ -82,8 +82,8 @@ static BEFORE_MAIN: extern "C" fn() = before_main;
 extern "C" fn before_main() {
     IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::SeqCst);
     // A limit on the size of files must not end us in the middle of a change, or while a command runs:
-    // with a handler the write answers EFBIG. A handler, and not to ignore it, for a program that is
-    // started gets the default back by itself.
+    // with a handler the write returns EFBIG. The signal is not ignored instead, because a program that
+    // we start gets the default back by itself after a handler.
     if install(libc::SIGXFSZ, 0) {
         ignore(libc::SIGXFSZ);
     }
@@ -94,8 +94,9 @@ const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIG
 /// Signals that are passed on to the command.
 const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
 
-/// Signals that are let through from the start, whatever the caller has blocked: those that end us, the stop
-/// of a terminal, the end of a child, the timer's beat, and the call to a waiter that is asked to stop.
+/// Signals that are let through from the start, whatever the caller has blocked. They end us, stop us
+/// from a terminal, report the end of a child, are the timer's beat, or call a waiter that is asked to
+/// stop.
 const HEARD: Mask = Mask::of(&ENDING).and(Mask::of(&[
     libc::SIGTSTP,
     libc::SIGCHLD,
@@ -142,7 +143,7 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
             cfg!(not(target_os = "macos")) && !info.is_null() && unsafe { (*info).si_code } > 0;
         let bytes = [u8::try_from(number).unwrap_or(0), u8::from(from_kernel)];
         if ENDING.contains(&number) {
-            // The first one is the one that is told.
+            // The first signal is the one that is reported.
             let _ = STOP.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
         }
         // SAFETY: write is async-signal-safe; a full or closed pipe only returns an error, and
@@ -215,8 +216,9 @@ fn ignore(number: c_int) {
     }
 }
 
-/// Leaves alone what was ignored. Called with all signals blocked, so that none of these arrives between
-/// the two steps: what is ignored again is forgotten.
+/// Installs handlers, but leaves alone the signals that were ignored. Called with all signals blocked,
+/// so that none of these arrives between the two steps: the kernel forgets a signal that is ignored
+/// again.
 fn install_all(numbers: &[c_int]) {
     for number in numbers {
         if install(*number, 0) {
@@ -261,8 +263,8 @@ impl Mask {
         self.0 == 0
     }
 
-    /// Changes which signals are blocked in this thread, as sigprocmask(2) does, and answers with those
-    /// that were.
+    /// Changes which signals are blocked in this thread, as sigprocmask(2) does, and returns those that
+    /// were.
     fn apply(self, how: c_int) -> Self {
         let numbers = || 1..=last_signal();
         // SAFETY: both sets are valid for the calls. Numbers that the C library keeps for itself are left
@@ -287,8 +289,8 @@ fn received() -> Mask {
     Mask(BLOCKED.load(Ordering::SeqCst))
 }
 
-/// Blocks everything for a moment and installs handlers in it; then `heard` is let through, and what else
-/// the caller had blocked stays blocked.
+/// Blocks all signals for a moment and installs handlers in it. Then `heard` is let through, and what
+/// else the caller had blocked stays blocked.
 fn with_all_blocked(before: Option<Mask>, heard: Mask, install: impl FnOnce()) {
     let found = Mask::ALL.apply(libc::SIG_BLOCK);
     let received = before.unwrap_or(found);
@@ -310,8 +312,8 @@ pub(crate) fn as_received<T>(action: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `action`, which starts a thread, with all signals blocked: a thread inherits that, and so every
-/// signal interrupts the one that waits for it.
+/// Runs `action`, which starts a thread, with all signals blocked. The thread inherits that, so every
+/// signal interrupts the thread that started it.
 pub(crate) fn for_a_thread<T>(action: impl FnOnce() -> T) -> T {
     let ours = Mask::ALL.apply(libc::SIG_BLOCK);
     let result = action();
@@ -338,14 +340,14 @@ fn is_ignored(number: c_int) -> bool {
     }
 }
 
-/// The two ends of a pipe, of which neither blocks or is inherited.
+/// The two ends of a pipe; neither blocks, and no program inherits them.
 #[cfg(not(target_os = "macos"))]
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
     Ok(rustix::pipe::pipe_with(flags)?)
 }
 
-/// The same where a pipe is made first and told afterwards. No command is started meanwhile.
+/// The same where the flags are set after the pipe was made. No command is started meanwhile.
 #[cfg(target_os = "macos")]
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe()?;
@@ -358,7 +360,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 impl Signals {
     /// Starts to collect the signals that end this process in an orderly way. All others keep
-    /// their meaning: whoever waits can still be stopped by Ctrl-Z.
+    /// their meaning: a waiter can still be stopped by Ctrl-Z.
     ///
     /// # Errors
     /// - The system has no more descriptors.
@@ -370,19 +372,19 @@ impl Signals {
         with_all_blocked(None, HEARD, || {
             install_all(&ENDING);
             install_all(&[libc::SIGTSTP]);
-            // Whoever started us may ignore SIGCHLD; then the kernel would collect our command and
-            // its exit code with it.
+            // Our caller may have ignored SIGCHLD; then the kernel would collect our command and its
+            // exit code with it.
             IGNORED_CHILD.store(install(libc::SIGCHLD, 0), Ordering::SeqCst);
         });
         Ok(Self)
     }
 
-    /// What asks a command to end where nobody says otherwise: SIGINT, or SIGTERM where whoever
-    /// started us ignored that one. A shell does so to what its scripts run in the background, and a
-    /// command that has inherited it hears nothing.
+    /// The signal that asks a command to end by default: SIGINT, or SIGTERM if our caller ignored
+    /// SIGINT. A shell ignores it for what its scripts run in the background, and a command that has
+    /// inherited that does not hear it.
     #[allow(
         clippy::unused_self,
-        reason = "a value of this type proves that somebody has looked"
+        reason = "a value of this type proves that the signals were looked at"
     )]
     pub(crate) fn usual_request(self) -> c_int {
         if IGNORED_INTERRUPT.load(Ordering::SeqCst) {
@@ -392,8 +394,9 @@ impl Signals {
         }
     }
 
-    /// Collects also what a command is to be told. Called once there is one. A command in our own
-    /// group is stopped by the terminal together with us, so there the stop keeps its meaning.
+    /// Collects also the signals that are passed on to a command. Called once there is one. A command
+    /// in our own group is stopped by the terminal together with us, so there the stop keeps its
+    /// meaning.
     #[allow(
         clippy::unused_self,
         reason = "a value of this type proves that the pipe is there"
@@ -407,8 +410,8 @@ impl Signals {
                 set_default(libc::SIGTSTP);
             }
         });
-        // A stop that came after the last look for one and before this line: the command has to
-        // hear of it, and in a group that we share it has heard already.
+        // A stop that came after the last look for one and before this line. The command has to get it;
+        // in a group that we share it has got it already.
         if own_group && PAUSE.swap(false, Ordering::SeqCst) {
             let stop = [u8::try_from(libc::SIGTSTP).unwrap_or(0), 0];
             // SAFETY: the bytes live until the call returns; a full pipe only returns an error.
@@ -433,9 +436,9 @@ impl Signals {
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back(self, command: &mut Command) {
-        // First, so that none of them does now what it would not have done to the command.
+        // First, so that no signal does now what it would not have done to the command.
         block_as_received();
-        // What was ignored was left alone. So whatever has a handler had none.
+        // Ignored signals were left alone. So a signal that has a handler was not ignored.
         for number in ENDING.into_iter().chain([libc::SIGTSTP]) {
             if !is_ignored(number) {
                 set_default(number);
@@ -555,8 +558,8 @@ pub(crate) fn without_ttou<T>(action: impl FnOnce() -> T) -> T {
     blocking(&[libc::SIGTTOU], action)
 }
 
-/// Runs `action` without being stopped by the terminal: whoever is stopped in the middle of a
-/// change keeps the guard from everybody else. What came meanwhile stops us afterwards.
+/// Runs `action` without being stopped by the terminal: a process that is stopped in the middle of a
+/// change keeps the guard from every other caller. A stop that came meanwhile takes effect afterwards.
 pub(crate) fn unstopped<T>(action: impl FnOnce() -> T) -> T {
     blocking(&[libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU], action)
 }
@@ -574,7 +577,7 @@ fn prepare_timer() -> io::Result<()> {
         return Ok(());
     }
     IGNORED_ALARM.store(install(libc::SIGALRM, 0), Ordering::SeqCst);
-    // Where signals are collected, it is let through already. `flock` collects none.
+    // Where signals are collected, the alarm is let through already. `flock` collects none.
     if PIPE.load(Ordering::SeqCst) < 0 {
         let alarm = Mask::of(&[libc::SIGALRM]);
         let blocked = alarm.apply(libc::SIG_UNBLOCK).in_common(alarm);
@@ -593,12 +596,12 @@ fn set_timer(first: Duration) {
     timer::set(first, interval);
 }
 
-/// Sleeps in the kernel on the main thread; a timer signal ends the sleep at its deadline, and
-/// any signal that asks us to end does so at once.
+/// Sleeps in the kernel on the main thread. A timer signal ends the sleep at its deadline; any signal
+/// that asks us to end does so at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalSleeper(pub(crate) Signals);
 
-/// Sleeps for a byte and keeps it.
+/// Sleeps until it has the lock of a byte, and keeps it.
 fn sleep(
     file: BorrowedFd<'_>,
     lock: ByteLock,
@@ -633,7 +636,7 @@ fn sleep(
     wake
 }
 
-/// Has a signal sent once a wake-up can be read. True if it can be already.
+/// Has the kernel send a signal once a wake-up can be read. True if it can be already.
 fn listen(wake_up: BorrowedFd<'_>) -> io::Result<bool> {
     if install(libc::SIGIO, 0) {
         IGNORED_IO.store(true, Ordering::SeqCst);
@@ -647,7 +650,7 @@ fn listen(wake_up: BorrowedFd<'_>) -> io::Result<bool> {
     if !asked {
         return Err(io::Error::last_os_error());
     }
-    // What came before the signal was asked for is not signalled.
+    // A wake-up that came before this request is not signalled.
     let now = Some(instant());
     Ok(poll_readable(&[wake_up], Duration::ZERO, now)? == Wake::Ready)
 }
@@ -754,7 +757,7 @@ impl FileLock {
     /// Does it at once or not at all.
     ///
     /// # Errors
-    /// - `WouldBlock` if somebody else's lock is in the way.
+    /// - `WouldBlock` if another lock is in the way.
     /// - What the kernel says about the descriptor.
     pub(crate) fn at_once(self, descriptor: RawFd) -> io::Result<()> {
         self.call(descriptor, false)
@@ -776,7 +779,7 @@ impl FileLock {
     /// Does it, and gives up once `patience` is over.
     ///
     /// # Errors
-    /// - `TimedOut` if somebody else's lock was in the way for so long.
+    /// - `TimedOut` if another lock was in the way for so long.
     /// - What the kernel says about the timer.
     /// - What the kernel says about the descriptor.
     pub(crate) fn within(self, descriptor: RawFd, patience: Duration) -> io::Result<()> {
@@ -803,15 +806,15 @@ fn last_signal() -> c_int {
     libc::SIGRTMAX()
 }
 
-/// There are none for real-time purposes.
+/// macOS has no real-time signals.
 #[cfg(target_os = "macos")]
 fn last_signal() -> c_int {
     libc::SIGUSR2
 }
 
-/// Lets a command begin with the signals as we were given them: those that are blocked, and
-/// SIGPIPE, which would be set back. Only SIGCHLD gets its default meaning, for us and for the
-/// command: who ignores it never learns how a child ended. A `SIGALRM` that was ignored is not ignored
+/// Lets a command begin with the signals as we were given them: those that are blocked, and SIGPIPE,
+/// which would be set back. Only SIGCHLD gets its default meaning, for us and for the command: a
+/// process that ignores it never learns how a child ended. A `SIGALRM` that was ignored is not ignored
 /// again once it was needed, as with flock(1).
 pub(crate) fn give_as_received(command: &mut Command) {
     set_default(libc::SIGCHLD);

@@ -1,21 +1,21 @@
-//! The one address of what is said on stderr. **It never keeps the process from what it has promised**:
-//! a supervisor whose stderr is a full pipe still ends the work whose lock is lost, and a waiter on a
-//! stopped terminal still runs when its turn comes.
+//! All messages to stderr go through here. **They never keep the process from what it has promised.** A
+//! supervisor whose stderr is a full pipe still ends the work whose lock is lost. A waiter on a stopped
+//! terminal still runs when its turn comes.
 //!
 //! The rules:
-//! - A message is written at once if the stream takes it at once. Otherwise it is kept, with those
-//!   that follow, and tried again with the next one and at the end.
-//! - At the end of the process, when locks have been given back, what was kept has a second. What is
-//!   left then is dropped.
-//! - More than some messages are not kept. What is dropped is counted; the count is said as soon as
-//!   writing works again, and stands among the warnings of a document that comes later.
-//! - A reader that has gone wants to hear nothing, so nothing is kept or counted for it.
+//! - A message is written at once if the stream takes it at once. Otherwise it is kept, and so are the
+//!   messages after it. They are tried again with the next message and at the end.
+//! - At the end of the process, after its locks were given back, the kept messages have a second. What
+//!   is left then is dropped.
+//! - Only so many messages are kept; the others are dropped and counted. The count is written as soon
+//!   as writing works again, and stands among the warnings of a later document.
+//! - For a reader that has gone, nothing is kept or counted.
 //!
-//! A speaker *acts first*: the order is the speaker's business, and the promise does not depend on this file
-//! alone.
+//! A caller *acts first* and speaks afterwards. That order is the caller's business: the promise does
+//! not depend on this file alone.
 //!
-//! What is said, in which format and under which name is `render::Reporter`'s. Answers on stdout are written
-//! there as well; a slow reader must not lose those.
+//! `render::Reporter` decides what is said, in which format and under which name. It also writes the
+//! answers on stdout, which a slow reader must not lose.
 
 use crate::signals::{Stream, Unwritten, Why, write_within};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use tenure_engine::clock::instant;
 /// How many messages are kept for a reader that does not read.
 const KEPT_MAX: usize = 32;
 
-/// How long what was kept is tried for at the end.
+/// How long the end of the process tries to write what was kept.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
 /// What is kept, and what was dropped.
@@ -35,7 +35,7 @@ const LAST_TRY: Duration = Duration::from_secs(1);
 struct Speech {
     /// The first one may have been written in part.
     kept: VecDeque<Vec<u8>>,
-    /// How many messages were dropped, in all and since that was said last.
+    /// How many messages were dropped: in all, and since the count was written last.
     dropped: u64,
     untold: u64,
     /// The last try was made.
@@ -65,7 +65,7 @@ pub(crate) fn say_plainly(message: &str) {
     speech.write(Duration::ZERO);
 }
 
-/// A picture of this instant: written at once or not at all.
+/// Draws a picture of this instant: at once or not at all.
 pub(crate) fn draw(picture: &str) {
     let mut speech = speech();
     speech.write(Duration::ZERO);
@@ -78,21 +78,21 @@ pub(crate) fn draw(picture: &str) {
     }) = write_within(Stream::Err, picture.as_bytes(), Duration::ZERO)
         && written > 0
     {
-        // The rest of it comes first, for it may stand in the middle of what the terminal takes for one
-        // command.
+        // The rest comes before all else, because the part that was written may end in the middle of a
+        // command to the terminal.
         let rest = picture.as_bytes().get(written..).unwrap_or_default();
         speech.kept.push_back(rest.to_vec());
     }
 }
 
-/// What has to stand before the next message (the end of a picture).
+/// Writes what has to stand before the next message (the end of a picture).
 pub(crate) fn erase(sequence: &str) {
     let mut speech = speech();
     speech.kept.push_back(sequence.as_bytes().to_vec());
     speech.write(Duration::ZERO);
 }
 
-/// Tries for the last time, within a second. Answers with how many messages were never written.
+/// Tries for the last time, within a second. Returns how many messages were never written.
 pub(crate) fn finish() -> u64 {
     let mut speech = speech();
     let patience = if speech.is_over {
@@ -153,7 +153,7 @@ impl Speech {
         }
     }
 
-    /// Says how much was dropped, where it was: before all that is said from now on.
+    /// Says how many messages were dropped, at their place: before all later messages.
     fn tell_of_dropped(&mut self) {
         let count = std::mem::take(&mut self.untold);
         if count > 0 {
@@ -163,7 +163,7 @@ impl Speech {
     }
 }
 
-/// What is said of dropped messages.
+/// The message about dropped messages.
 pub(crate) fn unsaid(count: u64) -> String {
     let (messages, were) = match count {
         1 => ("message", "was"),

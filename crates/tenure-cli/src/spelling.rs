@@ -1,6 +1,6 @@
-//! How close two words are: what somebody may have meant who typed another one.
+//! How close two words are, to find the word that a person meant and mistyped.
 
-/// The shortest name for which one letter is a slip; of shorter ones every second is a neighbour.
+/// The shortest name for which one letter is a slip: shorter names are nearly all one letter apart.
 const NAME_MIN: usize = 3;
 
 /// How many letters have to be put in, left out, replaced or swapped with the next to make one word of
@@ -9,7 +9,7 @@ pub(crate) fn distance(one: &str, other: &str) -> usize {
     let one: Vec<char> = one.chars().collect();
     let other: Vec<char> = other.chars().collect();
     let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
-    // The rows above this one: for each beginning of `other`, what it takes.
+    // The rows above this one: for each beginning of `other`, the number of edits.
     let mut second: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=other.len()).collect();
     for (i, letter) in one.iter().enumerate() {
@@ -31,10 +31,10 @@ pub(crate) fn distance(one: &str, other: &str) -> usize {
     at(&above, other.len())
 }
 
-/// The word that was meant, as far as a slip or a beginning tells.
+/// The word that was meant, if `typed` is a slip of it or its beginning.
 pub(crate) fn nearest<'a>(typed: &str, words: &[&'a str]) -> Option<&'a str> {
     let letters = typed.chars().count();
-    // Of two letters nearly everything is one away.
+    // Nearly all words of two letters are one edit apart.
     let most = match letters {
         0..=2 => 0,
         3..=5 => 1,

@@ -1,5 +1,5 @@
-//! Where a call keeps its locks: in local files, or in etcd. Everything else of the binary asks this
-//! one and does not know which of them it is.
+//! Where a call keeps its locks: in local files, or in etcd. The rest of the binary asks here, and does
+//! not know which of the two it is.
 //!
 //! A binary that was built without the feature `etcd` knows files only, and says so.
 
@@ -61,7 +61,7 @@ impl Locks {
         self.publishes
     }
 
-    /// The row by which claims are judged.
+    /// The policy by which claims are judged.
     pub(crate) fn policy(&self) -> &Policy {
         &self.rules().policy
     }
@@ -93,8 +93,8 @@ mod servers {
     use tenure_engine::store::file::Sleeper;
 
     impl Locks {
-        /// The locks on servers. Nothing is asked of them yet. `found` is the file that alone names them,
-        /// where another user wrote it whom root has only to trust with less.
+        /// The locks on servers. Asks them nothing yet. `found` is the file that names them, if root
+        /// only found it and another user wrote it: then root shows them no secrets.
         pub(crate) fn of_servers(
             address: &etcd::Address,
             found: Option<&Path>,
@@ -119,8 +119,8 @@ mod servers {
         }
     }
 
-    /// A password is not sent, and a certificate not shown, to servers that are only named by a file
-    /// which root has found and another user wrote.
+    /// Root sends no password, and shows no certificate, to servers that only a found file of another
+    /// user names.
     fn secrets_are_kept(file: &Path) -> Failure {
         Failure::new(
             crate::exit::Exit::Permission,

@@ -1,26 +1,26 @@
 //! Decides what a supervisor does about what happens to its command: events in, actions out.
 //!
-//! Nothing here sends a signal, reads a clock or touches a terminal; `driver` does that, and the
-//! table of this file can be tested without a process.
+//! Nothing here sends a signal, reads a clock or touches a terminal. `driver` does that, so the table of
+//! this file can be tested without a process.
 //!
 //! The rules:
-//! - The lock is released only after the work has ended. The work is the command itself, and once
-//!   an end was forced (a signal, a cancel, a lost lock, a run that takes too long) everything that
-//!   descends from it as well; where the caller wants that, everything in any case.
-//! - Whoever is asked to end gets the grace to do so; then it is killed. Whatever asks first is
-//!   followed by SIGTERM after three quarters of the grace (7.5 s and 2.5 s by default, as CI
-//!   runners do), unless it was SIGTERM itself.
-//! - A key on the terminal (the kernel's own signal) that reached the command's group anyway is
+//! - The lock is released only after the work has ended. The work is the command itself. Once an end was
+//!   forced (a signal, a cancel, a lost lock, a run that takes too long), it is everything that descends
+//!   from the command as well. With `wait_all` that is so in any case.
+//! - Work that is asked to end gets the grace to do so; then it is killed. Unless the first signal was
+//!   SIGTERM itself, SIGTERM follows it after three quarters of the grace (7.5 s and 2.5 s by default, as
+//!   CI runners do).
+//! - A key on the terminal is the kernel's own signal. If it reached the command's group anyway, it is
 //!   not sent a second time and forces nothing: the command may well want to go on.
 //! - A second SIGTERM changes nothing. A second SIGINT ends us at once, **without** releasing; the
 //!   kernel frees the lock when the work is gone.
-//! - A rollback is watched over like the command before it, and what was asked of the command
-//!   counts for it too: after a first signal a second SIGTERM changes nothing, and a second SIGINT
-//!   ends us at once. A request for the lock waits until the rollback is over.
-//! - Work that is nearly always over in a moment, and leaves disorder behind when it is cut short, can
-//!   be given that moment before it is asked to end.
+//! - A rollback is watched over like the command before it, and what was asked of the command counts
+//!   for it too. After a first signal a second SIGTERM changes nothing, and a second SIGINT ends us at
+//!   once. A request for the lock waits until the rollback is over.
+//! - Some work is nearly always over in a moment, and leaves disorder behind when it is cut short. It
+//!   can be given that moment before it is asked to end.
 //! - A lost lock ends the command, unless the caller wants to be warned only.
-//! - A limit on the time that the work may take is one on the work: what undoes it has none.
+//! - A limit on the time of a run is one on the work: its rollback has none.
 
 mod around;
 #[cfg(unix)]
@@ -70,12 +70,12 @@ pub(crate) enum Event {
     Signal { number: i32, shared: bool },
     /// Another claim asks for the lock.
     CancelRequested { by: String },
-    /// The lock is not ours any more, or will not be for certain after this much more: by then
-    /// nothing of the work may be left.
+    /// The lock is lost, or may be lost after this much more time: by then nothing of the work may be
+    /// left.
     Lost { within: Option<Duration> },
-    /// A time that was asked for has come.
+    /// A time that [`Supervision::next_time`] asked for has come.
     Time,
-    /// Asked for by [`Action::WatchRest`]: nothing that descends from the command runs any more.
+    /// Reported after [`Action::WatchRest`]: nothing that descends from the command runs any more.
     RestEnded,
 }
 
@@ -103,13 +103,14 @@ pub(crate) enum Action {
 pub(crate) enum Verdict {
     /// As its command did.
     Command(End),
-    /// By a signal to this process, whatever the command made of it: how it ended, where it has.
+    /// By a signal to this process, whatever the command did then. `end` says how the command ended, if
+    /// it has.
     Signalled { number: i32, end: Option<End> },
     /// Because another claim asked for the lock.
     Superseded { by: String },
     /// Because the lock was lost.
     Lost,
-    /// Because the work took longer than it may.
+    /// Because the work took longer than allowed.
     MaxRuntime,
 }
 
@@ -118,20 +119,20 @@ pub(crate) enum Verdict {
 pub(crate) enum OnLost {
     /// It is ended.
     Terminate,
-    /// It goes on, and somebody is told.
+    /// It goes on, and the loss is said on stderr.
     Warn,
 }
 
 /// How the work of a call is supervised, as its caller wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// What asks the work to end where no signal of somebody else's does.
+    /// The signal that asks the work to end, unless a signal from outside does.
     pub(crate) signal: i32,
     /// When SIGTERM follows, unless it came first.
     pub(crate) term_after: Duration,
     /// When SIGKILL follows.
     pub(crate) grace: Duration,
-    /// How long nothing is sent to work that is to end.
+    /// How long work that is to end is left alone before the first signal.
     pub(crate) patience: Duration,
     /// How long the work may take.
     pub(crate) max_runtime: Option<Duration>,
@@ -140,7 +141,7 @@ pub(crate) struct Terms {
     pub(crate) on_lost: OnLost,
 }
 
-/// What was asked of a command before the one that is watched now. A rollback goes on from there.
+/// What was asked of the command before this one. A rollback goes on from there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Before {
     /// How often we were interrupted.
@@ -153,7 +154,7 @@ pub(crate) struct Before {
 struct Ending {
     verdict: Verdict,
     began: Duration,
-    /// What is still to be sent, each after this much of the grace.
+    /// The signals that are still to be sent, each with its time after `began`.
     steps: Vec<(Duration, i32)>,
 }
 
@@ -179,7 +180,7 @@ impl Supervision {
         }
     }
 
-    /// The same for a rollback, after a command of which this was asked.
+    /// The same for a rollback, after a command that was asked this.
     #[must_use]
     pub(crate) fn after(mut self, before: Before) -> Self {
         self.interrupts = before.interrupts;
@@ -235,7 +236,7 @@ impl Supervision {
             },
             Event::Stopped(number) => vec![Action::StopSelf(number)],
             Event::Signal { number, shared } => self.on_signal(number, shared, now),
-            // Whoever asks for the lock gets it when the rollback is over.
+            // The claim that asks for the lock gets it when the rollback is over.
             Event::CancelRequested { .. } if self.before.is_some() => Vec::new(),
             Event::CancelRequested { by } => self.end(Verdict::Superseded { by }, now),
             Event::Lost { within } => match self.terms.on_lost {
@@ -271,7 +272,7 @@ impl Supervision {
             }
             libc::SIGCONT => vec![Action::Continue],
             _ if shared => Vec::new(),
-            // Nobody reports that what is left of a command was stopped.
+            // No process reports that what is left of a command was stopped.
             libc::SIGTSTP if self.ended.is_some() => {
                 vec![Action::Send(number), Action::StopSelf(number)]
             }
@@ -297,7 +298,7 @@ impl Supervision {
         actions
     }
 
-    /// Begins an end that nobody's signal asks for.
+    /// Begins an end that no signal from outside asks for.
     fn end(&mut self, verdict: Verdict, now: Duration) -> Vec<Action> {
         if self.is_ending() {
             return Vec::new();
@@ -331,8 +332,8 @@ impl Supervision {
         }
     }
 
-    /// Moves what is still to be sent forward, so that the last of it, SIGKILL, comes a moment before
-    /// `within` is over.
+    /// Moves the signals that are still to be sent forward, so that the last of them, SIGKILL, comes a
+    /// moment before `within` is over.
     fn hasten(&mut self, now: Duration, within: Duration) {
         let Some(ending) = &mut self.ending else {
             return;
@@ -759,7 +760,7 @@ mod tests {
         assert_eq!(
             supervision.on(signal(libc::SIGTSTP), at(2.0)),
             [Action::Send(libc::SIGTSTP), Action::StopSelf(libc::SIGTSTP)],
-            "nobody else would stop us"
+            "no other process would stop us"
         );
         assert_eq!(
             supervision.on(Event::RestEnded, at(9.0)),

@@ -268,7 +268,8 @@ fn terminal_ctrl_c_that_the_command_handles_ends_nothing() {
     assert_eq!(code, 7, "a command that handled the key keeps its own code");
 }
 
-/// Ctrl-S stops the terminal, and with it whoever writes. The waiter draws its line eight times a second.
+/// Ctrl-S stops the terminal, and with it every process that writes. The waiter draws its line eight
+/// times a second.
 #[test]
 fn terminal_that_was_stopped_does_not_keep_a_waiter_from_its_turn() {
     let terminal = Terminal::new();
@@ -418,7 +419,7 @@ fn terminal_a_job_that_reads_in_the_background_stops_and_goes_on_in_the_foregrou
         terminal.scene.standing("x") == "held"
     });
     let supervisor = terminal.supervisor("x");
-    // The kernel stops the whole group of whoever reads, tenure with it.
+    // The kernel stops the whole group of the process that reads, tenure with it.
     eventually("the reading job to stop", || state(supervisor) == Some('T'));
     terminal.line("fg");
     // What is typed before the shell has given the terminal away is the shell's.
@@ -432,8 +433,8 @@ fn terminal_a_job_that_reads_in_the_background_stops_and_goes_on_in_the_foregrou
 }
 
 impl Terminal {
-    /// Starts a run that waits for what its command has left behind, in a session of its own;
-    /// answers with the PIDs of the supervisor and of that, once the command has ended.
+    /// Starts a run that waits for what its command has left behind, in a session of its own. Once the
+    /// command has ended, returns the PIDs of the supervisor and of the process that was left behind.
     fn waits_for_all(&self) -> (u32, u32) {
         self.line("tenure run x --wait-all --grace 20s -- sh -c '(setsid sleep 600 &); exit 3'");
         let command = self.held("x");
@@ -452,7 +453,7 @@ fn terminal_ctrl_c_ends_what_is_left_of_a_run_that_waits_for_all() {
     let (_, rest) = terminal.waits_for_all();
     terminal.key("C-c");
     let code = terminal.status("the prompt after Ctrl-C");
-    assert_eq!(code, 130, "there was nobody else to answer the key");
+    assert_eq!(code, 130, "no other process was there to answer the key");
     assert!(!is_alive(rest), "all of it is gone");
     assert!(terminal.scene.is_free("x"), "the lock is free");
 }
@@ -701,7 +702,7 @@ fn terminal_a_narrow_one_shows_what_matters_and_follows_its_width() {
         .scene
         .hold("backup", ["--actor", "ada", "--why", why]);
     terminal.line("clear; tenure run backup --wait 10m -- echo mine");
-    // Nobody knows how long it takes: it was never held before.
+    // How long it takes is not known: it was never held before.
     for (columns, shown) in [
         (80, "s, ./backup.sh --all --to=/srv/"),
         (40, " · next · 9m"),
@@ -820,8 +821,8 @@ fn terminal_a_wait_in_the_background_leaves_the_prompt_alone() {
     });
 }
 
-/// Whoever reads from the background is stopped, and its whole group with it: a supervisor that
-/// is stopped in the middle of a change would keep everybody from that lock.
+/// The kernel stops a process that reads from the background, and its whole group with it. A supervisor
+/// that is stopped in the middle of a change would keep every caller from that lock.
 #[test]
 fn terminal_jobs_that_are_stopped_as_they_start_leave_no_lock_stuck() {
     const JOBS: usize = 60;
@@ -843,7 +844,7 @@ fn terminal_jobs_that_are_stopped_as_they_start_leave_no_lock_stuck() {
         let _ = answer.expect(4, "held by a job that is stopped");
         assert!(
             took < Duration::from_secs(3),
-            "{name}: nobody has to wait to be told so; it took {took:?}"
+            "{name}: the answer comes without a wait; it took {took:?}"
         );
     }
 }
@@ -892,8 +893,8 @@ fn terminal_the_shell_has_it_back_when_tenure_is_killed() {
     terminal.scene.until_free("x");
 }
 
-/// A clone in the terminal's folder, with a commit that somebody else's came before. The rebase
-/// stands still in its middle as long as the folder `still` is there.
+/// A clone in the terminal's folder, with a commit that came after another user's. The rebase stands
+/// still in its middle as long as the folder `still` is there.
 fn behind_another(terminal: &Terminal) {
     let script = "git init -q --bare -b main b && git clone -q b other && cd other && \
                   git config user.name t && git config user.email t@localhost && \
@@ -1001,7 +1002,7 @@ fn terminal_colours_are_for_terminals_that_want_them() {
     assert!(coloured("tenure list"), "on a terminal");
     assert!(
         !coloured("NO_COLOR=1 tenure list"),
-        "not for whoever asks for none"
+        "not for a caller that asks for none"
     );
     assert!(!coloured("tenure list | cat"), "not for a pipe");
     terminal.command("tenure list >list; tenure check >check");
@@ -1066,13 +1067,13 @@ fn terminal_a_list_is_as_wide_as_it_and_elsewhere_whole() {
     let text = std::fs::read_to_string(terminal.scene.path("list")).expect("a table");
     assert!(
         text.contains("the-end"),
-        "whoever reads it gets all of it: {text}"
+        "the reader gets all of it: {text}"
     );
     let _ = waiting.kill();
     let _ = waiting.wait();
 }
 
-/// A sprint's lock in the folder `project`, and somebody at the terminal to be asked about it.
+/// A sprint's lock in the folder `project`, and a person at the terminal who is asked about it.
 impl Terminal {
     fn sprint_file(&self) -> std::path::PathBuf {
         self.scene.path("project/.sprint-running")

@@ -53,9 +53,9 @@
 //!   declaration says, else 10 s. `0` does not wait, and `forever` has to be asked for.
 //! - One JSON document on stdout, whatever happens; `--help` and `--version` are answered as clap
 //!   does. Prose goes to stderr.
-//! - Exit 4 and `LOCK_HELD` with a hint when to come back; 2 for bad arguments, before anything is
-//!   touched; 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM; 80 after a lost lock; 79 when the
-//!   command stopped because another one asked for it; 1 otherwise ([`Exit`]).
+//! - Exit 4 and `LOCK_HELD` with a hint when to come back. Exit 2 for bad arguments, before anything is
+//!   touched. 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM; 80 after a lost lock; 79 when the
+//!   command stopped because another one asked for it. 1 otherwise ([`Exit`]).
 //!
 //! The locks are those of `tenure run` in the same place ([`LockManager::open`]): the two exclude
 //! each other, and `tenure check` shows them.
@@ -68,18 +68,18 @@
 //!
 //! **A command that never asks** is given a grace (10 s, [`Lock::grace`]). After it the document is
 //! written and the process *ends while the command is at work*. The lock is not released before: the
-//! kernel frees it as the process ends, so that nobody else starts earlier. No destructor runs, and a
+//! kernel frees it as the process ends, so that no other caller starts earlier. No destructor runs, and a
 //! file that the command was writing is left as it is. A command that blocks in one long call should
 //! be a program of its own under `tenure run`.
 //!
 //! A second SIGTERM changes nothing; a second SIGINT ends the process at once, without a document.
 //!
-//! **A reader that does not read** keeps nothing of this: prose is written by a thread of its own, and a
-//! signal ends a call whose document nobody reads, within its grace. A document that cannot be written (a
-//! full disk) is exit 1.
+//! **A reader that does not read** delays none of this. A thread of its own writes the prose. After a
+//! signal the call ends even if its document is unread: when its grace is over, and not before 5 s after
+//! the command's end. A document that cannot be written (a full disk) is exit 1.
 //!
 //! # Limitations
-//! - Processes that the command has started are not ended with it, and do not keep the lock. End
+//! - Processes that the command has started do not end with it, and do not keep the lock. End
 //!   them in the command, or run them under `tenure run`.
 //! - A panic that unwinds is answered with `PANICKED` and exit 1, after the lock was released. With
 //!   `panic = "abort"` there is no document; the kernel frees the lock.
@@ -91,8 +91,8 @@
 //!   installs handlers.
 //! - Defaults by lock name in a `tenure.toml` are not read.
 //!
-//! What is in the document is the [`envelope`](crate::envelope)'s business, and who may have the lock
-//! the core's.
+//! The [`envelope`](crate::envelope) decides what is in the document, and the core who gets the
+//! lock.
 
 #![allow(
     clippy::result_large_err,
@@ -127,9 +127,8 @@ use tenure_core::{LockName, RequestId};
 /// How long a command may take to end once it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What a command may fail with: anything that is an error. A [`Failure`] keeps its code, exit code
-/// and context; everything else is `FAILED` and exit 1, with
-/// what it is caused by in the message.
+/// Any error that a command fails with. A [`Failure`] keeps its code, exit code and context; every
+/// other error is `FAILED` and exit 1, with its causes in the message.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// A command-line tool: what clap parses, which lock each call needs, and what it does.
@@ -172,13 +171,13 @@ impl Lock {
         Self::default()
     }
 
-    /// The lock of this name. Whether a name that is made of arguments is one is found before
-    /// anything is touched.
+    /// The lock of this name. A name that cannot be used, such as one built from bad arguments, is refused
+    /// before anything is touched.
     pub fn named(name: impl Into<String>) -> Self {
         Self::none().and(name)
     }
 
-    /// One more lock. All are taken in one order, or none.
+    /// One more lock. The call takes all of them, in one order, or none.
     pub fn and(mut self, name: impl Into<String>) -> Self {
         self.names.push(name.into());
         self
@@ -190,7 +189,7 @@ impl Lock {
         self
     }
 
-    /// Holds one of so many slots, at least one. With none, the call ends with exit 2.
+    /// Holds one of `slots` slots, at least one. With 0, the call ends with exit 2.
     pub fn slots(mut self, slots: u32) -> Self {
         self.holding = Holding::slots(slots);
         self
@@ -208,7 +207,7 @@ impl Lock {
         self
     }
 
-    /// What it is held for, as others are told; else the name of the program and its subcommand.
+    /// What the lock is held for, as other callers see it; else the name of the program and its subcommand.
     pub fn why(mut self, text: impl Into<String>) -> Self {
         self.why = Some(text.into());
         self
@@ -226,7 +225,7 @@ impl Lock {
     }
 }
 
-/// What a command is told, and can ask.
+/// What a command can ask and tell the framework.
 #[derive(Debug)]
 pub struct Context {
     guards: Guards,
@@ -254,22 +253,21 @@ impl Context {
         &self.guards
     }
 
-    /// The id of this call, as the document and everybody who looks at the lock show it.
+    /// The id of this call, as in the document and in every view of the lock.
     pub fn request_id(&self) -> &str {
         &self.request_id
     }
 
-    /// Whether the command should end: after a signal, after the lock was lost, or because somebody
-    /// asked for the lock.
+    /// Whether the command should end: after a signal, after the lock was lost, or because another
+    /// caller asked for the lock.
     pub fn is_cancelled(&self) -> bool {
         self.course.is_asked()
     }
 
-    /// The same for `?`: between any two steps.
+    /// [`Context::is_cancelled`] for `?`: between any two steps.
     ///
     /// # Errors
-    /// - [`Stopped`] if the command should end. Passed on, it leaves the right answer to the
-    ///   framework.
+    /// - [`Stopped`] if the command should end. Return it, and the framework gives the right answer.
     pub fn check(&self) -> Result<(), Stopped> {
         if self.is_cancelled() {
             return Err(Stopped);
@@ -286,7 +284,7 @@ impl Context {
         self.check()
     }
 
-    /// Something that a person should know, on stderr, and a program finds under `warnings`.
+    /// Tells a person something on stderr, and a program under the document's `warnings`.
     pub fn warn(&self, message: impl Into<String>) {
         let message = message.into();
         self.surface.say(&message);
@@ -300,7 +298,7 @@ pub fn main<T: Tool>() -> ExitCode {
     main_of::<T>(std::env::args_os())
 }
 
-/// The same for a command line that comes from elsewhere; its first word is the program.
+/// [`main`] for a command line that comes from elsewhere; its first word is the program.
 pub fn main_of<T: Tool>(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut surface = Surface::new();
     let call = match arguments::parse::<T>(words, &mut surface) {
@@ -344,7 +342,7 @@ fn under_watch<T: Tool>(
     } else {
         acquire(&call, lock, course, surface)?
     };
-    // A signal that came in time means that the command never starts.
+    // After a signal before this point the command never starts.
     if let Some(signal) = course.signal() {
         return Err(Failure::cancelled(signal, "acquire"));
     }
@@ -366,7 +364,7 @@ fn under_watch<T: Tool>(
         let message = "The command panicked; what it said is on stderr";
         Err(Failure::new(Exit::General, "PANICKED", message).into())
     });
-    // From here on the answer is ours, and not the monitor's.
+    // From here on this thread answers, and not the monitor.
     course.settle();
     let Context {
         guards, warnings, ..
@@ -407,7 +405,7 @@ fn acquire<T: Tool>(
     let options = lock.options(wait, &why, course.cancel()).on_wait(told);
     let names = lock.names.iter().map(String::as_str);
     locks.acquire_all(names, &options).map_err(|error| {
-        // A signal is the only one who cancels.
+        // Only a signal cancels.
         match course.signal() {
             Some(signal) => Failure::cancelled(signal, "acquire"),
             None => error.into(),
@@ -415,7 +413,7 @@ fn acquire<T: Tool>(
     })
 }
 
-/// Who is waited for, for a person.
+/// Tells a person which holder the call waits for.
 fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
     let Some(claim) = waiting.front() else {
         return;
@@ -434,14 +432,14 @@ fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
     ));
 }
 
-/// What a command's own error is to its caller.
+/// The failure that the caller sees for a command's own error.
 fn failure(error: Error, course: &Course) -> Failure {
     let error = match error.downcast::<Failure>() {
         Ok(failure) => return *failure,
         Err(error) => error,
     };
     match (error.downcast_ref::<Stopped>(), course.wanted()) {
-        // Neither a signal nor a loss: somebody asked for the lock.
+        // Neither a signal nor a loss: another caller asked for the lock.
         (Some(Stopped), Some((name, by))) => Failure::superseded(&name, by.as_deref()),
         (Some(Stopped), None) | (None, _) => Failure::new(Exit::General, "FAILED", whole(&*error)),
     }

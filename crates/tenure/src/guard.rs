@@ -14,10 +14,10 @@
 //! ```
 //!
 //! # The model
-//! An acquire enters a claim into the ordered list that the lock is, and sleeps in the kernel until
-//! its turn has come. The guard keeps the claim's *liveness lock* held, a kernel lock: everybody else sees
-//! that its process lives, and is woken when it ends, however it ends. Programs that use this
-//! module and the command `tenure run` take turns with each other, in one queue.
+//! A lock is an ordered list of claims. An acquire adds a claim, and sleeps in the kernel until its
+//! turn comes. The guard holds the claim's *liveness lock*, a kernel lock. By it other processes see
+//! that the guard's process lives, and the kernel wakes them when it ends, however it ends. Programs
+//! that use this module and the command `tenure run` take turns with each other, in one queue.
 //!
 //! Async code has the same on any executor: [`LockManager::acquire_async`], [`Guard::lost`],
 //! [`Guard::release_async`].
@@ -26,27 +26,28 @@
 //! One thread of the manager looks after all its guards. It renews each lease three times within
 //! its ttl, and learns from the kernel when a lock's file is touched, so [`Guard::state`] shows
 //! within milliseconds
-//! - that somebody asked the holder to stop: `tenure cancel`, `tenure acquire --force`. Nobody takes
-//!   the lock from under a guard; the work has to look and end;
+//! - that another caller asked the holder to stop: `tenure cancel`, `tenure acquire --force`. No caller
+//!   takes the lock from under a guard; the work has to check and end;
 //! - that the lock is lost: its file was removed or replaced by hand.
 //!
-//! For the first 20 ms of a hold nobody looks, and where the system has no more watches (inotify) it
-//! takes up to a second, or longer with thousands of guards. [`Guard::verify`] asks at once.
+//! The thread does not look at a hold in its first 20 ms. Where the system has no more watches
+//! (inotify), a change shows within a second, or later with thousands of guards. [`Guard::verify`] asks
+//! at once.
 //!
 //! # Limitations
 //! - It excludes processes on **one machine** that see the same folder, as every file store.
-//! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for
-//!   a lock that it holds, in whatever thread or async task: waiting could never end if it asked under the
-//!   lock. [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
-//! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it (they show
-//!   [`GuardState::Lost`]) and their drop leaves the parent's lock alone. The copy does inherit the
-//!   open file that carries the liveness lock, until it becomes another program: should the parent be
-//!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release
-//!   by the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before
-//!   the parent had threads or after an exec.
+//! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for a
+//!   lock that it holds, in whatever thread or async task. A wait under the lock could never end.
+//!   [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
+//! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it: they show
+//!   [`GuardState::Lost`], and their drop leaves the parent's lock alone. The copy does inherit the
+//!   open file that carries the liveness lock, until it becomes another program. If the parent is
+//!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release by
+//!   the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before the
+//!   parent had threads or after an exec.
 //! - **No drop runs** with `panic = "abort"`, after [`std::process::exit`], under SIGKILL. The kernel
-//!   frees the lock then, as the process ends: the next in line is woken at once, sweeps the dead
-//!   claim, and says so in its log.
+//!   then frees the lock as the process ends. The next waiter wakes at once, sweeps the dead claim, and
+//!   logs that.
 //! - A child process that the work has started and left behind does not keep the lock (the liveness lock is
 //!   not inherited over an exec). `tenure run` is for that.
 //! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
@@ -58,12 +59,12 @@
 //! `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
 //! installed, and nothing is global.
 //!
-//! What the thread of the manager finds is told **by threads of their own**, one for wakers and one for the
-//! log, after the state was changed: a subscriber or a waker that blocks keeps what is told after it, and
-//! never a heartbeat. A log that blocks for long loses `.renew_failed` events. What a thread of the
-//! application does (acquire, verify, release) it logs itself.
+//! The manager's thread changes the state of a guard first. **Two threads of their own** then call the
+//! wakers and write to the log. A subscriber or a waker that blocks delays the later ones, and never a
+//! heartbeat. A log that blocks for long loses `.renew_failed` events. A thread of the application logs
+//! its own acts itself (acquire, verify, release).
 //!
-//! Who may have the lock is decided in the core; where it is kept is the store's affair.
+//! The core decides who gets the lock; the store decides where it is kept.
 
 mod error;
 mod failure;
@@ -127,13 +128,13 @@ use tenure_core::{
     Terms,
 };
 
-/// How often a cancelled wait is noticed in a store that knows nothing of [`Cancel`].
+/// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
 
-/// How often a hold is looked at in a store whose files cannot be watched.
+/// How often the manager looks at a hold in a store whose files cannot be watched.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What becomes of an acquire of a lock that this process holds already, in whatever thread or task.
+/// What happens to an acquire of a lock that this process holds already, in whatever thread or task.
 ///
 /// # Examples
 /// Two tasks that take turns, and a layer that is called under the lock:
@@ -161,13 +162,13 @@ const LOOK: Duration = Duration::from_millis(250);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Again {
-    /// It is refused at once, with [`AcquireError::HeldByThisProcess`].
+    /// The acquire is refused at once, with [`AcquireError::HeldByThisProcess`].
     #[default]
     Refuse,
-    /// It joins the hold of the same manager, if that covers what is asked for: one more guard of
-    /// the same lock with the same token. The lock ends with the last of them.
+    /// It joins the hold of the same manager, if that covers what is asked for. The new guard is of the
+    /// same lock with the same token; the lock ends with the last guard.
     Reenter,
-    /// It waits like everybody else: for programs whose threads take turns. A thread that holds the
+    /// It waits like any other caller: for programs whose threads take turns. A thread that holds the
     /// lock itself waits in vain, and so does a task that awaits the lock while it has it.
     Wait,
 }
@@ -199,7 +200,7 @@ pub struct Options {
     on_wait: OnWait,
 }
 
-/// How a caller wants to hold: in a mode, or in one of no slots, which nobody can.
+/// How a caller wants to hold: in a mode, or (`None`) in one of 0 slots, which is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holding(Option<Mode>);
 
@@ -217,7 +218,7 @@ impl Default for Holding {
     }
 }
 
-/// Who is told that a wait begins.
+/// What is called when a wait begins.
 #[derive(Clone, Default)]
 struct OnWait(Option<Arc<Tell>>);
 
@@ -240,8 +241,8 @@ impl Options {
         self.holding(Holding::SHARED)
     }
 
-    /// Holds one of so many slots, which all callers of this lock should agree on: at least one. With none
-    /// the acquire is refused ([`AcquireError::NoSlots`]).
+    /// Holds one of `slots` slots, at least one; all callers of this lock should agree on the number.
+    /// With 0 the acquire is refused ([`AcquireError::NoSlots`]).
     ///
     /// # Examples
     /// ```
@@ -256,7 +257,7 @@ impl Options {
         self.holding(Holding::slots(slots))
     }
 
-    /// How it holds, as one value, for a caller that was told elsewhere.
+    /// How it holds, as one value.
     pub(crate) fn holding(mut self, holding: Holding) -> Self {
         self.holding = holding;
         self
@@ -268,33 +269,35 @@ impl Options {
         self
     }
 
-    /// How long the hold counts after its last heartbeat where nothing stronger can be seen of it,
-    /// from another container, say. Heartbeats follow it. At least a millisecond.
+    /// How long the hold counts after its last heartbeat, for a caller that sees no stronger sign of
+    /// its life: from another container, say. The times of the heartbeats follow from it. At least a
+    /// millisecond.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// What it is held for, as others are told; else the name of the program.
+    /// What the lock is held for, as other callers see it; else the name of the program.
     pub fn why(mut self, text: &str) -> Self {
         self.why = Some(why(text));
         self
     }
 
-    /// On whose behalf, as others are told; else the user.
+    /// On whose behalf it is held, as other callers see it; else the user.
     pub fn actor(mut self, name: &str) -> Self {
         self.actor = Some(why(name));
         self
     }
 
-    /// Lets the wait be ended from another thread.
+    /// Lets another thread end the wait.
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = Some(cancel.clone());
         self
     }
 
-    /// Has somebody told, once for each lock, that it has to be waited for, and for whom. It is called on
-    /// the thread that waits, which stands in line meanwhile and takes no turn: it must not block.
+    /// Has `tell` called, once for each lock that the acquire has to wait for; [`Waiting`] says for which
+    /// holder. The waiting thread calls it. That thread keeps its place in line meanwhile, and takes no
+    /// turn: `tell` must not block.
     pub fn on_wait(
         mut self,
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
@@ -326,18 +329,18 @@ struct Shared {
     /// The process that made the manager.
     pid: u32,
     watching: Watching,
-    /// Whether the store's own sleep hears a [`Cancel`].
+    /// Whether a [`Cancel`] ends the store's own sleep.
     hears_cancel: bool,
     pending: Pending<Hold, Ringer>,
     /// One hold of each lock that is held.
     held: Mutex<HashMap<LockName, Weak<Hold>>>,
-    /// Wakes those who wait for a change, and tells the log, for threads that have heartbeats to send.
+    /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
     logs: Herald,
 }
 
 impl LockManager {
-    /// The locks in a folder, which is made by the first acquire.
+    /// The locks in a folder, which the first acquire makes.
     ///
     /// # Errors
     /// - [`OpenError::Folder`] if its path cannot be made absolute.
@@ -365,7 +368,7 @@ impl LockManager {
         }))
     }
 
-    /// The locks where `tenure run` has them without being told. The first of these that says where counts:
+    /// The locks in the default place of `tenure run`. The first of these that names a place counts:
     /// - `$TENURE_STORE`, a URL: `file:DIR` is a folder;
     /// - `$TENURE_DIR`, a folder;
     /// - `dir`, else `store`, of the nearest `tenure.toml`, from the working folder up;
@@ -373,10 +376,10 @@ impl LockManager {
     ///
     /// A folder that no variable names is used as [`FileStore::found`] says.
     ///
-    /// **A URL of servers** (`etcd://…`, `etcds://…`) is never passed over for a folder, which would let two
-    /// callers in: it is [`OpenError::Elsewhere`], with the URL. `LockManager::etcd` opens it (feature
-    /// `etcd`), and is told whom to trust and whose password to send, which no file that is merely found
-    /// may decide.
+    /// **A URL of servers** (`etcd://…`, `etcds://…`) is never passed over for a folder, which would
+    /// let two callers in: it is [`OpenError::Elsewhere`], with the URL. `LockManager::etcd` opens it
+    /// (feature `etcd`). Its caller says which servers to trust and which password to send; a file that
+    /// is merely found must not decide that.
     ///
     /// # Errors
     /// - [`OpenError::Config`] if a `tenure.toml` cannot be used or belongs to another user, or no
@@ -406,7 +409,7 @@ impl LockManager {
         Self::in_folder(&folder, named)
     }
 
-    /// The locks in an etcd, for many machines. No server is asked yet.
+    /// The locks in an etcd, for many machines. Asks no server yet.
     ///
     /// # Errors
     /// - [`OpenError::Servers`] if an encrypted connection has no authority to trust, or the system
@@ -431,8 +434,8 @@ impl LockManager {
         }))
     }
 
-    /// The locks of any other store, by its own policy. A cancelled wait and a request to stop are
-    /// noticed by looking, so they take some moments longer than with [`LockManager::new`].
+    /// The locks of any other store, by its own policy. The manager polls for a cancelled wait and for
+    /// a request to stop, so they take some moments longer than with [`LockManager::new`].
     pub fn with_store(store: impl Store + 'static) -> Self {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
@@ -445,7 +448,7 @@ impl LockManager {
         })
     }
 
-    /// The same by another clock, for tests.
+    /// [`LockManager::with_store`] by another clock, for tests.
     pub(crate) fn with_clock(
         store: impl Store + 'static,
         clock: impl Clock + Send + Sync + 'static,
@@ -509,15 +512,15 @@ impl LockManager {
     /// Acquires a lock in the way that `options` say.
     ///
     /// # Errors
-    /// - [`AcquireError::Held`] if somebody has it and the wait was over or not wanted.
-    /// - [`AcquireError::HeldByThisProcess`] if this process has it, in whatever thread or task: [`Again`]
-    ///   says what to ask with then.
+    /// - [`AcquireError::Held`] if another caller has it, and the wait is over or was not wanted.
+    /// - [`AcquireError::HeldByThisProcess`] if this process has it, in whatever thread or task:
+    ///   [`Again`] says what to ask with then.
     /// - [`AcquireError::HeldByOuterRun`] if the `tenure run` around this process has it.
     /// - [`AcquireError::Cancelled`] if the wait was cancelled.
     /// - [`AcquireError::Superseded`] if another claim asked this one to stop.
     /// - [`AcquireError::Refused`] if a record stands there that this policy does not replace.
     /// - [`AcquireError::Name`] if the name cannot be the name of a lock.
-    /// - [`AcquireError::NoSlots`] if one of no slots is wanted.
+    /// - [`AcquireError::NoSlots`] if `options` ask for one of 0 slots.
     /// - [`AcquireError::Forked`] in a copy of the process that made this manager.
     /// - [`AcquireError::Thread`] if the system gives no thread.
     /// - [`AcquireError::Store`] if the store failed.
@@ -532,11 +535,11 @@ impl LockManager {
         self.take(name, options, wait)
     }
 
-    /// Acquires several locks, all of them or none, in the one order in which everybody takes them.
-    /// A name that is given twice is taken once. The wait is that of all together.
+    /// Acquires several locks, all of them or none, in the one order in which every caller takes them.
+    /// A name that is given twice is taken once. The wait is for all of them together.
     ///
     /// # Errors
-    /// - As [`LockManager::acquire_with`], of the lock that was not to be had. The others have been
+    /// - As [`LockManager::acquire_with`], of the lock that could not be had. The others have been
     ///   given back.
     ///
     /// # Examples
@@ -577,7 +580,8 @@ impl LockManager {
             };
             guards.push(self.take(name, options, rest).map_err(|error| {
                 match (error, wait) {
-                    // The time of all was up, and not just what was left for this one.
+                    // The error shows the wait for all locks, not the rest of it that was left for this
+                    // one.
                     (AcquireError::Held(refused), Wait::For(all)) => {
                         AcquireError::Held(Box::new(Refused {
                             waited: Some(all),
@@ -594,8 +598,8 @@ impl LockManager {
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
     /// Nothing happens before the future is polled. A thread waits in its place, so the executor is
-    /// never blocked. A future that is dropped early leaves the queue, and whatever it would have
-    /// acquired is released.
+    /// never blocked. A future that is dropped early leaves the queue, and releases what it would have
+    /// acquired.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
     /// not wait. Tasks that are to take turns ask with [`Again::Wait`], and a layer under the lock with
@@ -662,7 +666,7 @@ impl LockManager {
         done.await.map_err(thread)?
     }
 
-    /// Waits on a thread, for as long as somebody wants the result.
+    /// Waits on a thread, for as long as the future lives.
     async fn offloaded<T: Send + 'static>(
         &self,
         options: &Options,
@@ -769,7 +773,7 @@ struct Made {
     hears_cancel: bool,
 }
 
-/// The folder of the locks, if nobody names one.
+/// The folder of the locks if the caller names none.
 fn default_place() -> Result<(PathBuf, Named), OpenError> {
     let told = |name| std::env::var_os(name).filter(|place| !place.is_empty());
     if let Some(url) = told("TENURE_STORE") {
@@ -844,14 +848,14 @@ impl Shared {
         }
     }
 
-    /// One more guard of what is held already, if that is enough.
+    /// One more guard of this manager's hold, if that covers `mode`.
     fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
         let hold = locked(&self.held).get(name)?.upgrade()?;
         let covers = hold.mode == Mode::Exclusive || hold.mode == mode;
         covers.then(|| Guard::again(&hold)).flatten()
     }
 
-    /// A hold has ended.
+    /// Removes a hold that has ended.
     fn forget(&self, hold: &Hold) {
         let mut held = locked(&self.held);
         let known = held.get(hold.name());
@@ -860,8 +864,8 @@ impl Shared {
         }
     }
 
-    /// The hold of this process that stands in the way of another one, as far as that cannot end
-    /// without it.
+    /// The hold of this process that blocks another acquire of it, if the wait could not end before
+    /// that hold does.
     fn own_blocker<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
@@ -872,7 +876,7 @@ impl Shared {
         };
         match mode {
             Mode::Exclusive => entry.granted().find(is_ours),
-            // Another one's end would do.
+            // The end of another process's hold would do.
             Mode::Shared | Mode::Slots(_) => {
                 let first = entry.granted().next();
                 first.filter(|_| entry.granted().all(|claim| is_ours(&claim)))
@@ -940,7 +944,8 @@ impl Shared {
             }
             engine::AcquireError::Superseded { by } => AcquireError::Superseded { name, by },
             engine::AcquireError::Store(source) => AcquireError::Store { name, source },
-            // Nobody asked for a place that was kept, and who gives way says why itself.
+            // A guard asks for no reserved place, and an observer that gives way has kept its own
+            // error.
             engine::AcquireError::Interrupted
             | engine::AcquireError::NotKept
             | engine::AcquireError::Deadlock => AcquireError::Cancelled { name },
@@ -994,9 +999,9 @@ impl Observer for Attendance<'_> {
 
 /// The token of a hold of this lock that this process inherited from the run around it.
 ///
-/// A token is drawn once per lock, whatever path leads to its folder. In etcd it is a revision, and each
-/// cluster counts its own. There the variable has to name one of the same servers, or the claim a process
-/// above this one, for a cluster may have several names.
+/// A lock gives each token once, whatever path leads to its folder. In etcd a token is a revision, and
+/// each cluster counts its own; a cluster may also have several names. So there the variable has to
+/// name one of the same servers, or the claim a process above this one.
 fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
     let inherited = std::env::var("TENURE_HELD").ok()?;
     let place = shared.store.location(name).shown;
@@ -1019,7 +1024,7 @@ fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
     })
 }
 
-/// Whether what `TENURE_HELD` names may be the place of this lock.
+/// Whether the place that `TENURE_HELD` names may be the place of this lock.
 fn is_told(place: &str, told: &str) -> bool {
     // Both say which servers, and below which prefix.
     let servers = |text: &str| -> Option<(String, String)> {

@@ -12,7 +12,7 @@
 //! # The model
 //! A lock is an ordered list of claims, kept by a [`store`]. The first live claim holds. A claim lives by a
 //! kernel lock that its process keeps, by an owner's process, or by a ttl. A waiter sleeps in the kernel
-//! until the claim before its own ends. At the grant a claim draws a *fencing token*, which only rises.
+//! until the claim before its own ends. At the grant a claim gets a *fencing token*; tokens only rise.
 //!
 //! # Where to begin
 //! - [`guard`] is a lock as a guard, blocking or async: several at once, shared, slots, cancellation, a loss
@@ -20,18 +20,18 @@
 //! - [`resume`] is the same for a program that resumes sessions or jobs: one call.
 //! - `framework` (with the feature of that name) is for authors of command-line tools: a lock declared
 //!   beside a clap-derived command. [`envelope`] says why a call failed.
-//! - [`fence`] is for the resource's side: it refuses whoever comes with an old token.
+//! - [`fence`] is for the resource's side: it refuses a caller with an old token.
 //! - [`store`] is for a store of your own. [`tenure_core`] decides: pure types, without a clock or a file.
 //!
 //! # Limitations
 //! - A file store excludes processes on **one machine** that see the same folder on a file system
 //!   with working locks. Network file systems are refused unless asked for.
-//! - A lease that lives by its ttl alone is not mutual exclusion: a paused holder may go on after
-//!   it ended. Hand the fencing token to the resource.
-//! - Deleting a lock's file by hand while it is held lets another caller in. The holder notices
-//!   and is told, but not before it happened.
-//! - A guard cannot stop the work under it. It says that the lock was asked for or is lost; the work
-//!   has to look.
+//! - A lease that lives by its ttl alone is not mutual exclusion: a paused holder may continue after
+//!   its lease has ended. Hand the fencing token to the resource.
+//! - Deleting a lock's file by hand while it is held lets another caller in. The holder learns of it
+//!   afterwards, not before.
+//! - A guard cannot stop the work under it. It reports a request to stop and a lost lock; the work has
+//!   to check.
 //!
 //! # Features
 //! None is on by default; without them the library brings no clap, no tokio and no YAML.
@@ -57,8 +57,8 @@ use tenure_engine::{
 #[cfg(feature = "framework")]
 use tenure_engine::{duration, printed};
 
-/// The pure core, whose types this crate names. By its own name: `core` would take the place of the
-/// standard library's in a program that says `use tenure::*`.
+/// The pure core, whose types this crate uses. It keeps its own name: a `core` here would hide the
+/// standard library's in a program with `use tenure::*`.
 ///
 /// ```
 /// use tenure::*;

@@ -4,32 +4,31 @@
 //! <storage_dir>/resume_locks/<id>.lock
 //! ```
 //!
-//! These are thin names over the [`engine`] with the profile
-//! [`Resume`], so a program that uses this module and
-//! `tenure --profile resume` exclude each other, and both respect the records that the original
+//! These are thin names over the [`engine`] with the profile [`Resume`]. A program that uses this
+//! module and `tenure --profile resume` exclude each other. Both respect the records that the original
 //! program of this format has written.
 //!
 //! # The guard
 //! [`ResumeLockManager::acquire_lock`] gives a [`ResumeLock`]. While it lives the lock is held;
-//! dropping it releases. The drop never panics, it happens on every way out (`return`, `?`, a
-//! panic that unwinds, a dropped future), and it takes away nothing but the lock's own record: a
-//! holder that was overridden meanwhile leaves its successor's lock alone. What goes wrong in it
-//! is logged; [`ResumeLock::release`] tells it to the caller instead.
+//! dropping it releases the lock. The drop never panics, and it happens on every way out (`return`, `?`,
+//! a panic that unwinds, a dropped future). It removes only the lock's own record: a holder that was
+//! overridden meanwhile leaves its successor's lock alone. The drop logs its errors;
+//! [`ResumeLock::release`] returns them to the caller.
 //!
 //! A second acquire in the same process is refused at once with
 //! [`ResumeLockError::HeldByThisProcess`]. A layer that is called under the lock is handed
 //! [`ResumeLock::again`], which shares the hold.
 //!
 //! # How a dead holder is recognised
-//! Nobody renews a resume lock: it holds for as long as its process runs. A record of a process
-//! that is gone is removed by the next acquire, with a warning, in one step that exactly one of
-//! all who try can make.
+//! A resume lock is never renewed: it holds for as long as its process runs. The next acquire removes
+//! the record of a process that is gone, and logs a warning. The removal is one step, and exactly one
+//! of all callers that try it succeeds.
 //!
 //! | platform | a process is looked at by |
 //! |---|---|
-//! | Linux | signal 0 as a system call (it is never delivered): *no such process* is dead, *not permitted* is alive. `/proc` tells a zombie (dead), and the start time, which together with the boot id tells a number that was used again from its first owner |
-//! | other Unix | signal 0 in the same way. A zombie counts as running there, and a number that was used again as the process that had it first |
-//! | Windows | a process handle that may only look: *no such process* is dead, *not permitted* is alive. A handle whose process has ended tells it from one that runs, and the time of its creation a number that was used again from its first owner |
+//! | Linux | signal 0 as a system call (it is never delivered): *no such process* is dead, *not permitted* is alive. `/proc` shows a zombie (dead). The start time and the boot id show whether the number was used again |
+//! | other Unix | signal 0 in the same way. A zombie counts as running there, and a number that was used again counts as its first owner |
+//! | Windows | a process handle that may only look: *no such process* is dead, *not permitted* is alive. The handle shows whether its process has ended, and the time of its creation whether the number was used again |
 //! | where processes cannot be looked at | every process counts as running |
 //!
 //! 0 is no process anywhere, and on Unix neither are numbers above `i32::MAX`.
@@ -39,11 +38,12 @@
 //!   promised then is **recovery, not release**: the record stays, and the next acquire finds its
 //!   process dead and succeeds at once.
 //! - A number says nothing about a process of another machine or container. Such a lock is held
-//!   until somebody overrides it, and the error names the host and the command that does
-//!   ([`ResumeLockManager::judge_other_hosts`] is for programs that cannot do with that). A record with the host name `unknown` is such a one too, unless its boot id is ours.
+//!   until a caller overrides it; the error names the host and the command that does. For programs that
+//!   cannot accept this there is [`ResumeLockManager::judge_other_hosts`]. A record with the host name
+//!   `unknown` is such a one too, unless its boot id is ours.
 //! - [`Override::Yes`] takes the lock from a process that may be at work, this one included: a guard of
-//!   another task or of a layer above then holds nothing. Who had it is told when it asks
-//!   ([`ResumeLock::verify`]), not before. Like every takeover, it leaves a line in
+//!   another task or of a layer above then holds nothing. Such a guard learns it when it asks
+//!   ([`ResumeLock::verify`]), not before. Like every takeover, an override writes a line to
 //!   the [`audit`](crate::audit), `<storage_dir>/audit/audit.jsonl`.
 //! - A process that forks without starting another program hands no lock down: a guard releases
 //!   only in the process that made it. While such a copy runs, its parent's lock counts as held.
@@ -57,7 +57,7 @@
 //! fn resume(storage: std::path::PathBuf, id: &str) -> Result<(), ResumeLockError> {
 //!     let locks = ResumeLockManager::new(storage)?;
 //!     let lock = locks.acquire_lock_blocking(id)?;
-//!     // From here to the end of `lock` nobody else resumes this id: load the checkpoint, work.
+//!     // From here to the end of `lock` no other process resumes this id: load the checkpoint, work.
 //!     assert_eq!(lock.data().process_id, std::process::id());
 //!     lock.release()
 //! }
@@ -65,7 +65,7 @@
 //! # resume(scratch.path().into(), "session-42").expect("a free lock");
 //! ```
 //!
-//! From async code, on any runtime. The work is done by a short-lived thread, so the executor is
+//! From async code, on any runtime. A short-lived thread does the work, so the executor is
 //! never blocked; a future that is dropped early leaves no lock behind.
 //!
 //! ```
@@ -86,8 +86,8 @@
 //! # runtime.block_on(session(&locks, "session-42")).expect("a free lock");
 //! ```
 //!
-//! Whether a lock may be had, and what is stale, is decided in the core; how a record looks, in
-//! the profile.
+//! The core decides whether a caller gets a lock, and what is stale; the profile decides how a record
+//! looks.
 
 mod data;
 mod error;
@@ -116,15 +116,15 @@ use tenure_core::{
     Force, Holder, Kind, Liveness, LockName, Patience, Policy, Process, Request, RequestId,
 };
 
-/// The name of the threads that do what async callers want.
+/// The name of the threads that work for async callers.
 const THREAD: &str = "tenure-resume";
 
 /// Whether a process with this number runs, as far as this one can tell.
 ///
 /// A process of another user runs; a zombie does not; 0, and on Unix numbers above `i32::MAX`, are no
-/// processes. Where it cannot be found out the answer is yes. A number is reused sooner or later:
-/// that the process is still the one that was meant, only its start time says, which a lock's
-/// record keeps and an acquire compares.
+/// processes. Where the system cannot tell, the answer is yes. Systems reuse numbers: only the start
+/// time shows that a process is still the one that was meant. A lock's record keeps that time, and an
+/// acquire compares it.
 ///
 /// # Examples
 /// ```
@@ -137,7 +137,7 @@ pub fn is_process_running(pid: u32) -> bool {
     may_run(process::probe(&Process { pid, started: None }))
 }
 
-/// What cannot be found out is taken to run.
+/// A process that cannot be looked at counts as running.
 fn may_run(seen: Liveness) -> bool {
     match seen {
         Liveness::Dead(_) => false,
@@ -148,9 +148,9 @@ fn may_run(seen: Liveness) -> bool {
 /// Whether an acquire takes the lock from a holder that is alive.
 ///
 /// # Examples
-/// What is overridden may be a hold **of this very process**, of another task or thread, or of a layer above: it is
-/// not asked, and learns it when it asks. So only the outermost layer passes a `--force` on, and hands
-/// [`ResumeLock::again`] down.
+/// An override may take a hold **of this very process**: of another task or thread, or of a layer above. That
+/// holder is not asked, and learns it at its next [`ResumeLock::verify`]. So only the outermost layer passes a
+/// `--force` on, and hands [`ResumeLock::again`] down.
 /// ```
 /// use tenure::resume::{Override, ResumeLockManager};
 /// # let scratch = tempfile::tempdir().expect("a folder");
@@ -163,11 +163,11 @@ fn may_run(seen: Liveness) -> bool {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Override {
-    /// It is refused.
+    /// The acquire is refused.
     #[default]
     No,
-    /// It takes it: from a process that runs, be it another one or **this one**, from one that cannot be
-    /// judged, and in place of a record that cannot be read. For a program's `--force`.
+    /// The acquire takes the lock from a process that runs, be it another one or **this one**, and from a
+    /// process that cannot be judged. It also replaces a record that cannot be read. For a program's `--force`.
     Yes,
 }
 
@@ -187,7 +187,7 @@ pub struct ResumeLockManager {
     place: Arc<Place>,
 }
 
-/// The folder, and who looks at it. A store is made for each call, as one thread's own.
+/// The folder, and the process that takes locks there. Each call makes a store of its own, for one thread.
 #[derive(Debug)]
 struct Place {
     storage: PathBuf,
@@ -195,12 +195,12 @@ struct Place {
     others: OtherHosts,
 }
 
-/// What is made of a record that names another host and shows no more of it.
+/// How to judge a record that names another host, and says nothing more about that host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherHosts {
-    /// Nobody here can tell whether its process lives.
+    /// This machine cannot tell whether the record's process lives.
     Unknown,
-    /// It is this machine by another name.
+    /// The host is this machine by another name.
     Here,
 }
 
@@ -235,18 +235,18 @@ impl ResumeLockManager {
     }
 
     /// Judges a record of the original program by its process number alone, whatever host it names, as that
-    /// program does: if no process has this number **here**, its lock is removed. Not the default. For a program,
-    /// and its tests, that were written against the original and have to go on as they are.
+    /// program does. If no process has this number **here**, its lock is removed. Not the default. For
+    /// programs, and their tests, that were written against the original and have to go on as they are.
     ///
     /// # Danger
-    /// A number says nothing about a process of another machine or container. Where the storage folder is used from
-    /// there as well, a resume that is **at work** there is taken for dead as soon as no process here has its
-    /// number, and the job is resumed a second time beside it. The other way round, a process here that happens to
-    /// have the number keeps the lock of a dead one. So this is only for a folder that nobody but the processes of
-    /// this machine, in one container or none, ever uses.
+    /// A number says nothing about a process of another machine or container. Where these use the storage
+    /// folder as well, a resume **at work** there counts as dead as soon as no process here has its number.
+    /// The job is then resumed a second time beside it. The other way round, a process here that happens to
+    /// have the number keeps the lock of a dead one. So use this only for a folder that only processes of
+    /// this machine use, in one container or none.
     ///
-    /// It makes no difference to a record that says more of its process than the original's do, as ours do: a boot
-    /// and a PID namespace that are not those here are believed.
+    /// A record that says more of its process than the original's do, as ours do, is judged as before. A
+    /// boot and a PID namespace other than those here are believed.
     ///
     /// # Examples
     /// ```
@@ -254,7 +254,7 @@ impl ResumeLockManager {
     /// # let scratch = tempfile::tempdir().expect("a folder");
     /// # let storage = scratch.path();
     /// let locks = ResumeLockManager::new(storage.into())?;
-    /// // A process that is gone, of a machine that was called otherwise then.
+    /// // A process that is gone, of this machine when it had another name.
     /// std::fs::write(
     ///     storage.join("resume_locks/job-7.lock"),
     ///     r#"{ "job_id": "job-7", "process_id": 4294967295, "hostname": "before-the-move",
@@ -268,7 +268,7 @@ impl ResumeLockManager {
     /// ```
     ///
     /// # Crash safety
-    /// As every takeover of a stale lock: exactly one of all who try gets it.
+    /// As every takeover of a stale lock: exactly one of all callers that try gets it.
     #[must_use = "it is the manager that is returned which judges them"]
     pub fn judge_other_hosts(self) -> Self {
         Self {
@@ -282,10 +282,9 @@ impl ResumeLockManager {
 
     /// Takes the lock of a session or a job, or says at once who has it.
     ///
-    /// Nothing happens before the future is polled, and its result is ready some 100 µs later; it
-    /// takes up to two seconds where a record stands that somebody may still be writing. Runs on
-    /// any executor. If the future is dropped before it is ready, whatever it would have acquired
-    /// is released.
+    /// Nothing happens before the future is polled, and its result is ready some 100 µs later. It takes
+    /// up to two seconds if another process may still be writing the record there. Runs on
+    /// any executor. A future that is dropped before it is ready releases what it would have acquired.
     ///
     /// # Errors
     /// - [`ResumeLockError::InProgress`] if another process holds it.
@@ -298,11 +297,11 @@ impl ResumeLockManager {
         self.acquire_lock_with(id, Override::No).await
     }
 
-    /// The same, with a say about a holder that is alive.
+    /// The same; `overriding` says what happens to a holder that is alive.
     ///
     /// # Errors
     /// - As [`ResumeLockManager::acquire_lock`]. With [`Override::Yes`] the lock is still refused
-    ///   while somebody waits for it in a queue (`tenure --profile resume run --wait`).
+    ///   while a waiter stands in its queue (`tenure --profile resume run --wait`).
     pub async fn acquire_lock_with(
         &self,
         id: &str,
@@ -329,7 +328,7 @@ impl ResumeLockManager {
         self.acquire_lock_blocking_with(id, Override::No)
     }
 
-    /// The same, with a say about a holder that is alive.
+    /// The same; `overriding` says what happens to a holder that is alive.
     ///
     /// # Errors
     /// - As [`ResumeLockManager::acquire_lock_with`], without [`ResumeLockError::Thread`].
@@ -378,8 +377,8 @@ impl ResumeLockManager {
 }
 
 impl Place {
-    /// This place as the calling process has to see it: a copy that was made by a fork is another
-    /// process than the one that made the manager.
+    /// This place for the calling process. A copy that was made by a fork is another process than the
+    /// maker of the manager.
     fn of_this_process(self: &Arc<Self>) -> Cow<'_, Arc<Self>> {
         if self.identity.process.pid == std::process::id() {
             return Cow::Borrowed(self);
@@ -439,7 +438,7 @@ fn make(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
-/// Why a lock was not acquired, in this system's words.
+/// Why a lock was not acquired, in the words of resume locks.
 fn refusal(
     place: &Place,
     store: &FileStore,

@@ -1,5 +1,5 @@
-//! For tests of programs that use locks: locks in memory, other processes that are none, and a
-//! clock that is moved by hand.
+//! For tests of programs that use locks: locks in memory, simulated other processes, and a clock
+//! that the test moves.
 //!
 //! ```
 //! use std::time::Duration;
@@ -11,7 +11,7 @@
 //! let refused = scene.locks().try_acquire("deploy").expect_err("it is held");
 //! assert!(matches!(refused, AcquireError::Held(_)));
 //!
-//! // A wait of ten seconds ends when the test says that they are over.
+//! // A wait of ten seconds ends when the test moves the clock.
 //! let waiter = std::thread::spawn({
 //!     let locks = scene.locks();
 //!     move || locks.acquire_timeout("deploy", Duration::from_secs(10))
@@ -28,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a lock in memory cannot show: the death of a process, and other programs. For these, use
+//! Locks in memory cannot show the death of a process, nor other programs. For these, use
 //! [`LockManager::new`] with a folder that the test makes, and processes that it kills.
 
 use crate::clock::{Clock, instant, since};
@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, NameError, Now, Ownership, Policy, Process};
 
-/// How often a sleep by the manual clock looks whether that was moved.
+/// How often a sleep by the manual clock checks whether the test has moved that clock.
 const NAP: Duration = Duration::from_millis(2);
 
 /// A manager of locks in memory, by the machine's clock. Each call makes locks of its own.
@@ -53,7 +53,7 @@ pub fn locks() -> LockManager {
     LockManager::with_store(MemoryStore::new(Policy::NATIVE))
 }
 
-/// A clock that stands still until it is moved. Clones are one and the same.
+/// A clock that stands still until the test moves it. Clones share one time.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     began: Instant,
@@ -106,7 +106,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Locks in memory that several processes share, as far as a lock can tell.
+/// Locks in memory, shared by processes that the scene simulates.
 #[derive(Debug)]
 pub struct Scene {
     clock: ManualClock,
@@ -132,7 +132,7 @@ impl Scene {
         }
     }
 
-    /// The clock by which all of its processes live.
+    /// The clock of all its processes.
     pub fn clock(&self) -> &ManualClock {
         &self.clock
     }
@@ -144,11 +144,11 @@ impl Scene {
             .clone()
     }
 
-    /// The locks as a process sees them that was not there before.
+    /// The locks as a new process sees them.
     pub fn another_process(&self) -> LockManager {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let mut identity = Identity::current();
-        // Above every number that a system gives.
+        // Above every process number that a system gives.
         identity.process = Process {
             pid: (1 << 30) + number,
             started: Some(u64::from(number)),
@@ -165,7 +165,7 @@ impl Scene {
         LockManager::with_clock(store, self.clock.clone(), identity, NAP)
     }
 
-    /// Asks whoever holds a lock to stop, as `tenure cancel` does.
+    /// Asks the holder of a lock to stop, as `tenure cancel` does.
     ///
     /// # Errors
     /// - [`NameError`] if the name cannot be the name of a lock.
@@ -178,7 +178,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Takes a lock away from whoever holds it, as the removal of its file does.
+    /// Takes a lock away from its holder, as the removal of its file does.
     ///
     /// # Errors
     /// - [`NameError`] if the name cannot be the name of a lock.
@@ -189,7 +189,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits, by the machine's clock, until so many wait for a lock.
+    /// Waits, by the machine's clock, until this many callers wait for a lock.
     ///
     /// # Panics
     /// - After ten seconds.
@@ -203,7 +203,7 @@ impl Scene {
         });
     }
 
-    /// Waits, by the machine's clock, until something is so.
+    /// Waits, by the machine's clock, until `is_so` holds.
     ///
     /// # Panics
     /// - After ten seconds.
@@ -220,14 +220,14 @@ impl Scene {
     }
 }
 
-/// Locks in memory whose sleepers look at the manual clock.
+/// Locks in memory whose waiters sleep by the manual clock.
 struct Patient {
     store: MemoryStore,
     clock: ManualClock,
 }
 
 impl Patient {
-    /// The end of a sleep by the machine's clock, and what it means by the manual one.
+    /// Sleeps a short time by the machine's clock, and answers what that means by the manual one.
     fn by_clock(
         &self,
         until: Option<Instant>,
@@ -239,7 +239,7 @@ impl Patient {
         }
         Ok(match sleep(instant() + NAP)? {
             Wake::Expired if is_over() => Wake::Expired,
-            // Worth a look: at the least, time may have passed.
+            // The caller should look again: time may have passed.
             Wake::Expired | Wake::Ready => Wake::Ready,
             Wake::Interrupted => Wake::Interrupted,
         })

@@ -1,11 +1,10 @@
-//! What may stand at the cursor of a line that is being typed: read from the same parsers that will
-//! read the line when it is finished, so that no shell has a list of its own to keep.
+//! What may stand at the cursor of a line that is being typed. It comes from the same parsers that will
+//! read the finished line, so that no shell has to keep a list of its own.
 //!
 //! Nothing is refused here. A line makes no sense yet while its user types it; where tenure can say nothing,
 //! it says nothing.
 //!
-//! Which locks, groups and profiles there are is `command/completions`' business, and so is how a
-//! shell is told.
+//! `command/completions` says which locks, groups and profiles there are, and how a shell is told.
 
 use super::{BEFORE_VERB, BEFORE_VERB_BARE, Common, Tree, flock};
 use clap::{Arg, ArgAction, Args, Command, CommandFactory, FromArgMatches};
@@ -46,9 +45,9 @@ impl Word {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     pub(crate) expected: Expected,
-    /// What the word at the cursor begins with that is no part of the value: `--dir=`.
+    /// The beginning of the word at the cursor that is not part of the value: `--dir=`.
     pub(crate) prefix: String,
-    /// Where the line itself says that its locks are.
+    /// The flags of the line that say where its locks are.
     pub(crate) common: Common,
 }
 
@@ -90,7 +89,7 @@ struct Line<'a> {
     no_more_flags: bool,
     /// The next word is the value of an option of `flock`.
     flock_value: bool,
-    /// Words that can mean nothing any more.
+    /// No word has a meaning any more.
     is_lost: bool,
     /// The flags that say where the locks are, as words.
     said: Vec<String>,
@@ -113,7 +112,7 @@ impl<'a> Line<'a> {
     }
 
     /// The command whose flags may stand here. Before the verb these are the global ones, which
-    /// every verb has, so one of them speaks for all.
+    /// every verb has, so one of them stands for all.
     fn flags(&self) -> impl Iterator<Item = &'a Arg> + use<'a> {
         let before_verb = self.verb.is_none();
         let of = match self.verb {
@@ -224,8 +223,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The same for `flock`, whose options end at the first word that is none: its file, which the
-    /// command follows.
+    /// The same for `flock`, whose options end at the first word that is not an option: its file, which
+    /// the command follows.
     fn pass_of_flock(&mut self, index: usize, word: &str) {
         if std::mem::take(&mut self.flock_value) {
             return;
@@ -244,8 +243,7 @@ impl<'a> Line<'a> {
         arguments.any(|arg| arg.is_last_set() && !arg.is_hide_set())
     }
 
-    /// What may stand at the cursor, in place of the word that is being typed, and what of that word
-    /// is no part of it.
+    /// What may stand at the cursor, and the beginning of the word there that is not part of it.
     fn what_follows(&self, typed: &str, index: usize) -> (Expected, String) {
         let all = |expected| (expected, String::new());
         if self.is_lost {
@@ -431,7 +429,7 @@ fn at_home(value: &str) -> String {
     }
 }
 
-/// The flags that say where the locks are. Any of them may make no sense: then none counts.
+/// The flags that say where the locks are. If any of them makes no sense, none counts.
 fn common_of(said: &[String]) -> Common {
     let words = std::iter::once("tenure").chain(said.iter().map(String::as_str));
     Common::augment_args(Command::new("tenure"))
@@ -546,7 +544,7 @@ mod tests {
         assert_eq!(expected("tenure flock -- -").0, Expected::Files);
     }
 
-    /// A new flag is decided about here, and not forgotten.
+    /// This test fails for a new flag until `known_value` has it.
     #[test]
     fn it_is_known_of_every_value_what_it_is() {
         for verb in Tree::command().get_subcommands() {

@@ -1,11 +1,12 @@
-//! Reads the words of `flock` as flock(1) reads them: options end at the first word that is none,
-//! short ones may stand together, long ones may be cut short as long as they are not ambiguous.
+//! Reads the words of `flock` as flock(1) reads them. Option parsing stops at the first word that is
+//! not an option. Short options may stand together; long ones may be cut short as long as they are not
+//! ambiguous.
 //!
 //! The parser of the other verbs has rules of its own for all of that, and other exit codes. This
 //! one is pure, so tables of words prove it. One thing is judged earlier than flock(1) does: a
 //! time-out for which there can be no timer is refused before a file is made.
 //!
-//! Which descriptors, files and commands there are is found out by `command/flock`.
+//! `command/flock` finds out which descriptors, files and commands there are.
 
 use crate::exit::SysExit;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,7 @@ pub(crate) enum Asked {
     Lock(Call),
 }
 
-/// One lock to be taken or let go of.
+/// One lock to take or to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) kind: Kind,
@@ -83,7 +84,7 @@ pub(crate) enum Start {
     InPlace,
 }
 
-/// Why the words make no call.
+/// Why the words make no valid call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Misuse {
     pub(crate) code: SysExit,
@@ -274,7 +275,7 @@ impl Options {
     }
 }
 
-/// An option as its users are told of it.
+/// An option as the help describes it.
 pub(crate) struct Described {
     /// The ways to write it, in the order in which they are shown.
     pub(crate) words: &'static [&'static str],
@@ -593,7 +594,7 @@ fn number(text: &OsStr, what: &str) -> Result<i32, Misuse> {
     }
 }
 
-/// A number of seconds, perhaps with a fraction. Whether a timer can last so long is not asked.
+/// A number of seconds, perhaps with a fraction. Whether a timer can last so long is not checked here.
 fn seconds(text: &OsStr) -> Result<f64, Misuse> {
     trimmed(text)
         .and_then(|text| text.parse().ok())
@@ -605,8 +606,7 @@ fn seconds(text: &OsStr) -> Result<f64, Misuse> {
         })
 }
 
-/// The wait of so many seconds, counted in the microseconds of flock(1). `None` if no timer can
-/// be set to that.
+/// The wait of `seconds`, counted in the microseconds of flock(1). `None` if no timer can be set to that.
 fn at_most(seconds: f64) -> Option<FlockWait> {
     let micros = (seconds * 1e6).trunc();
     if micros == 0.0 {

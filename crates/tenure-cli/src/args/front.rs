@@ -1,5 +1,5 @@
-//! What may stand where a verb should: questions about tenure itself (`help`, `--help`, `--version`),
-//! global flags before them, and `--input`, whose document has the verb (its `mode`).
+//! What may stand where a verb should: questions about tenure itself (`help`, `--help`, `--version`) with
+//! global flags before them, and `--input`. The document of `--input` has the verb (its `mode`).
 
 use super::help::{Size, page};
 use super::refusal;

@@ -1,12 +1,12 @@
 //! The names of groups.
 //!
-//! A group is a native lock whose name is written in lower case. What a run in a group means is
-//! `request/run`'s business.
+//! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
+//! group means.
 
 use tenure_core::LockName;
 
-/// The lock of a group. Names of groups are anybody's text (`ci-refs/heads/main`), so what a lock's
-/// name cannot have is written as `=` and two hexadecimal digits for each byte, `=` itself too.
+/// The lock of a group. Any text may be the name of a group (`ci-refs/heads/main`). Characters that a
+/// lock's name cannot have are written as `=` and two hexadecimal digits for each byte, `=` itself too.
 pub(crate) fn group(name: &str) -> Result<LockName, String> {
     let mut lock = String::with_capacity(name.len());
     for character in name.to_lowercase().chars() {

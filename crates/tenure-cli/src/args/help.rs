@@ -70,7 +70,7 @@ pub(crate) fn page(of: Option<&str>, size: Size, profile: Option<&str>) -> Strin
     command.render_help().to_string()
 }
 
-/// Leaves flags that are daily ones elsewhere to the whole page of one verb.
+/// Leaves flags that are in daily use elsewhere to the whole page of one verb.
 pub(super) fn less_used(ids: &'static [&'static str]) -> impl FnMut(Arg) -> Arg {
     move |arg| {
         let is_one = ids.contains(&arg.get_id().as_str());
@@ -119,7 +119,7 @@ fn whole(tree: Command, size: Size) -> Command {
     let is_explained =
         |verb: &Command| size == Size::Full || BRIEF_VERBS.contains(&verb.get_name());
     let about = tree.get_about().cloned().unwrap_or_default();
-    // The flags bring a sentence of their own.
+    // Kept, because the flags bring a sentence of their own.
     Common::augment_args(tree)
         .about(about)
         .override_usage("tenure [OPTIONS] VERB [ARG]...")
@@ -149,8 +149,8 @@ fn profile_of(arg: &Arg) -> Option<String> {
     Some(name.to_lowercase())
 }
 
-/// A flag as a page has it: all that is said of it or its first sentence, in the section of its profile
-/// or, on a brief page, with the others of its verb.
+/// A flag as a page has it: with its whole text or the first sentence. It stands in the section of its
+/// profile or, on a brief page, with the others of its verb.
 fn shown(arg: Arg, size: Size, chosen: Option<&str>) -> Arg {
     let more = arg.get_long_help().map(ToString::to_string);
     let arg = match (size, more) {
@@ -163,7 +163,7 @@ fn shown(arg: Arg, size: Size, chosen: Option<&str>) -> Arg {
     } else {
         arg
     };
-    // Whoever has chosen a profile knows how.
+    // A caller who has chosen a profile knows the flag for that.
     let is_chosen_already = chosen.is_some() && arg.get_id() == "profile";
     let is_left_out = size == Size::Brief && (arg.is_hide_short_help_set() || is_chosen_already);
     match (profile_of(&arg), chosen) {

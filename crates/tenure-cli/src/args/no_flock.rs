@@ -1,6 +1,6 @@
-//! The words of `flock` on Windows, where it is refused: nothing is read of them.
+//! The words of `flock` on Windows, where it is refused: none of them is read.
 
-/// An option as its users are told of it.
+/// An option as the help describes it.
 pub(crate) struct Described {
     pub(crate) words: &'static [&'static str],
     pub(crate) value: &'static str,

@@ -1,8 +1,8 @@
-//! What is said of words that make no call: one sentence, with what was probably meant.
+//! The answer to words that make no call: one sentence, with what was probably meant.
 //!
-//! The parser says what is wrong in its own terms. Here that becomes a sentence for whoever typed it, who
-//! may come from flock(1), timeout(1), git, consul or etcdctl, and whose words for the same things are
-//! known.
+//! The parser says what is wrong in its own terms. Here that becomes a sentence for the caller. The
+//! caller may come from flock(1), timeout(1), git, consul or etcdctl; their words for the same things
+//! are known here.
 
 use super::{Common, Tree, output_of, verb_index};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args as _, Command, CommandFactory as _};
 use std::ffi::{OsStr, OsString};
 
-/// What others call what is a verb here, and what is typed here for it.
+/// Words of other tools for a verb of ours, and what to type here for it.
 const VERBS: [(&[&str], &str); 15] = [
     (
         &[
@@ -98,7 +98,7 @@ const VERBS: [(&[&str], &str); 15] = [
     (&["version"], "`tenure --version`"),
 ];
 
-/// What others call what is a flag here. The first that the verb has is named.
+/// Flags of other tools for flags of ours. The first of ours that the verb has is named.
 const FLAGS: [(&[&str], &[&str]); 12] = [
     (
         &["--timeout", "--lock-timeout", "--max-wait", "--patience"],
@@ -140,7 +140,7 @@ pub(super) fn no_verb(word: &str) -> Failure {
     let tree = Tree::command();
     let own: Vec<_> = tree.get_subcommands().map(Command::get_name).collect();
     let own = spelling::nearest(word, &own);
-    // What others say is a word of its own, whatever it is close to.
+    // A word of another tool is a word of its own, whatever it is close to.
     let meant = match (known(word), own) {
         (Some((_, ours)), _) => Some((*ours).to_owned()),
         (None, Some(own)) => Some(format!("`tenure {own}`")),
@@ -201,7 +201,7 @@ fn unknown(error: &clap::Error, words: &[OsString], verb: &str, flags: &Command)
     })
 }
 
-/// What somebody means who types a flag that is not there.
+/// What a caller probably means by a flag that is not there.
 fn meant(typed: &str, verb: &str, flags: &Command) -> Option<String> {
     let has = |flag: &str| flags.get_arguments().any(|arg| is_called(arg, flag));
     let called = FLAGS.iter().filter(|(words, _)| words.contains(&typed));
@@ -227,7 +227,7 @@ fn meant(typed: &str, verb: &str, flags: &Command) -> Option<String> {
     })
 }
 
-/// What is to be typed for a flag of another tool that says a format by its name.
+/// What to type for a flag of another tool that says a format by its name.
 fn spelt(ours: &str, typed: &str) -> String {
     match typed {
         "--json" | "--yaml" => format!("{ours} {}", typed.trim_start_matches('-')),
@@ -309,8 +309,8 @@ fn unanswered<'a>(
     found
 }
 
-/// The words with a value that begins with a dash and a digit joined to its flag. Nothing of ours is
-/// called so, and whoever types `--wait -5s` should hear of the duration.
+/// The words with a value that begins with a dash and a digit joined to its flag. No flag of ours looks
+/// like that, and the answer to `--wait -5s` should be about the duration.
 pub(super) fn with_number_joined(
     error: &clap::Error,
     words: &[OsString],

@@ -1,9 +1,8 @@
 //! Values as people write them: in a flag, in the environment, in a configuration. Each form is read by one
 //! function.
 //!
-//! A value keeps its text, for messages that repeat it. What is wrong with it is told by `request`, which
-//! settles what the call means: by then it is known in which profile's words a mistake is answered, and about
-//! which lock.
+//! A value keeps its text, for messages that repeat it. `request` reports what is wrong with it: only
+//! there it is known in which profile's words a mistake is answered, and about which lock.
 
 use crate::failure::Failure;
 #[cfg(windows)]
@@ -35,7 +34,7 @@ impl<T: Clone> Typed<T> {
         Self { text, said }
     }
 
-    /// What it says; `source` is what a mistake is called after, a flag as a rule.
+    /// What it says. The message about a mistake begins with `source`, usually a flag.
     pub(crate) fn value(&self, source: &str) -> Result<T, Failure> {
         self.said.clone().map_err(|why| wrong(source, &why))
     }
@@ -46,7 +45,7 @@ impl<T: Clone> Typed<T> {
     }
 }
 
-/// Reads one form. What is wrong is said as the end of a sentence that begins with where it was written.
+/// Reads one form. Its error is the end of a sentence that begins with where the text was written.
 pub(crate) type Reader<T> = fn(&str) -> Result<T, String>;
 
 /// The parser of a flag whose value has this form. It refuses nothing.
@@ -128,10 +127,10 @@ pub(crate) fn name(text: &str) -> Result<LockName, String> {
     LockName::new(text).map_err(|why| format!("{text:?} cannot be used: {why}"))
 }
 
-/// What a mistake in the name of a lock is called after.
+/// What a message about a wrong name of a lock begins with.
 pub(crate) const LOCK_NAME: &str = "the lock name";
 
-/// What a mistake in the name of a group is called after.
+/// What a message about a wrong name of a group begins with.
 pub(crate) const GROUP_NAME: &str = "the group name";
 
 /// A request id.
@@ -171,7 +170,7 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     }
 }
 
-/// By what a place in line is found again.
+/// How a place in line is found again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ticket {
     /// The place of the script or agent that calls.

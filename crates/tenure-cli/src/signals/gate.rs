@@ -1,17 +1,18 @@
 //! Starts a program that does nothing before its number is written down.
 //!
-//! Between a fork and the program there is a moment in which the child is ours and nothing of the program has
-//! run. There it tells its number and waits for a byte. A number and a start time stay the same when a process
-//! becomes a program, so what is written down in that moment is true of the program.
+//! Between a fork and the program there is a moment in which the child is ours and nothing of the
+//! program has run. There it tells its number and waits for a byte. A number and a start time stay the
+//! same when a process becomes a program, so what is written down in that moment is true of the
+//! program.
 //!
-//! The standard library waits for the program in the thread that forks. So that is another one, and this one
-//! writes down.
+//! The standard library waits for the program in the thread that forks. So another thread forks, and
+//! this one writes the number down.
 //!
 //! # Crash safety
-//! The byte comes by a pipe whose other end only this process has. If it is killed before it has sent the
-//! byte, the child reads the end of the pipe and ends, and the program never begins.
+//! The byte comes by a pipe whose other end only this process has. If it is killed before it has sent
+//! the byte, the child reads the end of the pipe and ends, and the program never begins.
 //!
-//! What is written down, and where, is the caller's business.
+//! The caller decides what is written down, and where.
 
 use super::{ENDING, PASSED_ON, for_a_thread, is_ignored, received, set_default};
 use libc::c_int;
@@ -21,7 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// What has a handler of ours, which the child must not run.
+/// The signals that have a handler of ours, which the child must not run.
 const HANDLED: [c_int; 5] = [
     libc::SIGTSTP,
     libc::SIGCHLD,
@@ -42,7 +43,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Starts a program once `known` has written down its number. If that fails, nothing of it has run.
 ///
 /// # Errors
-/// - What the system says that does not start it.
+/// - The error of the system, if it does not start the program.
 pub(crate) fn spawn_known<T, E>(
     command: &mut Command,
     known: impl FnOnce(u32) -> Result<T, E>,
@@ -60,7 +61,7 @@ pub(crate) fn spawn_known<T, E>(
         let thread = std::thread::Builder::new().name("tenure-start".to_owned());
         let start = move || {
             let child = command.spawn();
-            // Where nothing was forked, nobody tells a number.
+            // Without a fork no child tells its number.
             drop(tells);
             child
         };
@@ -76,7 +77,8 @@ pub(crate) fn spawn_known<T, E>(
         let child = starting.join().map_err(|_| ended())?;
         match written {
             Some(Err(error)) => {
-                // It has ended without the word. Should it be there all the same, it is collected here.
+                // The child has ended without the byte. If it is there all the same, it is collected
+                // here.
                 let _ = child.map(|mut child| child.wait());
                 Ok(Err(error))
             }
@@ -117,7 +119,7 @@ fn wait_for_the_word(ends: [RawFd; 2], parents: [RawFd; 2]) -> io::Result<()> {
             }
         }
     }
-    // What came meanwhile is for the program, and must not run a handler of ours in its place.
+    // Signals that came meanwhile are for the program, and must not run a handler of ours in its place.
     for number in ENDING.into_iter().chain(PASSED_ON).chain(HANDLED) {
         if !is_ignored(number) {
             set_default(number);

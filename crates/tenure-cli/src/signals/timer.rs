@@ -1,6 +1,6 @@
 //! The timer that interrupts a sleep, by SIGALRM: a POSIX timer on the clock that never steps.
 //!
-//! To set it is on the list of what a handler may do. What the beats are for is `signals`' business.
+//! POSIX lets a handler set it. `signals` says what the beats are for.
 
 use std::io;
 use std::mem::MaybeUninit;

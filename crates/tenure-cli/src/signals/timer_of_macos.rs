@@ -1,10 +1,10 @@
 //! The timer that interrupts a sleep, by SIGALRM: the one that each process has on macOS, where there are no
 //! POSIX timers. Written for that system, and never run.
 //!
-//! setitimer(2) is not on POSIX's list of what a handler may call, for no reason that is known: it is a
-//! system call and nothing around it, and alarm(3), which is on the list, is made of it there.
+//! setitimer(2) is not on POSIX's list of what a handler may call, for no reason that is known. It is a
+//! system call and nothing around it. On macOS alarm(3), which is on the list, is made of it.
 //!
-//! Whoever set this timer and then became us by `exec` loses it with the first contended wait.
+//! A program that set this timer and then became us by `exec` loses it with the first contended wait.
 
 use std::io;
 use std::ptr;
@@ -31,7 +31,7 @@ pub(super) fn set(first: Duration, interval: Duration) {
     if !is_made() {
         return;
     }
-    // No wait is longer than a year. What is shorter than a microsecond is not to be taken for nothing.
+    // No wait is longer than a year. A time shorter than a microsecond must not become zero.
     let spec = |duration: Duration| libc::timeval {
         tv_sec: duration.as_secs().try_into().unwrap_or(i32::MAX.into()),
         tv_usec: duration

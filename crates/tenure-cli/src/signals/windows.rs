@@ -3,9 +3,9 @@
 //!
 //! The console calls from a thread of its own, which notes what came and sets an event that the main
 //! thread sleeps on. Ctrl-C counts as SIGINT, Ctrl-Break as SIGTERM, a closed window and the end of the
-//! session as SIGHUP; the numbers are those of Unix, because exit codes and records have them.
+//! session as SIGHUP. The numbers are those of Unix, because exit codes and records have them.
 //!
-//! What to do about an event is decided elsewhere (`supervise`).
+//! `supervise` decides what to do about an event.
 #![allow(
     unsafe_code,
     reason = "console handlers, jobs and suspended processes have no safe form"
@@ -43,8 +43,8 @@ use windows_sys::Win32::System::Threading::{
 };
 pub(crate) use writing::{Stream, Unwritten, Why, write_unless_stopped, write_within};
 
-/// The numbers of Unix. Those that nothing here can send or receive have their names all the same: exit
-/// codes and the decisions of `supervise` are made of them.
+/// The numbers of Unix. Some of them can be neither sent nor received here, but exit codes and the
+/// decisions of `supervise` need their names.
 pub(crate) mod numbers {
     pub(crate) const SIGHUP: i32 = 1;
     pub(crate) const SIGINT: i32 = 2;
@@ -68,8 +68,8 @@ const KINDS: [i32; 3] = [numbers::SIGINT, numbers::SIGTERM, numbers::SIGHUP];
 /// How long the system is kept from ending a process whose window was closed. It waits no longer itself.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// How long a sleep on somebody's byte lasts before it is looked whether an event came: such a sleep can
-/// be ended by nothing else here.
+/// How long a sleep on another process's byte lasts before it looks whether an event came. Nothing else
+/// can end such a sleep here.
 const LOOK: Duration = Duration::from_millis(50);
 
 unsafe extern "system" fn came(kind: u32) -> i32 {
@@ -104,7 +104,7 @@ fn done(answer: i32) -> io::Result<()> {
 /// Takes over a handle that a call has given.
 ///
 /// # Safety
-/// `handle` is open and nobody else's, or one of the two values that mean *none*.
+/// `handle` is open and belongs to no other value, or is one of the two values that mean *none*.
 unsafe fn owned(handle: HANDLE) -> io::Result<OwnedHandle> {
     if handle.is_null() || handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
@@ -127,7 +127,8 @@ pub(crate) struct Signals;
 impl Signals {
     /// Collects them.
     pub(crate) fn collect() -> io::Result<Self> {
-        // SAFETY: null means no name and the usual rights; the handle is nobody else's.
+        // SAFETY: null means no name and the usual rights; the handle is new and belongs to no other
+        // value.
         let fresh = unsafe { owned(CreateEventW(ptr::null(), 1, 0, ptr::null())) }?;
         let _ = CAME.set(fresh);
         // SAFETY: the handler is a function of this program, and is there to its end.
@@ -135,7 +136,7 @@ impl Signals {
         Ok(Self)
     }
 
-    /// What asks a command to end where nothing else was said.
+    /// What asks a command to end by default.
     #[allow(clippy::unused_self, reason = "one surface with the signals of Unix")]
     pub(crate) fn usual_request(self) -> i32 {
         numbers::SIGINT
@@ -145,7 +146,7 @@ impl Signals {
     #[allow(clippy::unused_self, reason = "one surface with the signals of Unix")]
     pub(crate) fn next(self) -> Option<Arrived> {
         let came = CAME.get()?;
-        // SAFETY: what the static has is open for good. Before the look, so that whatever comes after
+        // SAFETY: what the static has is open for good. Reset before the look, so that a later event
         // sets it again.
         unsafe { ResetEvent(came.as_raw_handle()) };
         let mut found = None;
@@ -188,8 +189,8 @@ pub(crate) fn unstopped<T>(action: impl FnOnce() -> T) -> T {
     action()
 }
 
-/// Sleeps as the library does, and ends the sleep when this process is asked to end: within a twentieth
-/// of a second behind somebody's byte, at once in all other sleeps.
+/// Sleeps as the library does, and ends the sleep when this process is asked to end. A sleep on another
+/// process's byte ends within a twentieth of a second, all others at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalSleeper(pub(crate) Signals);
 
@@ -251,7 +252,8 @@ pub(crate) struct Job(OwnedHandle);
 impl Job {
     /// An empty one.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: null means no name and the usual rights; the handle is nobody else's.
+        // SAFETY: null means no name and the usual rights; the handle is new and belongs to no other
+        // value.
         let job = Self(unsafe { owned(CreateJobObjectW(ptr::null(), ptr::null())) }?);
         job.limit(JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)?;
         Ok(job)
@@ -309,7 +311,7 @@ impl Job {
 
 /// Lets a process go on that was started suspended: it has one thread.
 pub(crate) fn resume(process: u32) -> io::Result<()> {
-    // SAFETY: takes numbers; the handle is nobody else's.
+    // SAFETY: takes numbers; the handle is new and belongs to no other value.
     let snapshot = unsafe { owned(CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0)) }?;
     let mut entry = THREADENTRY32 {
         dwSize: u32::try_from(size_of::<THREADENTRY32>()).unwrap_or(0),
@@ -319,8 +321,8 @@ pub(crate) fn resume(process: u32) -> io::Result<()> {
     let mut more = unsafe { Thread32First(snapshot.as_raw_handle(), &raw mut entry) } != 0;
     while more {
         if entry.th32OwnerProcessID == process {
-            // SAFETY: takes numbers; the handle is nobody else's. The process is our child and suspended,
-            // so neither its number nor that of its thread is anybody else's.
+            // SAFETY: takes numbers; the handle is new and belongs to no other value. The process is our
+            // child and suspended, so its number and its thread's number belong to them alone.
             let thread =
                 unsafe { owned(OpenThread(THREAD_SUSPEND_RESUME, 0, entry.th32ThreadID)) }?;
             // SAFETY: the thread is open.
@@ -337,8 +339,8 @@ pub(crate) fn resume(process: u32) -> io::Result<()> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Asks a command to end that was started as a group of its own: by Ctrl-Break, the only key that can be
-/// sent to one group alone.
+/// Asks a command that was started as a group of its own to end. It sends Ctrl-Break, the only key that
+/// can be sent to one group alone.
 pub(crate) fn ask(group: u32) -> io::Result<()> {
     // SAFETY: takes numbers.
     done(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, group) })

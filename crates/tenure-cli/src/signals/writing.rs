@@ -1,9 +1,9 @@
-//! Writes to stdout and stderr that a reader who does not read cannot turn into a process that hears
-//! nothing any more.
+//! Writes to stdout and stderr in such a way that a reader who does not read cannot make this process
+//! deaf to signals.
 //!
-//! - **Within a bound** ([`write_within`]): for what is said while something is promised. It is looked
-//!   first whether the stream takes anything; the write itself is interrupted by the timer. Both are
-//!   needed: the command shares the stream, and may fill it between the look and the write.
+//! - **Within a bound** ([`write_within`]): for messages while something is promised. First it looks
+//!   whether the stream takes anything; then the timer interrupts the write itself. Both are needed:
+//!   the command shares the stream, and may fill it between the look and the write.
 //! - **Until a signal comes** ([`write_unless_stopped`]): for an answer, which a slow reader must not
 //!   lose. The signal interrupts the write; one that arrives just before the write begins is followed
 //!   by a beat, as for any other sleep.
@@ -11,7 +11,7 @@
 //! The stream is never switched to non-blocking: it is shared with other processes, which would be
 //! switched with it.
 //!
-//! What is said, and what follows when it cannot be, is decided by `speech` and `render`.
+//! `speech` and `render` decide what is said, and what follows when it cannot be.
 
 use super::{SLEEPING, pause_if_asked, prepare_timer, set_timer, stop_asked, timer, without_ttou};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,13 +25,13 @@ use tenure_engine::clock::instant;
 /// What a stream that can be written to takes at once: `PIPE_BUF`.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// How long one write may last that was expected to last no time.
+/// How long a write may last that should return at once.
 const GUARD: Duration = Duration::from_millis(50);
 
-/// How long an answer is tried for after a signal has asked us to end.
+/// How long an answer is tried after a signal has asked us to end.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
-/// How long a stream that somebody else has switched to non-blocking is waited for at once.
+/// How long one wait lasts for a stream that another process has switched to non-blocking.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Where something is written.
@@ -98,13 +98,13 @@ pub(crate) fn write_within(
         }
         Ok(())
     };
-    // On a terminal that stops whoever writes from the background, this process would be stopped with
-    // its lock.
+    // A terminal may stop the processes that write from the background. This process would be stopped
+    // with its lock.
     without_ttou(|| on(stream, write))
 }
 
-/// Writes all of it, however long the reader takes; only a signal that asks this process to end, ends
-/// that too. One that had come before is no reason to say nothing, and leaves it a moment.
+/// Writes all of it, however long the reader takes. Only a signal that asks this process to end stops
+/// the write too. After an earlier such signal the write still has a moment.
 pub(crate) fn write_unless_stopped(stream: Stream, bytes: &[u8]) -> Result<(), Unwritten> {
     if let Some(number) = stop_asked() {
         return write_within(stream, bytes, LAST_TRY).map_err(|unwritten| match unwritten.why {
@@ -152,7 +152,7 @@ fn on<T>(stream: Stream, action: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     }
 }
 
-/// Whether something can be written by then without being kept.
+/// Whether the stream takes something before `until`.
 fn takes_some(fd: BorrowedFd<'_>, until: Instant) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let rest = until.saturating_duration_since(instant());

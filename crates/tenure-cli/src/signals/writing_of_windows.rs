@@ -1,9 +1,9 @@
-//! Writes to stdout and stderr that a reader who does not read (a console with a selection, say) cannot
-//! turn into a process that does nothing any more: they are done by a thread of their own, and waited for
-//! as long as the caller says. There is one thread for each stream, made for the first write; what it has
-//! begun cannot be taken back, and the next write waits for its end.
+//! Writes to stdout and stderr in such a way that a reader who does not read (a console with a
+//! selection, say) cannot stop this process. Each stream has a thread that writes, and the caller waits
+//! for it as long as it says. The first write makes the thread. A write that has begun cannot be taken
+//! back; the next one waits for its end.
 //!
-//! What is said, and what follows when it cannot be, is decided by `speech` and `render`.
+//! `speech` and `render` decide what is said, and what follows when it cannot be.
 
 use super::stop_asked;
 use std::io::{self, Write};
@@ -12,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::instant;
 
-/// How long one write may last that was expected to last no time.
+/// How long a write may last that should return at once.
 const GUARD: Duration = Duration::from_millis(50);
 
-/// How long an answer is tried for after this process was asked to end.
+/// How long an answer is tried after this process was asked to end.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
-/// How often it is looked meanwhile whether this process is asked to end.
+/// How often a write looks meanwhile whether this process is asked to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Where something is written.
@@ -126,7 +126,7 @@ pub(crate) fn write_within(
         return Ok(());
     };
     let until = instant() + patience;
-    // What went wrong with an earlier one was that one's.
+    // An error of an earlier write was that write's.
     if writer.is_busy && writer.settle(until).is_none() {
         return Err(unwritten(Why::Late));
     }
@@ -140,7 +140,8 @@ pub(crate) fn write_within(
     }
 }
 
-/// Writes all of it, however long the reader takes; only what asks this process to end, ends that too.
+/// Writes all of it, however long the reader takes. Only a request to end this process stops the write
+/// too.
 pub(crate) fn write_unless_stopped(stream: Stream, bytes: &[u8]) -> Result<(), Unwritten> {
     let asked = stop_asked();
     let end = instant() + LAST_TRY;

@@ -1,9 +1,9 @@
-//! Watches the holds under which a run goes on without having them itself (`--reentrant`): those of the
-//! run around it. Their own supervisor waits for this run before it gives them back. But they can end
-//! otherwise: by `tenure release` of what was acquired, by a lock file that is removed, on servers, where
-//! nobody waits. Then the work of this run has to end too.
+//! Watches the holds of the run around this one, under which this run goes on without holds of its own
+//! (`--reentrant`). Their supervisor waits for this run before it gives them back. But they can end in
+//! other ways: by `tenure release` of an acquired lock, by the removal of a lock file, or on servers,
+//! where no supervisor waits. Then the work of this run has to end.
 //!
-//! A thread of its own looks from time to time, for an answer may take as long as a network does.
+//! A thread of its own looks from time to time, because an answer may take as long as a network does.
 
 use super::locks::Around;
 use crate::store::Locks;
@@ -48,8 +48,8 @@ impl Seen<'_> {
         match self.stands() {
             Some(true) => self.at = now,
             Some(false) => self.is_over = true,
-            // Not known is not lost, until others may count its lease as run out. A third of that time is
-            // for the work to end.
+            // Not known is not lost, until other callers may count its lease as run out. A third of
+            // that time is for the work to end.
             None => {
                 let silence = now.saturating_duration_since(self.at);
                 self.is_over = self.lapses.is_some_and(|lapses| silence >= lapses * 2 / 3);
@@ -66,7 +66,7 @@ impl Seen<'_> {
 }
 
 impl Watch {
-    /// Starts the thread for these holds, by which it tells of them by number.
+    /// Starts the thread for these holds; it reports a hold by its index.
     pub(super) fn start<'scope, 'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         around: &'scope [Around<'a>],
@@ -108,7 +108,7 @@ impl Watch {
         })
     }
 
-    /// Can be read when a hold is over.
+    /// Becomes readable when a hold is over.
     #[cfg(unix)]
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()

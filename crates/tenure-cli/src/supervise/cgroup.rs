@@ -1,23 +1,26 @@
 //! Keeps what a command starts in a control group (version 2) of its own, where it cannot be
 //! adopted.
 //!
-//! We go into the group before the command is started and come back right after, so the command is
-//! born in it, and all that descends from it as well; no program of ours runs between fork and
-//! exec. Our older children stay where they are. The group sets no limits.
+//! We go into the group before the command is started and come back right after. So the command is born
+//! in it, and all that descends from it as well. No program of ours runs between fork and exec. Our older
+//! children stay where they are. The group sets no limits.
 //!
-//! **Nobody else is ever hit.** One write kills the whole group, and it is not made while we are
-//! in it ourselves. A single process is signalled by a handle, and only if the kernel has named it
-//! as a member of the group after the handle was opened: if its number has passed to somebody else
-//! by then, that one is not in the group, or the handle speaks of the dead.
+//! **No other process is ever hit.** One write kills the whole group, and it is not made while we are
+//! in it ourselves. A single process is signalled by a handle, and only if the kernel has named it as a
+//! member of the group after the handle was opened. If its number has passed to another process by
+//! then, that process is not in the group, or the handle is that of the dead one.
 //!
-//! **No process is asked twice.** As in `descendants`: a process whose parent is in the group is left to that parent.
+//! **No process is asked twice.** As in `descendants`: a process whose parent is in the group is left
+//! to that parent.
 //!
 //! # Crash safety
-//! If we are killed, the group stays, with whatever runs in it. It holds no lock and limits nobody.
-//! The same is left by a daemon that outlives its run. Its name says whose it was, and the next one
-//! that makes a group in the same place removes it once it is empty and its maker is gone.
+//! If we are killed, the group stays, with the processes that run in it. It holds no lock and sets no
+//! limits. A daemon that outlives its run leaves a group in the same way. Its name has the number of
+//! its maker. The next run that makes a group in the same place removes it, once it is empty and its
+//! maker is gone.
 //!
-//! Whether a group is needed, when to ask and by which signal is decided by others.
+//! `descendants` decides whether a group is needed; `supervise` decides when to ask and by which
+//! signal.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -33,13 +36,13 @@ use tenure_engine::process::parent_of;
 /// What the names of our groups begin with; the number of their maker follows.
 const PREFIX: &str = "tenure-";
 
-/// How many groups below ours are looked at. A command may make some; nobody makes this many.
+/// How many groups below ours are looked at. A command may make some; none makes this many.
 const GROUPS_MAX: usize = 1024;
 
 /// How many handles are open at a time.
 const HANDLES_MAX: usize = 64;
 
-/// How many groups that others have left are looked at.
+/// How many groups that earlier runs have left are looked at.
 const LEFT_BEHIND_MAX: usize = 64;
 
 /// A control group for one command after the other.
@@ -55,12 +58,12 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a group inside the one that we are in. `None` where that is not possible: there is no
-    /// control group of version 2, we may not write to it, or the kernel is too old for it.
+    /// Makes a group inside the one that we are in. `None` where that is not possible: no control group
+    /// of version 2, no right to write to it, or a kernel that is too old.
     #[cold]
     #[inline(never)]
     pub(super) fn make() -> Option<Self> {
-        // Without handles nobody in the group could be signalled safely.
+        // Without handles no process in the group could be signalled safely.
         pidfd_open(getpid(), PidfdFlags::empty()).ok()?;
         let home = current()?;
         let mut random = [0; 4];
@@ -80,7 +83,7 @@ impl Cgroup {
                 name: name.clone(),
                 folder,
             };
-            // What is not a control group after all is removed again.
+            // A folder that is no control group after all is removed again.
             if !cgroup.folder.join("cgroup.procs").exists() {
                 return None;
             }
@@ -97,11 +100,11 @@ impl Cgroup {
         if self.are_we_inside() {
             return true;
         }
-        // Somebody has moved us meanwhile, and the way back would be another one.
+        // Another process has moved us meanwhile, and the way back would be another one.
         if current().as_ref() != Some(&self.home) {
             return false;
         }
-        // Somebody who cannot see that we live may have removed it while it was empty.
+        // A run that cannot see that we live may have removed it while it was empty.
         match fs::create_dir(&self.folder) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -131,7 +134,7 @@ impl Cgroup {
         })
     }
 
-    /// Whether anybody but us runs in it.
+    /// Whether any process but us runs in it.
     #[cold]
     #[inline(never)]
     pub(super) fn is_populated(&self) -> bool {
@@ -141,20 +144,20 @@ impl Cgroup {
         is_populated(&self.folder).unwrap_or_else(|_| !self.members().is_empty())
     }
 
-    /// Who runs in it, groups below it included; not we.
+    /// The processes that run in it, groups below it included, without us.
     pub(super) fn members(&self) -> Vec<Pid> {
         let own = getpid();
         let mut members = Vec::new();
         for group in groups(&self.folder) {
             let listed = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
             let numbers = listed.lines().filter_map(|line| line.parse().ok());
-            // Zero is somebody who cannot be seen from here.
+            // Zero is a process that cannot be seen from here.
             members.extend(numbers.filter_map(Pid::from_raw).filter(|pid| *pid != own));
         }
         members
     }
 
-    /// Asks whoever has lost its parent and was not asked with the command's group or before.
+    /// Asks each process that has lost its parent and was not asked with the command's group or before.
     #[cold]
     #[inline(never)]
     pub(super) fn ask(
@@ -181,28 +184,28 @@ impl Cgroup {
                 continue;
             };
             let parent = parent_of(number(pid));
-            // Read after the parent was: one that is not in it now has ended, or was never in it.
+            // Read after the parent was: a parent that is not in it now has ended, or was never in it.
             let members = self.members();
             if !members.contains(&pid) || !parent.is_some_and(|it| is_orphan(it, &members)) {
                 continue;
             }
             asked.push(pid);
-            // Refused where it belongs to another user; then it can only be waited for.
+            // Refused where it belongs to another user; then we can only wait for it.
             let _ = pidfd_send_signal(&handle, signal);
             // A stopped process cannot answer.
             let _ = pidfd_send_signal(&handle, Signal::CONT);
         }
     }
 
-    /// Kills whoever is in it, groups below it included; never us.
+    /// Kills every process in it, groups below it included; never us.
     #[cold]
     #[inline(never)]
     pub(super) fn kill(&self) {
         if !self.are_we_inside() && put(&self.folder, "cgroup.kill", "1").is_ok() {
             return;
         }
-        // A kernel that cannot do it at once, or we are inside. Who is born meanwhile is killed at
-        // the next look.
+        // The kernel cannot do it at once, or we are inside. A process that is born meanwhile is killed
+        // at the next look.
         for some in self.members().chunks(HANDLES_MAX) {
             let opened = some.iter().filter_map(|pid| {
                 let handle = pidfd_open(*pid, PidfdFlags::empty()).ok()?;
@@ -250,13 +253,14 @@ fn has(members: &[Pid], wanted: u32) -> bool {
     members.iter().any(|pid| number(*pid) == wanted)
 }
 
-/// Writes to a file of a control group. It is never made: that would be a file of somebody else.
+/// Writes to a file of a control group. It never makes the file: then it would be one outside of a
+/// control group.
 fn put(folder: &Path, name: &str, value: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(folder.join(name))?;
     file.write_all(value.as_bytes())
 }
 
-/// Whether anybody runs in a group or below it.
+/// Whether any process runs in a group or below it.
 fn is_populated(folder: &Path) -> std::io::Result<bool> {
     match fs::read(folder.join("cgroup.events")) {
         Ok(events) => Ok(events
@@ -268,7 +272,7 @@ fn is_populated(folder: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// A group and those below it, each before those below it.
+/// A group and those below it; each stands before those below it.
 fn groups(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut next = 0;
@@ -292,18 +296,18 @@ fn remove(folder: &Path) {
         return;
     }
     for group in groups(folder).iter().rev() {
-        // Refused by the kernel where somebody runs in it by now.
+        // The kernel refuses this where a process runs in it by now.
         let _ = fs::remove_dir(group);
     }
 }
 
-/// Removes what runs before ours could not: those that were killed, or had left a daemon.
+/// Removes what earlier runs could not: those that were killed, or had left a daemon.
 fn remove_left_behind(home: &Path) {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| {
         let name = entry.file_name();
         let maker = name.to_str().and_then(maker).and_then(Pid::from_raw);
-        // The kernel's word: who cannot be looked at lives all the same.
+        // The kernel's word: a maker that cannot be looked at counts as alive.
         maker.is_some_and(|maker| test_kill_process(maker) == Err(Errno::SRCH))
     });
     for entry in ours.take(LEFT_BEHIND_MAX) {
@@ -311,7 +315,7 @@ fn remove_left_behind(home: &Path) {
     }
 }
 
-/// Who has made a group of this name, if it is one of ours.
+/// The number of the process that made a group of this name, if it is one of ours.
 fn maker(name: &str) -> Option<i32> {
     let (maker, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
     maker.parse().ok()
@@ -347,7 +351,7 @@ fn folders(mounts: &[u8], group: &[u8]) -> Vec<PathBuf> {
         let below = match below.strip_prefix(b"/") {
             Some(below) => below,
             None if below.is_empty() => below,
-            // Another one whose name begins like it.
+            // Another group whose name begins like it.
             None => return None,
         };
         let point = PathBuf::from(std::ffi::OsString::from_vec(point));

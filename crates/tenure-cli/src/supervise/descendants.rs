@@ -1,28 +1,28 @@
 //! Finds, asks and ends what descends from a command, wherever it went.
 //!
-//! This process makes itself the *subreaper* of its descendants: whoever loses its parent becomes
-//! our child, in whatever session and group it has hidden itself. So an end goes from the top
-//! down: the command and its group are ended, what they leave behind comes to us and is ended,
-//! and so on until the kernel says that there is nobody left.
+//! This process makes itself the *subreaper* of its descendants: a descendant that loses its parent
+//! becomes our child, in whatever session and group it has hidden itself. So an end goes from the top
+//! down. The command and its group are ended. What they leave behind comes to us and is ended, and so on,
+//! until the kernel says that none is left.
 //!
-//! **The kernel's word** is waitid(2): it knows all children, and ECHILD means none. `/proc` only helps to find
-//! whom to ask. Where it shows nobody (it is not mounted, or is that of another PID namespace), who has come
-//! to us is found by asking waitid about one number after the other; it answers for children of ours alone.
-//! The lock stays held until it says ECHILD.
+//! **The kernel's word** is waitid(2): it knows all children, and ECHILD means none. `/proc` only helps
+//! to find the children to ask. It may show none (it is not mounted, or is that of another PID
+//! namespace). Then we ask waitid about one number after the other; it answers for children of ours
+//! alone. The lock stays held until it says ECHILD.
 //!
-//! **Nobody else is ever hit.** A signal goes only to a process of which the kernel has just said
-//! that it is a child of ours. Nobody but us can collect such a child, and until then its number
-//! is nobody else's. No number from a record is used, and none that could be out of date by now.
+//! **No other process is ever hit.** A signal goes only to a process that the kernel has just called a
+//! child of ours. Only this process can collect such a child, and until then no other process has its
+//! number. No number from a record is used, and none that could be out of date by now.
 //!
-//! **Nobody is asked twice.** Who still has a parent is left to it: `timeout`, a shell or a nested
-//! `tenure run` pass on what they get. Who has lost it is asked by us in its place.
+//! **No process is asked twice.** A process that still has its parent is left to it: `timeout`, a shell
+//! or a nested `tenure run` pass on what they get. A process that has lost its parent is asked by us.
 //!
-//! Whoever had children before its command (a shell that has become tenure by `exec`) could not
-//! tell them from the command's, and adopts nobody. Then what the command starts is kept together
-//! by a control group (`cgroup`), and where there is none to be had, only the command's process group
-//! is watched. That is so on macOS in any case, which has neither subreapers nor control groups.
+//! A process that had children before its command (a shell that has become tenure by `exec`) could not
+//! tell them from the command's, and adopts none. Then a control group (`cgroup`) keeps together what
+//! the command starts. Where no control group can be made, only the command's process group is watched.
+//! That is always so on macOS, which has neither subreapers nor control groups.
 //!
-//! When to ask and by which signal is decided in `supervise`; `driver` says it here.
+//! `supervise` decides when to ask and by which signal; `driver` says it here.
 
 use super::cgroup::Cgroup;
 use rustix::io::{Errno, retry_on_intr};
@@ -40,7 +40,7 @@ const NUMBERS_AT_ONCE: i32 = 32_768;
 /// How what descends from a command is found.
 #[derive(Debug)]
 enum Reach {
-    /// Whoever loses its parent comes to us.
+    /// A descendant that loses its parent comes to us.
     Adoption,
     /// All of it is in a control group.
     Cgroup(Cgroup),
@@ -56,11 +56,11 @@ pub(super) struct Descendants {
     asking: Option<Signal>,
     /// The command's group got it all together.
     asked_group: bool,
-    /// Who got it from us.
+    /// The processes that got it from us.
     asked: Vec<Pid>,
-    /// There are children whom `/proc` does not show.
+    /// There are children that `/proc` does not show.
     hidden: bool,
-    /// Those of them that were found, and the number to go on with.
+    /// The hidden children that were found, and the number to go on with.
     found: Vec<Pid>,
     next_number: i32,
 }
@@ -82,19 +82,19 @@ fn become_subreaper() -> bool {
     rustix::process::set_child_subreaper(Some(Pid::INIT)).is_ok()
 }
 
-/// Elsewhere whoever loses its parent goes to the system's first process.
+/// Elsewhere a process that loses its parent goes to the system's first process.
 #[cfg(not(target_os = "linux"))]
 fn become_subreaper() -> bool {
     false
 }
 
 impl Descendants {
-    /// Has to be called before the command starts, for nobody is adopted afterwards who was
-    /// orphaned before.
+    /// Has to be called before the command starts: processes that were orphaned before are not adopted
+    /// afterwards.
     ///
     /// # Errors
-    /// - The kernel does not tell of children (a seccomp filter refuses waitid), so that the end of a command
-    ///   could not be seen.
+    /// - The kernel does not report on children (a seccomp filter refuses waitid), so that the end of a
+    ///   command could not be seen.
     pub(super) fn adopt() -> Result<Self, Errno> {
         let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let childless = match retry_on_intr(|| waitid(WaitId::All, any)) {
@@ -117,7 +117,7 @@ impl Descendants {
         })
     }
 
-    /// For what is run next. Nobody has been asked to end for its sake.
+    /// For the next command. No process has been asked to end for its sake.
     pub(super) fn again(self) -> Self {
         Self {
             asking: None,
@@ -129,7 +129,8 @@ impl Descendants {
         }
     }
 
-    /// Has to be called right before a command is started, and [`Rest::after_start`] right after.
+    /// Has to be called right before a command is started, and [`Descendants::after_start`] right
+    /// after.
     pub(super) fn before_start(&mut self) {
         if let Reach::Cgroup(cgroup) = &self.reach
             && !cgroup.enter()
@@ -138,7 +139,7 @@ impl Descendants {
         }
     }
 
-    /// An error says in words that not all is as it was before the start.
+    /// An error says in words what is not as it was before the start.
     pub(super) fn after_start(&self) -> Result<(), String> {
         match &self.reach {
             Reach::Cgroup(cgroup) => cgroup.leave(),
@@ -146,7 +147,7 @@ impl Descendants {
         }
     }
 
-    /// Whether the end of what is left is told by SIGCHLD.
+    /// Whether SIGCHLD reports the end of what is left.
     pub(super) fn adopts(&self) -> bool {
         match self.reach {
             Reach::Adoption => true,
@@ -154,19 +155,20 @@ impl Descendants {
         }
     }
 
-    /// From now on, whoever is left is asked by this signal, and whoever is left later too. `group` says that
-    /// the command's group has got it.
+    /// From now on, every process that is left is asked by this signal, also one that is left later.
+    /// `group` says that the command's group has got it.
     pub(super) fn ask(&mut self, signal: Signal, group: bool) {
         self.asking = Some(signal);
         self.asked_group = group;
         self.asked.clear();
     }
 
-    /// Collects who has ended, and asks who has not been asked yet. Whether anybody is seen to be left, so
-    /// that the command has to stay uncollected; if not, [`Rest::is_left`] has the last word. `group` is the
-    /// command's own one, whose members are asked all together.
+    /// Collects the processes that have ended, and asks those that were not asked yet. Returns whether
+    /// any process is seen to be left, so that the command has to stay uncollected. If not,
+    /// [`Descendants::is_left`] has the last word. `group` is the command's own group, whose members
+    /// are asked all together.
     pub(super) fn look(&mut self, command: Pid, group: Option<Pid>) -> bool {
-        // Unseen members are taken to be there until they are killed: by its number a group can be signalled
+        // Unseen members count as there until they are killed. A group can be signalled by its number
         // only until the command is collected, and asked about only afterwards.
         let unseen = matches!(self.asking, Some(signal) if signal != Signal::KILL);
         let group_is_left = || {
@@ -203,7 +205,7 @@ impl Descendants {
                     continue;
                 }
                 self.asked.push(child);
-                // Refused where it belongs to another user; then it can only be waited for.
+                // Refused where it belongs to another user; then we can only wait for it.
                 let _ = kill_process(child, signal);
                 // A stopped process cannot answer.
                 let _ = kill_process(child, Signal::CONT);
@@ -212,27 +214,27 @@ impl Descendants {
         !left.is_empty()
     }
 
-    /// The kernel's word on whether anybody is left, once the command has been collected: as long as it has
-    /// not, the answer would be about the command. Collects who has ended.
+    /// The kernel's word on whether any process is left, once the command has been collected: before
+    /// that the answer would be about the command. Collects the processes that have ended.
     pub(super) fn is_left(&mut self, group: Option<Pid>) -> bool {
         if !self.adopts() {
-            // Should the number of a group that has ended be somebody else's by now, we wait too long.
+            // If another group has got the number of an ended one by now, we wait too long.
             let exists = |group| test_kill_process_group(group) != Err(Errno::SRCH);
             return !cfg!(target_os = "macos") && !are_visible() && group.is_some_and(exists);
         }
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let mut collected = false;
         let left = loop {
-            // Whoever comes to us tells of its end like any other child, so no flag for clones is needed.
+            // An adopted process reports its end like any other child, so no flag for clones is needed.
             match retry_on_intr(|| waitid(WaitId::All, ended)) {
                 Ok(Some(_)) => collected = true,
                 Err(Errno::CHILD) => break false,
-                // Not to be told is no proof that there is nobody.
+                // No answer is no proof that none is left.
                 Ok(None) | Err(_) => break true,
             }
         };
         if collected {
-            // Their numbers may be those of others soon.
+            // Other processes may have their numbers soon.
             self.asked.retain(|pid| is_child(*pid));
             self.found.retain(|pid| is_child(*pid));
         }
@@ -240,8 +242,8 @@ impl Descendants {
         left
     }
 
-    /// Asks the kernel of one number after the other whether it is a child of ours, from that of the command
-    /// on, and around again.
+    /// Asks the kernel about one number after the other whether it is a child of ours, from the
+    /// command's number on, and around again.
     #[cold]
     #[inline(never)]
     fn search(&mut self, command: Pid) {
@@ -263,7 +265,7 @@ impl Descendants {
         }
     }
 
-    /// Who lives, as far as it can be told apart from others.
+    /// The processes that live, as far as they can be told apart from others.
     pub(super) fn survivors(&mut self, command: Pid) -> Vec<Pid> {
         match &self.reach {
             Reach::Adoption => self.left(command),
@@ -275,8 +277,8 @@ impl Descendants {
         }
     }
 
-    /// Who has come to us and lives. Who has ended is collected, so that long runs do not gather
-    /// what the daemons of their commands leave behind.
+    /// The adopted processes that live. Those that have ended are collected, so that long runs do not
+    /// gather what the daemons of their commands leave behind.
     pub(super) fn left(&mut self, command: Pid) -> Vec<Pid> {
         if !self.adopts() {
             return Vec::new();
@@ -303,7 +305,8 @@ impl Descendants {
                     Err(_) => self.found.retain(|found| *found != child),
                 }
             }
-            // The children of who has ended have come to us, perhaps after the list was read.
+            // The children of a process that has ended have come to us, perhaps after the list was
+            // read.
             if !collected {
                 return left;
             }

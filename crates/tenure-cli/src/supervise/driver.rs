@@ -1,18 +1,18 @@
 //! Runs a command under a lock that is held: starts it, watches over it, and releases.
 //!
 //! One thread and one poll loop over the signal pipe, the next renewal and, once the work has
-//! lasted a little, notices of the lock. A command that is over in a few milliseconds pays for
-//! nothing of that.
+//! lasted a little, notices of the lock. A command that is over in a few milliseconds pays for nothing
+//! of that.
 //!
 //! # Crash safety
 //! The command inherits a copy of the descriptor that carries the claim's liveness lock. If this process
-//! is killed at any instant after the spawn, the liveness lock stays held until the command (and whatever
-//! inherited the copy from it) is gone, and the lock with it. Between the spawn and the write that
-//! names the command, the liveness lock alone speaks for it.
+//! is killed at any instant after the spawn, the liveness lock stays held, and the lock with it. Both are
+//! free once the command, and every process that inherited the copy from it, is gone. Between the spawn
+//! and the write that names the command, the liveness lock alone shows that it lives.
 //!
-//! A command that is not to inherit the liveness lock (`close`) is spoken for by this process, which keeps
-//! the liveness lock, and from that write on by its own number. So there the write comes first: the command
-//! has been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
+//! If the command is not to inherit the liveness lock (`close`), this process alone keeps it. The
+//! command's own number counts only from that write on. So there the write comes first: the command has
+//! been forked and waits until it is named (`signals::spawn_known`). If this process is killed before
 //! that, or the write fails, nothing of the command has run.
 
 use super::around::Watch;
@@ -37,36 +37,37 @@ use tenure_engine::store::file::poll_readable;
 use tenure_engine::store::{StoreError, Verbs};
 use tenure_engine::tenure_core::{Due, Renewal};
 
-/// How long work lasts before the lock is watched for.
+/// How long work has to last before its locks are watched.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
 
-/// How often what is left of the work is looked at once its command is gone and an end is forced.
+/// How often the supervisor looks at what is left of the work, once the command is gone and an end is
+/// forced.
 const REST_LOOK: Duration = Duration::from_millis(5);
 
-/// How often it is looked, during a forced end, for who has lost its parent.
+/// How often the supervisor looks, during a forced end, for processes that have lost their parent.
 const ORPHANS_LOOK: Duration = Duration::from_millis(20);
 
-/// How often what is left of a group is looked at where nothing tells of its end.
+/// How often the supervisor looks at what is left of a group, where no signal reports its end.
 const GROUP_LOOK: Duration = Duration::from_millis(100);
 
-/// How long after SIGKILL it is said who has not ended.
+/// How long after SIGKILL the supervisor names the processes that have not ended.
 const SURVIVORS_TOLD_AFTER: Duration = Duration::from_secs(1);
 
-/// How often it is looked, once the command has ended, whether others still work under its locks; and
-/// after how long that is said.
+/// How often the supervisor looks, once the command has ended, whether other runs still work under its
+/// locks; and after how long it says so.
 const ENTERED_LOOK: Duration = Duration::from_millis(100);
 const ENTERED_TOLD_AFTER: Duration = Duration::from_millis(500);
 
-/// How soon a lock is looked at again that could not be read: another program may be writing its
-/// record this instant, and nothing tells of it if there was no record to be watched before.
+/// How soon the supervisor looks again at a lock that it could not read. Another program may be writing the
+/// record at this instant, and no file reports that if there was no record to watch before.
 const UNSURE_LOOK: Duration = Duration::from_millis(100);
 
-/// Whether files can be watched. Elsewhere a lock is looked at again and again, as one is that could not
-/// be read.
+/// Whether files can be watched. Elsewhere the supervisor looks at a lock again and again, as at one
+/// that it could not read.
 const WATCHES: bool = cfg!(target_os = "linux");
 
-/// How often it is looked whether the locks are still where they were: what happens to a folder above
-/// theirs, no kernel tells.
+/// How often the supervisor checks that the locks are still where they were. No kernel reports what
+/// happens to the folders above theirs.
 const PLACE_LOOK: Duration = Duration::from_secs(3);
 
 /// How long a sleep lasts at most, whatever else is known.
@@ -78,7 +79,7 @@ const NAP_MAX: Duration = Duration::from_secs(30);
 )]
 struct Running<'a> {
     driver: &'a Driver<'a>,
-    /// Asks the stores that may take as long as a network does.
+    /// Asks the stores whose answers may take as long as a network does.
     asker: Option<Asker>,
     /// Watches the locks of the run around this one.
     watch: Option<Watch>,
@@ -90,36 +91,36 @@ struct Running<'a> {
     notices: Vec<Notices>,
     /// A renewal of our own ends some of them, so they are opened again after each notice.
     notices_end: bool,
-    /// News was opened, or there is none to be had.
+    /// The notices were opened, or there are none.
     watches: bool,
     /// The last look could not read every lock.
     unsure: bool,
-    /// How often the places of the locks had moved when they were looked at last, and when that has to
-    /// be done again; `None` until the work has lasted a little.
+    /// How often the places of the locks had moved at the last look, and when the next look is due.
+    /// `None` until the work has lasted a little.
     places: Option<(u64, Instant)>,
     descendants: Descendants,
     /// The command is gone, and what is left of it is watched.
     watching_rest: bool,
-    /// The command was collected, so that its number, and that of its group, is not to be used any more.
+    /// The command was collected, so that its number and its group's must not be used any more.
     collected: bool,
-    /// The command was collected, and others work under its locks: when that is said.
+    /// The command was collected, and other runs work under its locks: when the supervisor says so.
     stays: Option<Told>,
-    /// When the work was killed, until it was said who has survived that.
+    /// When the work was killed; `None` again once the survivors were named.
     killed: Option<Instant>,
 }
 
-/// Whether it was said why a run stays.
+/// Whether the supervisor has said why a run stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// It will be.
+    /// It says so then.
     At(Instant),
     Done,
 }
 
 impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when
-    /// this returns; releasing it is the caller's next step. What is run by a second call with the
-    /// same state is the rollback of the first.
+    /// this returns; releasing it is the caller's next step. A second call with the same state runs the
+    /// rollback of the first command.
     pub(crate) fn run(
         &self,
         command: Command,
@@ -128,20 +129,20 @@ impl Driver<'_> {
         self.helped(|asker, watch| self.run_asking(command, state, asker, watch))?
     }
 
-    /// Stays, after the command has ended like this, for as long as runs that went on under one of its
-    /// locks are at work. They are work of this run: what asks it to end reaches them, as everything that
-    /// descends from it, and the time that it may take is theirs too. What else the command has left behind
-    /// goes on as it would.
+    /// Stays after the command has ended with `end`, for as long as runs that go on under one of its
+    /// locks are at work. They are work of this run, like everything that descends from it: a request
+    /// to end reaches them, and its limit on time is theirs too. What else the command has left behind
+    /// goes on.
     pub(crate) fn stay(&self, state: &mut RunState, end: End) -> Verdict {
         let stayed = self.helped(|asker, watch| self.stay_asking(state, end, asker, watch));
         stayed.unwrap_or_else(|_| {
-            // Without threads nobody can be asked of meanwhile; the caller looks again.
+            // Without threads no store can be asked meanwhile; the caller looks again.
             std::thread::sleep(ENTERED_LOOK);
             Verdict::Command(end)
         })
     }
 
-    /// Does some work, beside those threads that it takes.
+    /// Does some work, beside the threads that it needs.
     fn helped<T>(
         &self,
         work: impl FnOnce(Option<Asker>, Option<Watch>) -> T,
@@ -168,7 +169,7 @@ impl Driver<'_> {
     ) -> Verdict {
         let descendants = state.descendants.take().map(Descendants::again);
         let Some(descendants) = descendants.or_else(|| Descendants::adopt().ok()) else {
-            // The kernel does not tell of children; the caller looks again.
+            // The kernel does not report on children; the caller looks again.
             std::thread::sleep(ENTERED_LOOK);
             return Verdict::Command(end);
         };
@@ -179,7 +180,8 @@ impl Driver<'_> {
             wait_all: true,
             ..self.terms
         });
-        // Who was asked to end before is not asked again. Else all is as it was while the command ran.
+        // Work that was asked to end before is not asked again. All else is as it was while the command
+        // ran.
         if let Some(before) = state.asked.take().filter(|before| before.signalled) {
             supervision = supervision.after(before);
         }
@@ -188,10 +190,10 @@ impl Driver<'_> {
             driver: self,
             asker,
             watch,
-            // Nobody's number but our own, by which nobody is mistaken for the command.
+            // Our own number, by which no process is mistaken for the command.
             pid: rustix::process::getpid(),
             supervision,
-            // There is nobody who could answer keys but us.
+            // No process but this one could answer keys.
             placement: Placement::Own,
             began,
             notices: Vec::new(),
@@ -219,7 +221,7 @@ impl Driver<'_> {
         asker: Option<Asker>,
         watch: Option<Watch>,
     ) -> Result<Verdict, SpawnError> {
-        // Whoever was asked by an earlier driver has ended.
+        // The asker of an earlier driver has ended.
         state.forget_questions();
         let placement = Placement::find();
         if placement.own_group() {
@@ -264,7 +266,7 @@ impl Driver<'_> {
                 .map_err(SpawnError::Command)
         };
         let stays_in_cgroup = descendants.after_start().err();
-        // Should this fail, a later child of ours would inherit the liveness lock; there is none.
+        // If this fails, a later child of ours would inherit the liveness lock; there is none.
         let _ = self.hand_down(FdFlags::CLOEXEC);
         let (child, named) = started?;
         let began = instant();
@@ -274,8 +276,8 @@ impl Driver<'_> {
             return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
         };
         placement.give(pid);
-        // After the spawn, for each handler costs the child two system calls on its way. A child
-        // that ends before this line is found by the first look.
+        // After the spawn, because each handler costs the child two system calls on its way. A child that
+        // ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
         if let Some(message) = stays_in_cgroup {
             say(&message);
@@ -308,7 +310,7 @@ impl Driver<'_> {
         let verdict = match named {
             Ok(None) => None,
             Ok(Some(lost)) => running.lose(lost),
-            // The liveness lock speaks for the command; the next renewal tries again.
+            // The liveness lock shows that the command lives; the next renewal tries again.
             Err(error) => {
                 self.tell_unnamed(&error);
                 None
@@ -317,11 +319,11 @@ impl Driver<'_> {
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.state.asked = Some(running.supervision.asked());
         running.placement.take_back(running.pid);
-        // Collected before the lock is released: who comes next finds nothing of the command.
+        // Collected before the lock is released: the next holder finds nothing of the command.
         running.collect();
         running.state.descendants = Some(running.descendants);
-        // Closing it takes the kernel milliseconds, and the next one in line waits for what comes
-        // after this. The process is about to end, and it with it.
+        // Not closed here: that takes the kernel milliseconds, and the next waiter waits for the
+        // release that follows. The end of this process closes them.
         std::mem::forget(std::mem::take(&mut running.notices));
         Ok(verdict)
     }
@@ -363,7 +365,7 @@ impl Running<'_> {
         }
     }
 
-    /// Sleeps until something happens, and deals with what only time or the lock tells.
+    /// Sleeps until something happens, and deals with what only the time or the locks show.
     fn sleep(&mut self) -> Option<Verdict> {
         let now = instant();
         let since = now.saturating_duration_since(self.began);
@@ -401,12 +403,12 @@ impl Running<'_> {
         );
         fds.extend(self.asker.as_ref().map(Asker::bell));
         fds.extend(self.watch.as_ref().map(Watch::bell));
-        // However it ended: everything that can have happened is looked at now.
+        // However the sleep ended: everything that can have happened is looked at now.
         let _ = poll_readable(&fds, beat, Some(until));
         self.after_sleep()
     }
 
-    /// When what is left of the work has to be looked at without a signal that tells of it.
+    /// When to look at what is left of the work, although no signal reports on it.
     fn next_look(&self) -> Option<Duration> {
         match (self.supervision.is_ending(), self.watching_rest) {
             (true, true) => Some(REST_LOOK),
@@ -473,7 +475,7 @@ impl Running<'_> {
         None
     }
 
-    /// How often the places of the locks were found to be others than before.
+    /// How often the places of the locks have moved.
     fn moves(&self) -> u64 {
         self.driver.held.iter().map(|held| held.store.moves()).sum()
     }
@@ -502,8 +504,8 @@ impl Running<'_> {
         if WATCHES && self.places.is_none() && !self.driver.held.is_empty() {
             self.places = Some((self.moves(), instant() + PLACE_LOOK));
         }
-        // What came before it was opened is looked at now. A look may begin an end; it is never
-        // an end itself, so there is no verdict to miss.
+        // Finds what came before the watch was opened. A look may begin an end; it is never an end
+        // itself, so there is no verdict to miss.
         let _ = self.look_at_locks();
     }
 
@@ -514,7 +516,7 @@ impl Running<'_> {
         self.notices.retain(|notices| {
             loop {
                 match rustix::io::read(&notices.descriptor, &mut buffer) {
-                    // Whoever would tell is gone; it would wake us again and again.
+                    // Its sender is gone; it would wake us again and again.
                     Ok(0) => return false,
                     Ok(_) => any = true,
                     Err(_) => return true,
@@ -543,12 +545,12 @@ impl Running<'_> {
         None
     }
 
-    /// Whoever asks about a lock whose answers may take as long as a network does.
+    /// The asker, for a lock whose answers may take as long as a network does.
     fn asker_for(&self, held: &Held<'_>) -> Option<&Asker> {
         self.asker.as_ref().filter(|_| held.store.is_remote())
     }
 
-    /// Renews, or has somebody renew whose answer is heard later.
+    /// Renews, or has the asker renew, whose answer comes later.
     fn begin_to_renew(&mut self, index: usize) -> Option<Verdict> {
         let held = self.driver.held.get(index)?;
         let Some(asker) = self.asker_for(held) else {
@@ -611,7 +613,7 @@ impl Running<'_> {
         self.follow(event)
     }
 
-    /// Carries out what was found of a lock, if anything follows from it, and then says it.
+    /// Acts on what was found of a lock, if anything follows from it, and then says it.
     fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
         let verdict = event.and_then(|event| self.handle(event));
         self.state.speak(self.driver);
@@ -623,7 +625,7 @@ impl Running<'_> {
         if arrived.number == libc::SIGCHLD {
             let event = self.ended_or_stopped();
             if event.is_none() && (!self.watching_rest || self.stays.is_some()) {
-                // Somebody that came to us has ended.
+                // An adopted process has ended. This collects it.
                 let _ = self.descendants.left(self.pid);
             }
             return event;
@@ -638,7 +640,8 @@ impl Running<'_> {
         })
     }
 
-    /// The group of the command, where it has one of its own. One that was collected before we stayed has none.
+    /// The command's group, if it has one of its own. A command that was collected before we stayed has
+    /// none.
     fn own_group(&self) -> Option<Pid> {
         (self.placement.own_group() && self.stays.is_none()).then_some(self.pid)
     }
@@ -660,7 +663,8 @@ impl Running<'_> {
             self.tell_of_survivors();
             return None;
         }
-        // Nobody is seen. That is the truth once the kernel says so, and it can be asked only now.
+        // No process is seen. Only the kernel can prove that none is left, and it can be asked only
+        // now.
         self.collect();
         if (self.stays.is_none() || ending) && self.descendants.is_left(self.own_group()) {
             self.tell_of_survivors();
@@ -670,13 +674,13 @@ impl Running<'_> {
         Some(Event::RestEnded)
     }
 
-    /// Whether others work under one of the locks.
+    /// Whether other runs work under one of the locks.
     fn is_entered(&self) -> bool {
         let mut held = self.driver.held.iter();
         held.any(|held| held.handle.is_entered())
     }
 
-    /// Whoever waits for the lock, or for us, learns why that takes longer.
+    /// Says why the end takes longer, for people who wait for the lock or for this run.
     fn tell_of_survivors(&mut self) {
         if let Some(Told::At(at)) = self.stays
             && instant() >= at
@@ -718,16 +722,16 @@ impl Running<'_> {
         if self.watching_rest {
             return None;
         }
-        // A command that has ended is left uncollected: as long as it is, nobody else can get its
-        // number, and its group can be watched and ended without hitting a stranger.
+        // A command that has ended is left uncollected. Until it is collected, no other process can get
+        // its number, and its group can be watched and ended without hitting a stranger.
         let any = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let status = loop {
             match waitid(WaitId::Pid(self.pid), any | WaitIdOptions::NOWAIT) {
                 Ok(Some(status)) => break status,
                 Ok(None) => return None,
                 Err(rustix::io::Errno::INTR) => {}
-                // A child that nobody but us can collect has been collected: it has ended, and how cannot
-                // be known.
+                // Only this process can collect the child, and it has been collected: it has ended, and
+                // how cannot be known.
                 Err(rustix::io::Errno::CHILD) => return Some(Event::Ended(End::Code(1))),
                 Err(errno) => self.leave_unseen(errno),
             }
@@ -745,7 +749,8 @@ impl Running<'_> {
             .map(|number| Event::Ended(End::Signal(number)))
     }
 
-    /// Collects the command, if that was not done yet. From here on its number may be somebody else's.
+    /// Collects the command, if that was not done yet. From here on another process may have its
+    /// number.
     fn collect(&mut self) {
         if !std::mem::replace(&mut self.collected, true) {
             let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -753,9 +758,10 @@ impl Running<'_> {
         }
     }
 
-    /// The kernel has ceased to tell of the command: to release would be a guess. So the claim is left to the
-    /// liveness lock, which the command has inherited, or to its number in the record (`close`). A lock that no process
-    /// renews any more would run out under it, so there it is killed first.
+    /// The kernel no longer reports on the command: a release would be a guess. So the claim is left to
+    /// the liveness lock, which the command has inherited, or to its number in the record (`close`). A
+    /// lock that has to be renewed would run out under the command, so there the command is killed
+    /// first.
     #[cold]
     #[inline(never)]
     fn leave_unseen(&self, errno: rustix::io::Errno) -> ! {
@@ -777,17 +783,17 @@ impl Running<'_> {
         crate::exit::leave(crate::exit::Exit::General)
     }
 
-    /// Only a stop that reached the command's own foreground group is passed on to us. In a group
-    /// that we share, the terminal has stopped us as well; and whoever stops the command alone, by
-    /// SIGSTOP or where there is no terminal, will go on with it alone, and would leave us stopped
-    /// with the lock.
+    /// Passes a stop on to this process only if it reached the command's own foreground group. In a group
+    /// that we share, the terminal has stopped us as well. A process may stop the command alone (by
+    /// SIGSTOP, or where there is no terminal). It will continue the command alone, and would leave us
+    /// stopped with the lock.
     fn stopped(&mut self, number: i32) -> Option<Event> {
         let reads_or_writes = matches!(number, libc::SIGTTIN | libc::SIGTTOU);
         if !(number == libc::SIGTSTP || reads_or_writes) || !self.placement.hands_over() {
             return None;
         }
-        // It wanted the terminal before it was handed over, or after `fg` of a job that was
-        // running, of which nobody tells us: now it has it.
+        // The command wanted the terminal before it was handed over, or after `fg` of a running job,
+        // which no signal reports. Now it gets the terminal.
         if reads_or_writes {
             if self.placement.has_it(getpgrp()) {
                 self.placement.give(self.pid);
@@ -824,15 +830,16 @@ impl Running<'_> {
     fn stop_self(&mut self, number: i32) {
         self.placement.take_back(self.pid);
         signals::stop_self(number);
-        // We were continued, or, where nobody is there to continue us, never stopped. A lost lock
-        // ends the command here; what is sent afterwards only lets it hear of that.
+        // We were continued, or never stopped, where no process could continue us. A lost lock ends the
+        // command here; the SIGCONT that follows only lets it see that.
         self.reassure();
         self.go_on();
     }
 
-    /// Before the work goes on after a stop, which may have lasted longer than a lease.
+    /// Renews and looks at the locks before the work goes on: the stop may have lasted longer than a
+    /// lease.
     fn reassure(&mut self) {
-        // Either may begin an end, and neither is one.
+        // Both may begin an end; neither is one.
         for index in 0..self.state.holds.len() {
             if self.state.due(self.driver, index) != Due::Nothing {
                 let _ = self.renew(index);

@@ -1,15 +1,15 @@
 //! Runs a command under a lock that is held, on Windows: starts it in a job, watches over it, and releases.
 //!
 //! One thread and one loop over the console's events, the command's end, the next renewal, and looks at
-//! the lock: nothing tells of changes to a file here.
+//! the lock: nothing reports changes to a file here.
 //!
 //! # Crash safety
-//! A lock of a byte ends with the process that took it, whoever has inherited the handle. So the command
-//! cannot keep the liveness lock of its supervisor lit; it ends with the supervisor instead. It is started
-//! suspended, put into a job that ends when its last handle is closed, and only then let go: whatever kills
-//! this process, the system closes the handle, and with it ends the command and all that it has started.
-//! Death before the command was put into its job leaves a process that never ran. The claim names the
-//! command, so the lock counts as held until the command itself is gone.
+//! A lock of a byte ends with the process that took it, whichever process has inherited the handle. So
+//! the command cannot keep the liveness lock of its supervisor held; it ends with the supervisor
+//! instead. It is started suspended, put into a job that ends when its last handle is closed, and only
+//! then let go. Whatever kills this process, the system closes the handle, and with it ends the command
+//! and all that it has started. Death before the command was put into its job leaves a process that
+//! never ran. The claim names the command, so the lock counts as held until the command itself is gone.
 
 use super::around::Watch;
 use super::locks::{Driver, RunState, SpawnError, lease_clock};
@@ -25,14 +25,14 @@ use tenure_engine::store::Verbs;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::tenure_core::{Due, Renewal};
 
-/// How often the locks are looked at.
+/// How often the supervisor looks at the locks.
 const LOCKS_LOOK: Duration = Duration::from_millis(100);
 
-/// How often what is left of the work is looked at once its command is gone.
+/// How often the supervisor looks at what is left of the work, once its command is gone.
 const REST_LOOK: Duration = Duration::from_millis(10);
 
-/// The command and all that it starts are a group for the console's keys, so that it can be asked alone;
-/// and it does not run before it is in its job.
+/// The command and all that it starts are a group for the console's keys, so that it can be asked alone.
+/// The command does not run before it is in its job.
 const NEW_GROUP_SUSPENDED: u32 = 0x0000_0200 | 0x0000_0004;
 
 /// The exit code of what is ended by force: that of a process that SIGKILL has ended.
@@ -54,8 +54,8 @@ struct Running<'a> {
 
 impl Driver<'_> {
     /// Starts the command and stays with it until the work is over. The lock is still held when this
-    /// returns; releasing it is the caller's next step. What is run by a second call with the same state
-    /// is the rollback of the first.
+    /// returns; releasing it is the caller's next step. A second call with the same state runs the
+    /// rollback of the first command.
     pub(crate) fn run(
         &self,
         command: Command,
@@ -70,9 +70,9 @@ impl Driver<'_> {
         })
     }
 
-    /// Stays, after the command has ended like this, for as long as runs that went on under one of its
-    /// locks are at work. Nothing descends from us any more that could be asked; a signal is answered
-    /// when they have ended.
+    /// Stays after the command has ended with `end`, for as long as runs that go on under one of its
+    /// locks are at work. No process descends from us any more that could be asked; a signal is
+    /// answered when they have ended.
     pub(crate) fn stay(&self, state: &mut RunState, end: End) -> Verdict {
         let mut verdict = Verdict::Command(end);
         while (self.held.iter()).any(|held| held.handle.is_entered()) {
@@ -136,7 +136,7 @@ impl Driver<'_> {
         let verdict = match named {
             Ok(None) => None,
             Ok(Some(lost)) => running.lose(lost),
-            // The liveness lock speaks for the command; the next renewal tries again.
+            // The liveness lock shows that the command lives; the next renewal tries again.
             Err(error) => {
                 self.tell_unnamed(&error);
                 None
@@ -144,8 +144,8 @@ impl Driver<'_> {
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.state.asked = Some(running.supervision.asked());
-        // What it has left behind goes on, as everywhere. Where that cannot be arranged, it ends with us,
-        // which is said.
+        // What the command has left behind goes on, as everywhere. Where that cannot be arranged, it
+        // ends with us, and we say so.
         if running.job.running().is_ok_and(|left| left > 0)
             && let Err(error) = running.job.let_go()
         {
@@ -175,7 +175,7 @@ impl Running<'_> {
         }
     }
 
-    /// Sleeps until something happens, and deals with what only time or the lock tells.
+    /// Sleeps until something happens, and deals with what only the time or the lock shows.
     fn sleep(&mut self) -> Option<Verdict> {
         let now = instant();
         let mut until = if self.state.holds.is_empty() && self.watch.is_none() {
@@ -199,7 +199,7 @@ impl Running<'_> {
         if !self.watching_rest {
             handles.push(command);
         }
-        // However it ended: everything that can have happened is looked at now.
+        // However the sleep ended: everything that can have happened is looked at now.
         let _ = poll_readable(&handles, Duration::from_secs(30), Some(until));
         self.after_sleep()
     }
@@ -267,7 +267,7 @@ impl Running<'_> {
         self.follow(event)
     }
 
-    /// Carries out what was found of a lock, if anything follows from it, and then says it.
+    /// Acts on what was found of a lock, if anything follows from it, and then says it.
     fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
         let verdict = event.and_then(|event| self.handle(event));
         self.state.speak(self.driver);
@@ -278,7 +278,7 @@ impl Running<'_> {
         let arrived = self.driver.signals.next()?;
         Some(Event::Signal {
             number: arrived.number,
-            // The command is a group of its own, which no key reaches but by us.
+            // The command is a group of its own, which keys reach only through us.
             shared: false,
         })
     }
@@ -326,7 +326,7 @@ impl Running<'_> {
                     // A command without a console hears nothing, and is ended when its grace is over.
                     let _ = signals::ask(self.child.id());
                 }
-                // Nothing stops here and goes on.
+                // No process stops here and goes on.
                 Action::Continue | Action::StopSelf(_) => {}
                 Action::WatchRest => self.watching_rest = true,
                 Action::Abandon(number) => {

@@ -1,11 +1,12 @@
 //! The locks under which a command runs: what a renewal or a look says of them, and what follows.
 //!
-//! Every driver asks here. When to renew, and on what to sleep meanwhile, is the driver's business; what
-//! an event leads to, the supervision's.
+//! Every driver asks here. The driver decides when to look and on what to sleep meanwhile; the
+//! supervision decides what an event leads to.
 //!
-//! **First act, then speak.** What is to be said of a finding, and written into the audit, is kept with
-//! the state of the run ([`RunState::speak`]) until the driver has carried out what follows from it: a reader who does
-//! not read, or an audit that somebody keeps, must not keep a command running whose lock is lost.
+//! **First act, then speak.** Messages about a finding, and lines for the audit, are kept with the
+//! state of the run ([`RunState::speak`]) until the driver has acted on the finding. A reader who does
+//! not read, or an audit that another process has locked, must not keep a command running whose lock is
+//! lost.
 
 #[cfg(unix)]
 use super::descendants::Descendants;
@@ -24,17 +25,17 @@ use tenure_engine::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Re
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a Locks,
     pub(crate) handle: &'a dyn Handle,
-    /// Told when several renewals in a row have failed: how many, and how the last one did.
+    /// Called when several renewals in a row have failed: how many, and how the last one did.
     pub(crate) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
 
-/// A lock under which a command runs too, and which the run around this one has.
+/// A lock of the run around this one, under which a command runs too.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) store: &'a Locks,
     pub(crate) name: &'a LockName,
     pub(crate) token: u64,
-    /// After how long without an answer others may have it.
+    /// After how long without an answer other callers may have it.
     pub(crate) lapses: Option<Duration>,
     #[cfg_attr(
         windows,
@@ -47,7 +48,7 @@ pub(crate) struct Around<'a> {
 pub(crate) struct Driver<'a> {
     /// The locks, in the order in which they were taken; none for a command that runs without one.
     pub(crate) held: Vec<Held<'a>>,
-    /// Those of the run around it.
+    /// The locks of the run around it.
     pub(crate) around: Vec<Around<'a>>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) signals: Signals,
@@ -78,15 +79,15 @@ pub(crate) struct RunState {
     /// What is left of all that was run; `None` until something is.
     #[cfg(unix)]
     pub(super) descendants: Option<Descendants>,
-    /// What is to be said once what follows from it was done.
+    /// What to say of findings, once the driver has acted on them.
     unsaid: Vec<Remark>,
 }
 
 /// What there is to say of a finding.
 enum Remark {
-    /// For whoever wants to be told.
+    /// For stderr, unless the caller wants it quiet.
     Told(String),
-    /// Of a lost lock.
+    /// About a lost lock.
     Loss(String),
     /// For the audit: several renewals in a row have failed.
     HeartbeatFailed {
@@ -99,7 +100,7 @@ enum Remark {
 /// The state of one hold.
 pub(super) struct HoldCourse {
     pub(super) schedule: Schedule,
-    /// The lock is not to be relied on any more.
+    /// The lock must not be relied on any more.
     lost: bool,
 }
 
@@ -108,13 +109,14 @@ pub(super) struct HoldCourse {
 pub(crate) enum SpawnError {
     /// The system does not start it.
     Command(std::io::Error),
-    /// What ties the lock to its life could not be arranged, and it has not run.
+    /// The lock could not be tied to the command's life, and the command has not run.
     LivenessLock(std::io::Error),
-    /// It could not be written down which process it is. Nothing else would have spoken for it, so nothing of
-    /// it has run.
+    /// The store could not write down which process the command is. Nothing else would have shown that
+    /// it lives, so nothing of it has run.
     #[cfg_attr(windows, allow(dead_code, reason = "a job speaks for it there"))]
     Unnamed(StoreError),
-    /// Its end could not be seen, for the kernel refuses to tell of children; so it was not started.
+    /// The kernel refuses to report on children, so the command's end could not be seen. It was not
+    /// started.
     #[cfg_attr(windows, allow(dead_code, reason = "a handle tells of the end there"))]
     Unseen(std::io::Error),
 }
@@ -124,7 +126,7 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
     clock.now().boot_ms
 }
 
-/// Who has asked the holder of a lock to stop.
+/// The request to stop that the holder of a lock has got.
 pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
     let reading = held.store.read(held.handle.name()).ok()?;
     let claim = reading.entry()?.claim(held.handle.ticket())?;
@@ -132,7 +134,7 @@ pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
 }
 
 impl Driver<'_> {
-    /// Has it written down which process the command is. Answers with the first lock that is lost.
+    /// Has `name` write down which process the command is. Returns the first lock that is lost.
     pub(super) fn name_command(
         &self,
         pid: u32,
@@ -150,7 +152,8 @@ impl Driver<'_> {
         Ok(None)
     }
 
-    /// A command that is ended says so by its exit code; one that goes on has only this.
+    /// An ended command shows the loss by its exit code. If the command goes on, only this message shows
+    /// it.
     fn tell_of_loss(&self, message: &str) {
         match self.terms.on_lost {
             OnLost::Terminate => self.tell(message),
@@ -243,14 +246,14 @@ impl RunState {
         hold.map_or(Due::Nothing, |hold| hold.schedule.due(now_ms))
     }
 
-    /// A renewal is begun at this instant.
+    /// Notes that a renewal begins at this instant.
     pub(super) fn begin(&mut self, index: usize, now: &Now) {
         if let Some(hold) = self.holds.get_mut(index) {
             hold.schedule.begin(now.boot_ms);
         }
     }
 
-    /// Whether the answer to a renewal is waited for.
+    /// Whether a renewal waits for its answer.
     #[cfg(unix)]
     pub(super) fn is_asking(&self, index: usize) -> bool {
         let hold = self.holds.get(index);
@@ -275,7 +278,7 @@ impl RunState {
         self.around_lost
     }
 
-    /// Goes on with the first so many locks: the others were given back.
+    /// Goes on with the first `holds` locks: the others were given back.
     pub(crate) fn keep(&mut self, holds: usize) {
         self.holds.truncate(holds);
     }
@@ -339,7 +342,7 @@ impl RunState {
         self.on_failure(driver, index, failed, "no answer yet", is_ending)
     }
 
-    /// A failure by itself proves nothing about the lock; that its lease runs out does.
+    /// A failure by itself proves nothing about the lock; the end of its lease does.
     fn on_failure(
         &mut self,
         driver: &Driver<'_>,
@@ -359,7 +362,7 @@ impl RunState {
             });
         }
         let Some(left_ms) = failed.runs_out_ms else {
-            // Over a network it is tried again so soon that once is enough to be told.
+            // Over a network the next try comes so soon that one message is enough.
             if !is_ending && (!held.store.is_remote() || failed.consecutive == 1) {
                 self.remark(format!("the heartbeat failed, the work goes on: {error}"));
             }
@@ -374,7 +377,7 @@ impl RunState {
         Some(Event::Lost { within })
     }
 
-    /// A lock is proven not to be ours.
+    /// A lock is proven to be lost.
     pub(super) fn lose(
         &mut self,
         driver: &Driver<'_>,
@@ -399,7 +402,7 @@ impl RunState {
         Some(Event::Lost { within: None })
     }
 
-    /// What follows from how a lock was found.
+    /// What follows from the state in which a lock was found.
     pub(super) fn on_renewal(
         &mut self,
         driver: &Driver<'_>,

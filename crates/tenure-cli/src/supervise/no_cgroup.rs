@@ -1,5 +1,5 @@
-//! Control groups where the system has none: none is made. What has left a command's process group is not
-//! found there.
+//! Control groups where the system has none: none is made. A process that has left the command's
+//! process group is not found there.
 
 use rustix::process::{Pid, Signal};
 use std::convert::Infallible;

@@ -1,21 +1,22 @@
 //! Ends the work of a run whose supervisor is dead, for an operator who asks for exactly that.
 //!
-//! This is the one place that acts on a number which was read from a record. **Nobody else is ever
+//! This is the one place that acts on a number which was read from a record. **No other process is ever
 //! hit**, because a number alone is never enough and is never signalled:
 //! - A handle (pidfd) is opened first. Then the process that has this number is compared with the
-//!   record, by its start time, and then the handle is asked whether its process still lives. While it
-//!   lives nobody else can have its number, so what was compared was the process of the handle. From
+//!   record, by its start time. Then the handle is asked whether its process still lives. While it
+//!   lives no other process can have its number, so the compared process was that of the handle. From
 //!   then on only the handle is used.
-//! - A descendant is opened first as well. Then its parent's number is read, then both handles are asked
-//!   whether they live. If they do, that number was the parent's own, and the parent is proven already.
-//! - A member of the command's process group is proven in the same way, by another proven member: the
-//!   number of a group belongs to nobody else while the group has a member.
+//! - A descendant is opened first as well. Then its parent's number is read, then both handles are
+//!   asked whether they live. If they do, that number was the parent's own, and the parent is proven
+//!   already.
+//! - A member of the command's process group is proven in the same way, by another proven member. While a
+//!   group has a member, no other group has its number.
 //!
-//! A process that lost its parent before it was looked at, and has left the group, cannot be proven.
-//! It is left alone, and the liveness lock tells whether it still keeps the lock.
+//! A process that lost its parent before it was looked at, and has left the group, cannot be proven. It
+//! is left alone, and the liveness lock tells whether it still keeps the lock.
 //!
-//! When to ask and by which signal is decided in `supervise`, as for a run that has its supervisor. Whoever
-//! still has a parent is left to that, as in `descendants`; SIGKILL is for all.
+//! `supervise` decides when to ask and by which signal, as for a run that has its supervisor. A process
+//! that still has its parent is left to it, as in `descendants`; SIGKILL is for all.
 
 use super::{Action, Event, Supervision, Terms};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,16 +30,16 @@ use tenure_engine::clock::{self, instant};
 use tenure_engine::process::start_time;
 use tenure_engine::store::file::poll_readable;
 
-/// How often it is looked for new descendants.
+/// How often new descendants are looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long SIGKILL may take. A process in a call of the kernel may take longer.
 const KILL_TAKES: Duration = Duration::from_secs(5);
 
-/// How many processes are held at a time; each costs a descriptor.
+/// How many processes are kept open at a time; each costs a descriptor.
 const PROVEN_MAX: usize = 512;
 
-/// Why nobody was signalled.
+/// Why no process was signalled.
 #[derive(Debug)]
 pub(crate) enum Unproven {
     /// The recorded command has ended.
@@ -56,7 +57,7 @@ pub(crate) struct Ended {
     pub(crate) gone: Vec<u32>,
     /// Those that have not.
     pub(crate) left: Vec<u32>,
-    /// The command may not be signalled by this user.
+    /// This user may not signal the command.
     pub(crate) refused: bool,
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct Orphan {
 }
 
 impl Orphan {
-    /// Opens the recorded command and whatever descends from it. Signals nobody.
+    /// Opens the recorded command and all that descends from it. Signals no process.
     ///
     /// The caller has found that the record was made on this boot and in this PID namespace.
     pub(crate) fn open(command: &Process) -> Result<Self, Unproven> {
@@ -196,7 +197,7 @@ impl Orphan {
         }
     }
 
-    /// Forgets who has ended, and opens who has come.
+    /// Forgets the processes that have ended, and opens the new ones.
     fn find(&mut self) {
         loop {
             let gone = &mut self.gone;
@@ -213,7 +214,7 @@ impl Orphan {
         }
     }
 
-    /// Whether anybody was found.
+    /// Looks through all processes once. Returns whether any was found.
     fn find_once(&mut self) -> bool {
         let before = self.proven.len();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -238,7 +239,8 @@ impl Orphan {
                 pid,
                 handle,
                 of_group: place.of_group,
-                // The whole group was asked together; who is born later has asked parents.
+                // The whole group was asked together; the parent of a process that is born later was
+                // asked.
                 asked: place.of_group && self.asking.is_some_and(|signal| signal != Signal::KILL),
             });
         }
@@ -249,7 +251,7 @@ impl Orphan {
     fn place_of(&self, pid: Pid) -> Option<Place> {
         let seen = relations(pid)?;
         let of_group = self.group.is_some() && seen.group == self.group;
-        // Read before those who prove it are asked whether they live.
+        // Read first: the processes that prove it are asked afterwards whether they live.
         let has_parent = seen.parent.is_some_and(|parent| self.is_proven(parent));
         let in_group = of_group && self.group_is_ours();
         (has_parent || in_group).then_some(Place { of_group: in_group })
@@ -269,7 +271,7 @@ impl Orphan {
         })
     }
 
-    /// Signals whoever is to be signalled and was not yet.
+    /// Signals each process that has to be signalled and was not yet.
     fn send(&mut self) {
         let Some(signal) = self.asking else {
             return;
@@ -295,7 +297,7 @@ impl Orphan {
             }
             one.asked = true;
             match pidfd_send_signal(&one.handle, signal) {
-                // A program of other rights among them is named when the rest has ended.
+                // A process that this user may not signal is named when the rest has ended.
                 Err(Errno::PERM) => self.refused |= one.pid == self.command,
                 // A stopped process cannot answer.
                 _ => drop(pidfd_send_signal(&one.handle, Signal::CONT)),
@@ -304,7 +306,8 @@ impl Orphan {
     }
 }
 
-/// Whose a process is, by numbers; `None` for numbers of processes that cannot be seen from here.
+/// The parent and the group of a process, by numbers; `None` for processes that cannot be seen from
+/// here.
 struct Relations {
     parent: Option<Pid>,
     group: Option<Pid>,

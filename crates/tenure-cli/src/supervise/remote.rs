@@ -1,10 +1,10 @@
-//! Asks servers about locks on a thread of its own: an answer may take as long as a network does, and
-//! meanwhile signals have to be passed on, and the end of the command to be seen.
+//! Asks servers about locks on a thread of its own: an answer may take as long as a network does.
+//! Meanwhile the supervisor has to pass signals on, and to see the end of the command.
 //!
-//! One question after the other, in the order in which they were asked. Every one of them ends by
-//! itself, for the store bounds its requests; so the thread ends soon after the last question.
+//! The thread asks one question after the other, in their order. Each of them ends by itself, because
+//! the store bounds its requests; so the thread ends soon after the last question.
 //!
-//! What the answers lead to is `driver`'s business.
+//! `driver` decides what follows from the answers.
 
 use super::locks::Held;
 use crate::store::Locks;
@@ -18,15 +18,15 @@ use tenure_engine::store::{Handle, StoreError, Verbs};
 /// What is asked about a hold.
 #[derive(Debug, Clone)]
 pub(super) enum Question {
-    /// That its command be written down.
+    /// Write down its command.
     Name(Process, Now),
-    /// That it be renewed.
+    /// Renew it.
     Renew(Now),
-    /// Whether it still stands.
+    /// Does it still stand?
     Verify(Now),
 }
 
-/// What comes back.
+/// What the store answered.
 #[derive(Debug)]
 pub(super) enum Answer {
     Named(Result<bool, StoreError>),
@@ -42,7 +42,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Starts the thread for these holds, by which they are asked about by number.
+    /// Starts the thread for these holds; a question names a hold by its index.
     pub(super) fn start<'scope, 'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         held: &'scope [Held<'a>],
@@ -68,11 +68,11 @@ impl Asker {
                 if answered.send((index, answer)).is_err() {
                     return;
                 }
-                // A full pipe rings as well.
+                // A full pipe wakes the supervisor as well.
                 let _ = rustix::io::write(&rings, &[1]);
             }
         };
-        // What arrives is for the thread that supervises.
+        // Signals are for the thread that supervises.
         crate::signals::for_a_thread(|| thread.spawn_scoped(scope, ask))?;
         Ok(Self {
             questions,
@@ -82,11 +82,11 @@ impl Asker {
     }
 
     pub(super) fn ask(&self, index: usize, question: Question) {
-        // The thread lives for as long as there is somebody to ask it.
+        // The thread lives for as long as this end of its channel.
         let _ = self.questions.send((index, question));
     }
 
-    /// Can be read when there are answers.
+    /// Becomes readable when there are answers.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }

@@ -1,10 +1,10 @@
-//! Which process group the command runs in, and who has the terminal.
+//! Which process group the command runs in, and which group has the terminal.
 //!
-//! - stdin, stdout and stderr are one terminal and we lead its foreground group: the command gets
-//!   a group of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z
-//!   then reach the command and all of its children, and not us.
-//! - Any other terminal (a pipeline, a script, a job in the background): the command stays in our
-//!   group, where the shell has put us both, and keys reach us together.
+//! - stdin, stdout and stderr are one terminal and we lead its foreground group. The command gets a group
+//!   of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z then reach the
+//!   command and all of its children, and not us.
+//! - Any other terminal (a pipeline, a script, a job in the background). The command stays in our group,
+//!   where the shell has put us both, and keys reach us together.
 //! - No terminal: a group of its own, so that all of it can be ended together.
 
 use crate::signals;
@@ -43,8 +43,8 @@ impl Placement {
         }
     }
 
-    /// None of the three is our terminal. There may be one all the same, and the command may open
-    /// it by name; in a group of its own it would be stopped for that.
+    /// None of the three is our terminal. There may be one all the same, and the command may open it by
+    /// name. The kernel would stop it for that in a group of its own.
     fn without_descriptors() -> Self {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         match rustix::fs::open("/dev/tty", flags, Mode::empty()) {

@@ -168,8 +168,8 @@ impl Scene {
         });
     }
 
-    /// Waits until the record names the command of a run. Before that its liveness lock alone speaks for
-    /// it, and nobody can be told its PID.
+    /// Waits until the record names the command of a run. Before that its liveness lock alone shows that
+    /// it lives, and its PID is not known.
     pub(crate) fn until_named(&self, name: &str) {
         eventually(&format!("the command of {name} to be named"), || {
             self.check(name)["holder"]["command_pid"].is_u64()
@@ -337,7 +337,7 @@ impl Started {
         self.child().stdin.take().expect("a piped stdin")
     }
 
-    /// Its stdout, to be read by somebody else.
+    /// Its stdout, for another reader.
     pub(crate) fn take_stdout(&mut self) -> ChildStdout {
         self.child().stdout.take().expect("a piped stdout")
     }
@@ -352,7 +352,7 @@ impl Started {
         self.child().stderr.as_mut().expect("a piped stderr")
     }
 
-    /// Waits for its end, whoever else still has its outputs open.
+    /// Waits for its end, even if another process still has its outputs open.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let until = instant() + BOUND;
         let pid = self.pid();
@@ -561,7 +561,7 @@ pub(crate) fn children(number: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether the tests run as root: some of them need another user, some need to be nobody special.
+/// Whether the tests run as root: some of them need another user, some need to be an ordinary user.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -7,7 +7,7 @@ use crate::support_schemas::breaks;
 use serde_json::Value;
 use std::path::Path;
 
-/// What somebody stumbles over who reads a profile's own answer.
+/// What a reader of a profile's own answer stumbles over.
 pub(crate) fn reads(profile: &Profile, verb: Verb, answer: &Answer) -> Vec<String> {
     let code = answer.status().code().unwrap_or(-1);
     let said = match profile.like {
@@ -202,7 +202,7 @@ fn json_record(like: &str, text: &str) -> Result<(), String> {
     }
     for key in object.keys() {
         let known = texts.contains(&key.as_str()) || numbers.contains(&key.as_str());
-        ensure(known || key == own, &format!("a key of nobody's, {key}"))?;
+        ensure(known || key == own, &format!("an unknown key, {key}"))?;
     }
     Ok(())
 }

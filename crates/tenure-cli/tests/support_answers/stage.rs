@@ -171,7 +171,7 @@ impl<'a> Stage<'a> {
         self.work(CALLER, &flags)
     }
 
-    /// Starts somebody who waits, until it stands in line.
+    /// Starts a waiter, and returns once it stands in line.
     fn queue(&self) {
         let flags = self.flags(&self.place());
         let mut words = vec!["run", self.name(), "--wait", "forever", "-q"];
@@ -185,7 +185,7 @@ impl<'a> Stage<'a> {
     }
 
     fn until_queued(&self) {
-        eventually("somebody in the queue", || {
+        eventually("a waiter in the queue", || {
             self.listed()["queue"].as_array().map(Vec::len) == Some(1)
         });
     }

@@ -184,7 +184,7 @@ impl Verb {
 /// How the lock stands, and what is wrong with the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Situation {
-    /// Nobody has ever used it.
+    /// It was never used.
     Free,
     /// The caller took it before, and shows its id.
     Mine,
@@ -220,13 +220,13 @@ pub(crate) enum Situation {
     UnreadableFresh,
     /// Another program holds it.
     Foreign,
-    /// The same by a record that names nobody.
+    /// The same by a record that names no holder.
     ForeignBare,
     /// The same by a record of a later version.
     ForeignNewer,
     /// Another program left it behind.
     ForeignStale,
-    /// It is held, and the caller shows the id of nobody.
+    /// It is held, and the caller shows an id that no holder has.
     OtherId,
     /// It is taken away while the caller works.
     Lost,

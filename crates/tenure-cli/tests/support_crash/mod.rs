@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tenure_engine::clock::instant;
 
-/// The lock that everybody wants.
+/// The lock that every caller wants.
 pub(crate) const NAME: &str = "prize";
 
-/// How long anything may take that takes milliseconds. Longer than the program's own patience
-/// with somebody who is in the middle of a change (5 s), so that its own answer is seen.
+/// How long anything may take that takes milliseconds. Longer than the program's own patience with a
+/// process in the middle of a change (5 s), so that its own answer is seen.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// What a command exits with whose witness found another one at work.
@@ -111,7 +111,7 @@ impl Site {
         self.root.path().join(file)
     }
 
-    /// The file that whoever works keeps locked with flock(2), whatever the locks' own files say.
+    /// The file that a process at work keeps locked with flock(2), whatever the locks' own files say.
     pub(crate) fn witness(&self) -> PathBuf {
         self.path("witness")
     }
@@ -250,7 +250,7 @@ impl Standing {
                 .map(|queue| {
                     queue
                         .iter()
-                        // A kept place stands in nobody's way.
+                        // A kept place blocks no other claim.
                         .filter(|waiting| waiting["away"] != true)
                         .filter_map(|waiting| text(&waiting["request_id"]))
                         .collect()
@@ -259,12 +259,12 @@ impl Standing {
         })
     }
 
-    /// Nobody alive has it.
+    /// No live process has it.
     pub(crate) fn is_free(&self) -> bool {
         self.code == 0 && matches!(self.word.as_str(), "free" | "stale")
     }
 
-    /// Somebody alive has it. The exit code is 4 then, or 0 for whoever holds it.
+    /// A live process has it. The exit code is 4 then, or 0 for the holder itself.
     pub(crate) fn is_held(&self) -> bool {
         self.word == "held"
     }
@@ -517,7 +517,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         .unwrap_or_default()
 }
 
-/// Looks again and again until something is so, for what no kernel tells.
+/// Looks again and again until something is so, for changes that no kernel reports.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Fault> {
     let end = instant() + SOON;
     while !is_so() {

@@ -1,5 +1,5 @@
-//! What the crash points find, as the page `docs/internals/crash-matrix.md` says it: for each step
-//! that others can notice, what is on disk if the program dies there, and who goes on.
+//! What the crash points find, as the page `docs/internals/crash-matrix.md` says it: for each step that
+//! others can notice, what is on disk if the program dies there, and which process goes on.
 //!
 //! Each test of a transition has its section and compares it with what it has just seen;
 //! `scripts/crash-matrix` has them written anew.
@@ -61,8 +61,8 @@ fn step(shown: &str, place: &str) -> Option<String> {
     }
 }
 
-/// Whether a call changes nothing that anybody else could notice, whatever it is given: the memory and the
-/// signals of the process alone, or nothing.
+/// Whether a call changes nothing that another process could notice, whatever it is given: the memory and
+/// the signals of its own process alone, or nothing.
 pub(crate) fn is_private(shown: &str) -> bool {
     const NAMES: [&str; 13] = [
         "brk",
@@ -313,9 +313,9 @@ fn rows(section: &str) -> Vec<Row<'_>> {
 /// What the page and a run do not agree on: steps, states and successors that only one of them knows,
 /// and, where `in_place`, a state that is not seen at its own step.
 ///
-/// A process that waits, is woken or interrupted makes a call more or less than it did under the
-/// trace, and is then struck a call earlier or later than was meant. So of those the page is not held
-/// to which step a state belongs to, and its rows join what was seen.
+/// A process that waits, is woken or interrupted makes a call more or less than it did under the trace,
+/// and is then struck a call earlier or later than was meant. For such processes the page need not say
+/// which step a state belongs to, and its rows join what was seen.
 fn differences(rows: &[Row<'_>], seen: &[(String, Aftermath)], in_place: bool) -> Vec<String> {
     let mut found = Vec::new();
     let on_page = |column: usize, what: &str| rows.iter().any(|row| row[column].contains(what));
@@ -458,7 +458,7 @@ mod crash_points {
         }
     }
 
-    /// The page can be wrong in each of these ways, and is told so.
+    /// The page can be wrong in each of these ways, and each is noticed.
     #[test]
     fn a_page_that_says_something_else_is_noticed() {
         let seen = |step: &str, disk: &str| {

@@ -114,7 +114,7 @@ pub(crate) struct Call {
 #[derive(Debug, Clone)]
 pub(crate) enum Round {
     Call(Call),
-    /// `acquire`, `heartbeat`, `release`, of a lock that nobody overrides.
+    /// `acquire`, `heartbeat`, `release`, of a lock that no other call overrides.
     Owned(Owned),
     /// The same with `--force --yes` among them.
     Overridden {
@@ -147,7 +147,7 @@ pub(crate) const NATIVE: [&str; 8] = ["A", "S", "O", "F", "g", "C", "D", "E"];
 /// How long a fleet's record is good for without a heartbeat: the `--ttl` below.
 pub(crate) const FLEET_TTL: Duration = Duration::from_secs(5);
 
-/// A wait that is long enough for everybody.
+/// A wait that is long enough for every caller.
 const LONG: (&str, u64) = ("30s", 30_000);
 
 struct Draw<'a> {

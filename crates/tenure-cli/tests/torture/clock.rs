@@ -1,6 +1,6 @@
 //! The machine's wall clock, which is set back and forth while all goes on: one for all processes, as a
-//! machine has one. The binary reads it from a file (`tenure_engine::clock::stepped`); the boot clock, by which
-//! this test measures, is nobody's to set.
+//! machine has one. The binary reads it from a file (`tenure_engine::clock::stepped`); nothing sets the
+//! boot clock, by which this test measures.
 
 use crate::journal::now_ns;
 use crate::random::Random;
@@ -65,8 +65,8 @@ impl Clock {
         self.set(self.offsets().into_iter().min().unwrap_or(0) - 24 * HOUR_US)
     }
 
-    /// Whether at some instant since `began_ns` it stood by more than `by` behind what it had been
-    /// before: then a record may come from that far in its future.
+    /// Whether at some instant since `began_ns` it stood by more than `by` behind an earlier value. Then
+    /// a record may come from that far in its future.
     pub(crate) fn was_behind(&self, began_ns: u64, by: Duration) -> bool {
         let set = locked(&self.set);
         let first = set.partition_point(|(since, _)| *since <= began_ns);
@@ -97,8 +97,8 @@ pub(crate) fn is_taken(world: &World) -> bool {
     taken == [true; 3]
 }
 
-/// Sets it at random until the time is over: by seconds, as a server of time does it; by hours, as a
-/// wrong time zone does; by up to a year, as an empty battery does; and right again.
+/// Sets it at random until the time is over. It is off by seconds (as a server of time leaves it), by
+/// hours (as a wrong time zone does), by up to a year (as an empty battery does), or right again.
 pub(crate) fn steps(world: &World, random: &mut Random, until: Instant) {
     let mut stands = 0;
     while instant() < until {

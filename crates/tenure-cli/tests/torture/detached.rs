@@ -138,7 +138,7 @@ pub(crate) fn is_witnessed(world: &World) -> bool {
     said.each_ref().map(Option::as_deref) == [Some("in"), Some("overlap")]
 }
 
-/// One hold of a lock that nobody overrides, under the witness.
+/// One hold of a lock that no other call overrides, under the witness.
 pub(crate) fn own(world: &World, id: &str, owned: Owned) {
     let Some(mut owner) = Owner::start(world, id, vec![Resource::new("O", Mode::Exclusive)]) else {
         return world.violation(format!("{id}: no owner"));
@@ -199,8 +199,8 @@ pub(crate) fn own(world: &World, id: &str, owned: Owned) {
     let _ = expect(world, &["release", "O", "--request-id", id], &[0], None);
 }
 
-/// One hold of a lock that others override. No witness helps here, for the override of a hold that
-/// lives is allowed; but its token is higher, and the old holder learns of it when it asks.
+/// One hold of a lock that others override. No witness helps here, because the override of a hold that
+/// lives is allowed. But its token is higher, and the old holder learns of it when it asks.
 pub(crate) fn override_others(
     world: &World,
     id: &str,

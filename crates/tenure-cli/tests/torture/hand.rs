@@ -123,7 +123,7 @@ fn token_of(name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Takes the witnesses and writes itself down; `None` if somebody else works.
+/// Takes the witnesses and writes itself down; `None` if another process works.
 fn begin(
     plan: &Plan,
     journal: &Journal,
@@ -145,7 +145,7 @@ fn begin(
                 ));
                 return Ok(None);
             }
-            // The kernel is about to let go of it for somebody who is dead.
+            // The kernel is about to let go of it for a dead process.
             journal.write(format_args!("dying {call} {pid} {name}"));
             std::thread::sleep(Duration::from_micros(200));
         };

@@ -1,5 +1,5 @@
-//! What happened, one line each: `NANOSECONDS WORD…`, appended in one write, so that the order of
-//! the lines is the order of the events whoever wrote them.
+//! What happened, one line each: `NANOSECONDS WORD…`, appended in one write, so that the order of the
+//! lines is the order of the events, across all processes that write.
 //!
 //! What the lines mean is for `verdict` to say.
 

@@ -8,21 +8,21 @@
 //!
 //! `--seconds` is 15 unless it is given, `--long` is 600; without `--seed` one is drawn and printed;
 //! `--workers` is how many callers there are (12); `--over` says which locks are called for: `native`,
-//! `profiles`, `etcd` (a server that the test starts), or `files`, which is native and profiles
-//! together and the default. Each worker draws its decisions from the seed
-//! and its own number, so the same seed is the same sequence of calls and strikes for each of them;
-//! at which moments they meet is the machine's affair. Exit 1, with the seed, if anything is not as
-//! it has to be; the folder with the journal is kept then.
+//! `profiles`, `etcd` (a server that the test starts), or `files`, which is native and profiles together
+//! and the default. Each worker draws its decisions from the seed and its own number, so the same seed is
+//! the same sequence of calls and strikes for each of them. The moments at which they meet differ from
+//! run to run. Exit 1, with the seed, if anything is not as it has to be; the folder with the journal is
+//! kept then.
 //!
 //! # The witness
-//! Whoever works under a lock keeps files locked with flock(2), taken without waiting (`witness`),
-//! and appends its token to a journal while it has them. The kernel says whether two worked at
-//! once, and the order of the lines is the order of the work.
+//! Each process that works under a lock keeps files locked with flock(2), taken without waiting
+//! (`witness`). It appends its token to a journal while it has them. The kernel says whether two worked
+//! at once, and the order of the lines is the order of the work.
 //!
 //! # Surroundings
-//! One call in three has worse ones than a test usually gives (`surroundings`): stderr is a pipe that
-//! is full for ever, a terminal on which Ctrl-S was typed, or one that takes a few bytes at a time;
-//! and its caller has blocked the signals that a supervisor lives by.
+//! One call in three has worse ones than a test usually gives (`surroundings`). Its stderr is a pipe that
+//! is full for ever, a terminal on which Ctrl-S was typed, or one that takes a few bytes at a time. Its
+//! caller has blocked the signals that a supervisor lives by.
 //!
 //! # What is no violation
 //! What the documents allow: an overridden `acquire` (it has to learn of it at its next heartbeat),
@@ -31,8 +31,8 @@
 //! from the future (`worker`, `future`).
 //!
 //! Over etcd no supervisor is killed without its command: nothing there protects a command that goes on
-//! alone, which the documents say. What has `80` as its code there has lost its lease, as a process
-//! does that the machine did not let work for as long as the ttl.
+//! alone, which the documents say. A call with the code `80` there has lost its lease, as a process does
+//! that the machine did not let work for as long as the ttl.
 //!
 //! Left out: Windows. Killing, stopping and signalling are done as Unix does it.
 #![allow(

@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// A seed for whoever gave none.
+/// A seed for a caller that gave none.
 pub(crate) fn drawn() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id()) % 1_000_000

@@ -163,7 +163,7 @@ struct Reading {
 
 impl Reading {
     fn start(terminal: OwnedFd) -> Result<Self> {
-        // Of this side only, which nobody else has.
+        // Of this side only, which no other process has.
         let flags = fcntl_getfl(&terminal)?;
         fcntl_setfl(&terminal, flags | OFlags::NONBLOCK)?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -172,7 +172,7 @@ impl Reading {
             let mut terminal = File::from(terminal);
             let mut buffer = [0; SLOWLY.0];
             while !told.load(Ordering::SeqCst) {
-                // Nothing there, or nobody left who writes: either is seen again later.
+                // Nothing there, or no writer left: either is seen again later.
                 let _ = terminal.read(&mut buffer);
                 std::thread::sleep(SLOWLY.1);
             }

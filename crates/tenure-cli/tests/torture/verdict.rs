@@ -190,9 +190,9 @@ fn answer(world: &World, command: &mut Command, what: &str) -> String {
 
 /// Every lock can be had again, and afterwards nothing is left of any.
 ///
-/// First by a clock that stands before all that was done: our own holds age by the boot clock, so
-/// those who are dead are found to be. A fleet's record from its future is refused by that format's
-/// rule, so that lock has to be had once the clock is right again.
+/// First by a clock that stands before all that was done: our own holds age by the boot clock, so dead
+/// holders are found to be dead. A fleet's record from its future is refused by that format's rule, so
+/// that lock has to be had once the clock is right again.
 fn stuck(world: &World) {
     set(world, world.clock.set_after_all());
     let profiles = world.profiles();
@@ -292,8 +292,8 @@ fn flock_and_clean(world: &World) {
             .as_array()
             .cloned()
             .unwrap_or_default();
-        // The call of an agent that was killed may find the one process above it that adopted it:
-        // a place that is kept for that one is kept for its minute.
+        // The call of an agent that was killed may find the process above it that adopted it. A place
+        // that is kept for that process is kept for its minute.
         let is_kept = |lock: &serde_json::Value| {
             let queue = lock["queue"].as_array();
             let is_away = |place: &serde_json::Value| place["away"] == true;

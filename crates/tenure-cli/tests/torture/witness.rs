@@ -1,12 +1,12 @@
 //! The witness: kernel locks on files that have nothing to do with the locks under test, and the
 //! roster of who works for a lock.
 //!
-//! The descriptors are inherited by all that a command starts, as the liveness lock is. They are high ones:
-//! of a process that ends, Linux lets go of the highest first, and the witness has to be gone before
-//! the liveness lock is. That holds within one process. A supervisor whose command is killed releases when
-//! the command has ended, and others that were killed with it may still be in the kernel, which has
-//! not closed their copies of the witness. So a witness that is taken counts only if somebody has
-//! it open who still runs. Whoever was sent SIGKILL executes nothing more.
+//! The descriptors are inherited by all that a command starts, as the liveness lock is. They have high
+//! numbers: when a process ends, Linux closes the highest first, and the witness has to be gone before
+//! the liveness lock is. That holds within one process. A supervisor whose command is killed releases
+//! when the command has ended. Other processes that were killed with it may still be in the kernel, which
+//! has not closed their copies of the witness. So a witness that is taken counts only if a process that
+//! still runs has it open. A process that was sent SIGKILL executes nothing more.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -64,7 +64,7 @@ fn take(path: &Path, operation: FlockOperation) -> std::io::Result<Option<File>>
     }
 }
 
-/// Takes the witness of a resource without waiting. `None`: somebody else works.
+/// Takes the witness of a resource without waiting. `None`: another process works.
 pub(crate) fn witness(root: &Path, resource: &Resource) -> std::io::Result<Option<Vec<File>>> {
     let file = |suffix: String| root.join(format!("witness/{}{suffix}", resource.name));
     let slot = |number: u32| {
@@ -95,8 +95,8 @@ pub(crate) fn witness(root: &Path, resource: &Resource) -> std::io::Result<Optio
     })
 }
 
-/// A process that has the witness of a resource open, and runs: not one that was killed and that
-/// the kernel has not quite taken apart.
+/// A process that has the witness of a resource open, and runs. A killed process that the kernel has not
+/// quite taken apart does not count.
 pub(crate) fn at_work(root: &Path, resource: &Resource) -> Option<u32> {
     let file = root.join("witness").join(&resource.name);
     let file = file.to_string_lossy().into_owned();
@@ -168,7 +168,7 @@ pub(crate) fn roster(root: &Path, name: &str) -> PathBuf {
     root.join("roster").join(name)
 }
 
-/// Whether the supervisor of a call was killed, so that nobody could end what it had started.
+/// Whether the supervisor of a call was killed, so that no process could end what it had started.
 pub(crate) fn is_excused(root: &Path, call: &str) -> bool {
     root.join("excused").join(call).exists()
 }

@@ -107,7 +107,7 @@ fn make(world: &World, number: u64, call: &Call) {
         send(&child, Signal::KILL);
     }
     let Ok(status) = child.wait() else {
-        return world.violation(format!("{} was collected by somebody else", call.id));
+        return world.violation(format!("{} was collected by another process", call.id));
     };
     let took = tenure_engine::clock::since(began);
     drop(kept);
@@ -161,7 +161,7 @@ fn fault(
         .and_then(|(_, strike)| strike.signal());
     let Some(code) = status.code() else {
         let is_ours = signal.is_some() && status.signal() == signal;
-        return (!is_ours).then_some("died by a signal that nobody sent");
+        return (!is_ours).then_some("died by a signal that this test did not send");
     };
     if i32::from(hand::OVERLAP) == code {
         return Some("OVERLAP: two worked at once");
@@ -270,8 +270,8 @@ fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
     world
         .journal
         .write(format_args!("kill {} and {command}", call.id));
-    // A supervisor that saw its command end would release, and what the command has started would go
-    // on without the lock, as after any other end.
+    // A supervisor that saw its command end would release. What the command has started would go on
+    // without the lock, as after any other end.
     send(child, Signal::STOP);
     let _ = kill_process_group(group, Signal::KILL);
     send(child, Signal::KILL);

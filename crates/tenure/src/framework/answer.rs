@@ -1,8 +1,8 @@
 //! Prints what a tool answers: the document on stdout, prose on stderr.
 //!
-//! Prose is written by a thread of its own, so that a reader who does not read keeps neither a wait nor the
-//! work; the last of it has a second at the end. The document waits for its reader, until the monitor ends
-//! the process. A reader that has closed its end is no error; a document that the system does not take is
+//! A thread of its own writes prose, so that a reader who does not read delays neither a wait nor the
+//! work. At the end the last prose has one second. The document waits for its reader, until the monitor ends
+//! the process. A reader that has closed its end is no error; every other failed write of the document is
 //! one.
 
 use super::{Exit, Failure, new_id};
@@ -26,10 +26,10 @@ pub(super) struct Surface {
     prose: Arc<Herald>,
 }
 
-/// How long at the end is waited for prose, and for a document beside a command that goes on.
+/// How long the end waits for prose, and for a document that is written beside a command.
 const LAST_TRY: Duration = Duration::from_secs(1);
 
-/// What is found out about the call as it goes on.
+/// What the call learns about itself as it goes on.
 #[derive(Debug)]
 struct CallFacts {
     command: String,
@@ -60,7 +60,7 @@ impl Surface {
         command.clone_into(&mut self.facts().command);
     }
 
-    /// What a lock is held for. Arguments may be secret, and are not told.
+    /// What a lock is held for. Arguments may be secret, and are left out.
     pub(super) fn why(&self) -> String {
         format!("{} {}", self.program, self.facts().command)
             .trim_end()
@@ -82,7 +82,7 @@ impl Surface {
         self.facts().warnings.extend(warnings);
     }
 
-    /// Prints the document, and answers with the exit code.
+    /// Prints the document, and returns the exit code.
     pub(super) fn answer(&self, answer: Result<Value, &Failure>) -> Exit {
         let exit = answer
             .as_ref()
@@ -98,7 +98,7 @@ impl Surface {
         exit
     }
 
-    /// What a call ends with whose answer was written like this.
+    /// The exit code of a call whose answer was written, or was not.
     pub(super) fn written(&self, written: io::Result<()>, exit: Exit) -> Exit {
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -113,7 +113,7 @@ impl Surface {
         }
     }
 
-    /// One message on stderr, as soon as it takes it.
+    /// Prints one message on stderr, as soon as stderr takes it.
     pub(super) fn say(&self, message: &str) {
         let line = format!("{message}\n");
         // In a single write, so that lines of many callers do not mix.
@@ -123,8 +123,8 @@ impl Surface {
         self.prose.tell_unless_busy(write);
     }
 
-    /// The same while the command may be in the middle of a line of its own: past all buffers, and within
-    /// a second, for the process is to end.
+    /// Prints the document of a failure while the command may be in the middle of a line. Writes past all
+    /// buffers, and within a second, because the process is about to end.
     pub(super) fn answer_beside(&self, failure: &Failure) -> Exit {
         let line = self.line(Err(failure));
         let writer = Herald::new("tenure-answer");

@@ -1,6 +1,6 @@
 //! Reads a tool's command line, and the `--wait` that every tool has.
 //!
-//! What clap has to say about a bad one becomes one sentence.
+//! Clap's message about a bad command line becomes one sentence.
 
 use super::answer::Surface;
 use super::{Exit, Failure, Tool};
@@ -17,7 +17,7 @@ const VARIABLE: &str = "TENURE_WAIT";
 const FLAG: &str = "tenure-wait";
 
 /// The flag `--wait`. [`super::main`] adds it to every tool; a program that parses for itself can
-/// flatten it into its own arguments. What the program says about itself stays as it is.
+/// flatten it into its own arguments. The program's own description stays as it is.
 ///
 /// # Examples
 /// ```
@@ -43,8 +43,7 @@ pub struct WaitArgs {
     given: Option<String>,
 }
 
-// By hand: what clap derives would make the text above the description of the program that the flag is
-// added to.
+// Not derived: clap would make the text above the description of the program that the flag is added to.
 impl Args for WaitArgs {
     fn augment_args(command: Command) -> Command {
         command.arg(
@@ -115,14 +114,14 @@ pub(super) struct Call<T> {
     pub(super) wait: Option<Wait>,
 }
 
-/// Reads a command line. `None` if clap has answered it, by its help or version.
+/// Reads a command line. `None` if clap has answered it with its help or version.
 pub(super) fn parse<T: Tool>(
     words: impl IntoIterator<Item = OsString>,
     surface: &mut Surface,
 ) -> Result<Option<Call<T>>, Failure> {
     let words: Vec<_> = words.into_iter().collect();
     let command = WaitArgs::augment_args(T::command());
-    // Looked for by hand: a call that cannot be read has its command, too.
+    // Found without clap: the answer names the command also of a call that clap cannot parse.
     let mut typed = words.iter().skip(1).filter_map(|word| word.to_str());
     let known = typed.find_map(|word| command.find_subcommand(word));
     surface.called(command.get_name(), known.map_or("", Command::get_name));
@@ -162,7 +161,7 @@ fn refuse<T>(error: &clap::Error, surface: &Surface) -> Result<Option<T>, Failur
         _ => {}
     }
     let text = error.to_string();
-    // What follows is advice, and the usage.
+    // What follows these words is advice, and the usage.
     let advice = ["Usage:", "tip:", "For more information"];
     let mut lines = text
         .lines()

@@ -28,7 +28,7 @@ mod unix {
                 StopSignal::Interrupt,
                 StopSignal::Hangup,
             ] {
-                // Whoever started us with a signal ignored wants it to stay so.
+                // A signal that was ignored at the start stays ignored, as under nohup(1).
                 if ignored >> (signal.number() - 1) & 1 == 1 {
                     continue;
                 }
@@ -72,7 +72,7 @@ mod unix {
         mask.unwrap_or(0)
     }
 
-    /// Ends the process at once, past everything that would be done at its end.
+    /// Ends the process at once, without anything that normally runs at its end.
     pub(in super::super) fn end_process(code: u8) -> ! {
         signal_hook::low_level::exit(code.into())
     }

@@ -1,7 +1,7 @@
-//! The thread beside the command: receives signals, a lost lock and a request to stop; asks the
+//! The thread beside the command. It receives signals, a lost lock and a request to stop; it asks the
 //! command to end, and ends the process when its grace is over.
 //!
-//! How signals arrive is the business of `arrivals`.
+//! `arrivals` says how signals arrive.
 //!
 //! # Crash safety
 //! A process that is ended here has not released its lock. The kernel frees it as the last thread
@@ -28,7 +28,7 @@ const NAP_MAX: Duration = Duration::from_secs(3_600);
 /// How long a call may take at least to give its locks back and to answer.
 const ANSWERING: Duration = Duration::from_secs(5);
 
-/// How a call goes on: whether and why it was asked to end, and who answers.
+/// How a call goes on: whether and why it was asked to end, and which thread answers.
 #[derive(Debug)]
 pub(super) struct Course {
     state: Mutex<State>,
@@ -43,11 +43,11 @@ struct State {
     signal: Option<StopSignal>,
     /// The lock that is lost.
     lost: Option<LockName>,
-    /// The lock that somebody asked for, and who.
+    /// The lock that another caller asked for, and that caller.
     wanted: Option<(LockName, Option<String>)>,
     asked_at: Option<Instant>,
     interrupts: u32,
-    /// When the command had ended, so that its call is answered by the main thread.
+    /// When the command ended. From then on the main thread answers.
     settled: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Course {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change below is one assignment.
+        // A poisoned mutex may be used: every change below is one assignment.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +79,7 @@ impl Course {
         self.state().signal
     }
 
-    /// The lock that somebody asked for, and who.
+    /// The lock that another caller asked for, and that caller.
     pub(super) fn wanted(&self) -> Option<(LockName, Option<String>)> {
         self.state().wanted.clone()
     }
@@ -109,7 +109,7 @@ impl Course {
         self.changed.notify_all();
     }
 
-    /// What a command is ended for that does not end by itself.
+    /// The failure of a command that does not end by itself.
     fn overdue(state: &State) -> Option<Failure> {
         let mut failure = match (&state.signal, &state.lost, &state.wanted) {
             (Some(signal), ..) => Failure::cancelled(*signal, "run"),
@@ -135,7 +135,7 @@ struct Knock {
     guards: Mutex<Vec<Watched>>,
 }
 
-/// A guard's state can be asked for without keeping it.
+/// Reads a guard's state without keeping the guard.
 struct Watched {
     name: LockName,
     state: Box<dyn Fn() -> (GuardState, Option<String>) + Send>,
@@ -189,7 +189,7 @@ impl Monitor {
     }
 }
 
-/// The thread's own.
+/// What the thread owns.
 struct Watch {
     course: Arc<Course>,
     surface: Surface,
@@ -215,8 +215,9 @@ impl Watch {
         }
     }
 
-    /// How long the command may go on; `None` unless it was asked to end, and has not. One that has ended
-    /// has an answer left, which a reader who does not read must not keep from ending after a signal.
+    /// How long the monitor lets the call go on; `None` if it does not end it. A command that has ended
+    /// still has its answer to write. After a signal, a reader who does not read must not keep the call
+    /// from ending.
     fn until_overdue(&self) -> Option<Duration> {
         let state = self.course.state();
         let asked_at = state.asked_at?;
@@ -241,7 +242,7 @@ impl Watch {
                 state.signal.get_or_insert(signal);
                 state.interrupts = state.interrupts.saturating_add(interrupts);
             });
-            // Whoever insists does not want to be answered.
+            // A second SIGINT wants no answer.
             if self.course.state().interrupts > 1 {
                 end(Exit::Signalled(StopSignal::Interrupt.number()));
             }
@@ -268,9 +269,9 @@ impl Watch {
         }
     }
 
-    /// Answers in the place of a command that does not end, and ends the process under it.
+    /// Answers for a command that does not end, and ends the process under it.
     fn cut_short(&self) {
-        // Kept to the end: the main thread, should it come back now, must not answer too.
+        // Held to the end: if the main thread comes back now, it must not answer too.
         let state = self.course.state();
         if state.settled.is_some() {
             if let Some(signal) = state.signal {

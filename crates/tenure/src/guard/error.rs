@@ -1,6 +1,6 @@
 //! What can go wrong with a guard: one enum per verb, fields in place of texts.
 //!
-//! How a refusal is shown to a program is the [`envelope`](crate::envelope)'s business.
+//! [`envelope`](crate::envelope) decides how a program sees a refusal.
 
 use super::{Guard, Guards};
 use crate::config::ConfigError;
@@ -22,14 +22,14 @@ pub enum OpenError {
         /// Why not.
         r#source: std::io::Error,
     },
-    /// The locks are kept on servers, which are opened by name: a program that does so says what it
+    /// The locks are kept on servers. A program that wants them opens them by name, and says what it
     /// trusts them by.
     #[error("the locks are kept at {url}; open them with LockManager::etcd")]
     Elsewhere {
         /// The URL that `TENURE_STORE` or a `tenure.toml` names.
         url: String,
     },
-    /// The connection to the servers cannot even be begun.
+    /// The connection to the servers cannot be started.
     #[error(transparent)]
     Servers {
         /// Why not.
@@ -49,13 +49,13 @@ pub enum AcquireError {
         /// Which rule it breaks.
         r#source: NameError,
     },
-    /// One of no slots was wanted.
+    /// One of 0 slots was wanted.
     #[error("{name}: nobody can have one of 0 slots")]
     NoSlots {
         /// The lock.
         name: LockName,
     },
-    /// Somebody has it, and the wait is over or was not wanted.
+    /// Another caller has it, and the wait is over or was not wanted.
     #[error("{0}")]
     Held(Box<Refused>),
     /// Something else stands there: a record that cannot be read, or a stale one that this policy
@@ -93,10 +93,10 @@ pub enum AcquireError {
     Superseded {
         /// The lock.
         name: LockName,
-        /// The request id of whoever asked.
+        /// The request id of the caller that asked.
         by: String,
     },
-    /// The manager was made by the process that this one is a copy of.
+    /// This process is a copy (by a fork) of the one that made the manager.
     #[error("{name}: after a fork the copy needs a lock manager of its own")]
     Forked {
         /// The lock.
@@ -121,7 +121,7 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Whether it is because somebody has the lock: another one ([`AcquireError::Held`]), this process, or the
+    /// Whether the lock is held: by another caller ([`AcquireError::Held`]), by this process, or by the
     /// run around it. For a program that does something else then.
     ///
     /// # Examples
@@ -150,8 +150,8 @@ impl AcquireError {
         }
     }
 
-    /// Who stood in the way, where that is another one and could be read: its process, its host, on whose
-    /// behalf and what for.
+    /// The holder in the way, if it is another one and its record could be read: its process, its host,
+    /// on whose behalf and what for.
     ///
     /// # Examples
     /// ```
@@ -168,8 +168,8 @@ impl AcquireError {
         self.refused()?.holder()
     }
 
-    /// When another try is likely to succeed, a hint; `None` where none will until somebody changes
-    /// something.
+    /// When another try is likely to succeed, a hint; `None` if every try fails until something
+    /// changes.
     ///
     /// # Examples
     /// ```
@@ -211,7 +211,7 @@ pub struct Refused {
     pub name: LockName,
     /// Where it is kept.
     pub place: String,
-    /// The row by which it was judged.
+    /// The policy by which it was judged.
     pub policy: Policy,
     /// The reason, and the claim that stood in the way.
     pub refusal: Refusal,
@@ -221,7 +221,7 @@ pub struct Refused {
     pub seen: Now,
     /// What is wrong with its record, if it cannot be read.
     pub unreadable_because: Option<String>,
-    /// How long was waited; `None` if nobody wanted to.
+    /// How long the caller waited; `None` if it did not want to wait.
     pub waited: Option<Duration>,
     /// When a retry is likely to succeed; a hint.
     pub retry_after: Duration,
@@ -233,7 +233,7 @@ impl Refused {
         self.refusal.blocker.as_deref()
     }
 
-    /// Who made it.
+    /// The holder of that claim.
     pub fn holder(&self) -> Option<&Holder> {
         self.blocker().map(|claim| &claim.holder)
     }
@@ -253,11 +253,11 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Why a release did not go well. It gives the guard back.
+/// Why a release failed. It gives the guard back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lock was not held any more, so that two may have been at work. Whoever has it keeps it.
+    /// The lock was not held any more, so two holders may have been at work. The new holder keeps it.
     #[error("{} was lost before it was released", guard.name())]
     Lost {
         /// The guard. Dropping it does nothing more.
@@ -272,7 +272,7 @@ pub enum ReleaseError {
         /// How it failed.
         r#source: StoreError,
     },
-    /// The guard was made by the process that this one is a copy of, and stays that one's.
+    /// This process is a copy (by a fork) of the one that made the guard, and keeps the lock.
     #[error("{} belongs to the process that this one is a copy of", guard.name())]
     Forked {
         /// The guard. Dropping it does nothing.
@@ -289,7 +289,7 @@ impl ReleaseError {
     }
 }
 
-/// Why not all of several locks were released well. Those that were are gone.
+/// Why not all of several locks were released. The guards of those that were are gone.
 #[derive(Debug, thiserror::Error)]
 #[error("{first}")]
 pub struct ReleaseAllError {
@@ -349,7 +349,7 @@ pub enum VerifyError {
         /// The lock.
         name: LockName,
     },
-    /// The store failed, so that nobody can tell.
+    /// The store failed, and cannot tell.
     #[error("{name}: {source}")]
     Store {
         /// The lock.

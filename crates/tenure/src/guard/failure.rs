@@ -1,4 +1,4 @@
-//! What can go wrong with a guard as programs are told it: exit code and the document's `error`.
+//! The errors of guards as programs see them: exit code and the document's `error`.
 
 use super::{AcquireError, OpenError, Refused};
 use crate::envelope::{Exit, Failure, LockView};

@@ -1,7 +1,7 @@
 //! The guard: what holding a lock is, and how it ends.
 //!
-//! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of
-//! them. Heartbeats are the renewer's business.
+//! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of them.
+//! `renewer` sends the heartbeats.
 
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
 use super::renewer::Watching;
@@ -21,8 +21,8 @@ use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Renewal, Sche
 
 /// A lock that is held. Dropping it releases it.
 ///
-/// It may be sent to and shared with other threads. The drop never panics, releases nothing but
-/// its own hold, and does so only in the process that acquired it; what fails in it is logged.
+/// It may be sent to and shared with other threads. The drop never panics, and releases nothing but its
+/// own hold. It does so only in the process that acquired it, and logs what fails.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -38,8 +38,8 @@ impl Guard {
         let joined = hold.term.join().then(|| Self {
             hold: Arc::clone(hold),
         })?;
-        // Dropped where there is nothing to share: if the others have gone meanwhile, the hold is
-        // this one's to end.
+        // `joined` is dropped if there is nothing to share. If the other guards have gone meanwhile,
+        // that drop ends the hold.
         let stands = hold.state() != GuardState::Lost && hold.term.stands();
         stands.then_some(joined)
     }
@@ -49,18 +49,19 @@ impl Guard {
         &self.hold.name
     }
 
-    /// The fencing token: above that of every earlier hold of this lock. Hand it to a resource
+    /// The fencing token: higher than that of every earlier hold of this lock. Hand it to a resource
     /// that can refuse an older one.
     pub fn token(&self) -> u64 {
         self.hold.token
     }
 
-    /// Who holds it, as everybody else is told.
+    /// Who holds it, as other callers see it.
     pub fn holder(&self) -> &Holder {
         &self.hold.holder
     }
 
-    /// How it stands, as far as is known by now; asks nobody. See [`super`] for how soon that is.
+    /// Its state as far as this process knows it; does not ask the store. See [`super`] for how soon a
+    /// change shows.
     pub fn state(&self) -> GuardState {
         self.hold.state()
     }
@@ -70,12 +71,12 @@ impl Guard {
         self.state() == GuardState::Lost
     }
 
-    /// Whether the work should end: the lock is lost, or somebody asked for it.
+    /// Whether the work should end: the lock is lost, or another caller asked for it.
     pub fn should_stop(&self) -> bool {
         self.state() != GuardState::Held
     }
 
-    /// The request id of whoever asked for the lock, once that is known.
+    /// The request id of the caller that asked for the lock, once that is known.
     pub fn asked_by(&self) -> Option<&str> {
         self.hold.asked_by.get().map(String::as_str)
     }
@@ -84,7 +85,7 @@ impl Guard {
     ///
     /// # Errors
     /// - [`VerifyError::Lost`] if it does not, or not in this process.
-    /// - [`VerifyError::Store`] if the store failed, so that nobody can tell.
+    /// - [`VerifyError::Store`] if the store failed, and cannot tell.
     pub fn verify(&self) -> Result<(), VerifyError> {
         let name = || self.name().clone();
         match self.hold.look() {
@@ -97,8 +98,8 @@ impl Guard {
         }
     }
 
-    /// Releases, and says whether that went well. A guard that shares its hold by re-entering only
-    /// goes; the last one releases.
+    /// Releases, and returns what went wrong. Of guards that share a hold by re-entering, only the last
+    /// one releases.
     ///
     /// # Errors
     /// - [`ReleaseError::Lost`] if the lock was taken over or removed meanwhile.
@@ -113,7 +114,7 @@ impl Guard {
             return Err(ReleaseError::Forked { guard: self });
         }
         match self.hold.term.release(|| self.hold.end()) {
-            // Others share it.
+            // Other guards share it.
             None | Some(Ok(true)) => Ok(()),
             Some(Ok(false)) => Err(ReleaseError::Lost { guard: self }),
             Some(Err(source)) => Err(ReleaseError::Store {
@@ -123,15 +124,15 @@ impl Guard {
         }
     }
 
-    /// [`Guard::release`] for async code, on any executor. The drop of a guard takes some 20 µs,
-    /// and up to five seconds where another process is stopped in the middle of a change to the same
-    /// lock; this never blocks the executor. Once polled, the release goes on even if the future is
-    /// dropped; before that, it is the drop's.
+    /// [`Guard::release`] for async code, on any executor, which this call never blocks. The drop of a
+    /// guard takes some 20 µs, and up to five seconds where another process is stopped in the middle of
+    /// a change to the same lock. Once polled, the release goes on even if the future is dropped. A
+    /// future that is dropped before that drops the guard, which releases too.
     ///
     /// # Errors
     /// - As [`Guard::release`].
     pub async fn release_async(self) -> Result<(), ReleaseError> {
-        // Should the system give no thread, the guard goes with the work, and releases.
+        // If the system gives no thread, the guard is dropped with the work, and releases.
         offload::on_thread("tenure-release", move || self.release())
             .await
             .unwrap_or(Ok(()))
@@ -148,7 +149,7 @@ impl Guard {
     /// # let work = async {};
     /// tokio::select! {
     ///     () = work => {} // with the lock to the end
-    ///     () = guard.lost() => panic!("somebody else may be at work"),
+    ///     () = guard.lost() => panic!("another holder may be at work"),
     /// }
     /// # });
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -157,7 +158,7 @@ impl Guard {
         self.until(|state| state == GuardState::Lost).await;
     }
 
-    /// Is ready once the work should end: the lock is lost, or somebody asked for it.
+    /// Is ready once the work should end: the lock is lost, or another caller asked for it.
     pub async fn stop_requested(&self) {
         self.until(|state| state != GuardState::Held).await;
     }
@@ -166,20 +167,19 @@ impl Guard {
         self.hold.term.until(|| is_so(self.state())).await;
     }
 
-    /// Shows the state and who asked, for as long as anybody wants to know, without keeping the
-    /// lock.
+    /// Reads the state, and who asked for the lock, without keeping the lock.
     #[cfg(feature = "framework")]
     pub(crate) fn observer(&self) -> impl Fn() -> (GuardState, Option<String>) + Send + use<> {
         let hold = Arc::downgrade(&self.hold);
-        // Once all guards are gone there is nothing to be told.
+        // Once all guards are gone there is nothing to report.
         move || match hold.upgrade() {
             Some(hold) => (hold.state(), hold.asked_by.get().cloned()),
             None => (GuardState::Held, None),
         }
     }
 
-    /// Wakes `waker` at every change of the state from now on: for event loops of one's own. One that
-    /// blocks keeps no heartbeat, and every waker after it.
+    /// Wakes `waker` at every change of the state from now on: for event loops of your own. A waker
+    /// that blocks delays every waker after it, and no heartbeat.
     pub fn wake_on_change(&self, waker: &Waker) {
         self.hold.term.wake_on_change(waker);
     }
@@ -197,7 +197,7 @@ impl fmt::Debug for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // First, for it touches nothing that a thread may have had at the moment of a fork.
+        // First: this check touches nothing that another thread may have held at the moment of a fork.
         if !self.hold.is_here() {
             return;
         }
@@ -205,7 +205,7 @@ impl Drop for Guard {
             return;
         }
         match self.hold.end() {
-            // That it was lost has been logged when it was found.
+            // A loss was logged when it was found.
             Ok(_) => {}
             Err(error) => log::release_failed(&self.hold.name, &error),
         }
@@ -236,7 +236,7 @@ impl Guards {
         self.guards.iter().any(Guard::is_lost)
     }
 
-    /// Whether the work should end: one of them is lost, or somebody asked for it.
+    /// Whether the work should end: one of them is lost, or another caller asked for it.
     pub fn should_stop(&self) -> bool {
         self.guards.iter().any(Guard::should_stop)
     }
@@ -249,8 +249,8 @@ impl Guards {
         self.guards.iter().try_for_each(Guard::verify)
     }
 
-    /// Is ready once one of the locks is lost, and says which. Runs on any executor, and may be selected on.
-    /// Of no locks none is ever lost.
+    /// Is ready once one of the locks is lost, and says which. Runs on any executor, and may be
+    /// selected on. Without any lock it is never ready.
     ///
     /// # Examples
     /// ```
@@ -262,7 +262,7 @@ impl Guards {
     /// # let work = async {};
     /// tokio::select! {
     ///     () = work => {} // with both to the end
-    ///     lost = both.lost() => panic!("somebody else may have {}", lost.name()),
+    ///     lost = both.lost() => panic!("another caller may have {}", lost.name()),
     /// }
     /// both.release_async().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -273,8 +273,8 @@ impl Guards {
         self.until(|state| state == GuardState::Lost).await
     }
 
-    /// Is ready once the work should end, because one of the locks is lost or somebody asked for it, and says
-    /// which. Of no locks none is ever asked for.
+    /// Is ready once the work should end, and says which lock is the reason: it is lost, or another
+    /// caller asked for it. Without any lock it is never ready.
     pub async fn stop_requested(&self) -> &Guard {
         self.until(|state| state != GuardState::Held).await
     }
@@ -293,8 +293,9 @@ impl Guards {
         .await
     }
 
-    /// [`Guards::release`] for async code, on any executor, which it never blocks. Once polled, the release
-    /// goes on even if the future is dropped; before that, it is the drop's.
+    /// [`Guards::release`] for async code, on any executor, which it never blocks. Once polled, the
+    /// release goes on even if the future is dropped. A future that is dropped before that drops the
+    /// guards, which release too.
     ///
     /// # Errors
     /// - As [`Guards::release`].
@@ -302,7 +303,7 @@ impl Guards {
     /// # Crash safety
     /// As [`Guard::release`], one after the other.
     pub async fn release_async(self) -> Result<(), ReleaseAllError> {
-        // Should the system give no thread, the guards go with the work, and release.
+        // If the system gives no thread, the guards are dropped with the work, and release.
         offload::on_thread("tenure-release", move || self.release())
             .await
             .unwrap_or(Ok(()))
@@ -364,9 +365,10 @@ pub(super) struct Hold {
     /// The process that acquired it.
     pid: u32,
     term: Term,
-    /// After how long without a renewal others may have it although it is held, in milliseconds.
+    /// After this time without a renewal, in milliseconds, other callers may take the lock although it
+    /// is held.
     lapses_ms: Option<u64>,
-    /// The last renewal that succeeded was begun then, by the boot clock, which also runs while this
+    /// When the last successful renewal began, by the boot clock. That clock also runs while this
     /// process is stopped or its machine sleeps.
     renewed_ms: AtomicU64,
     asked_by: OnceLock<String>,
@@ -420,7 +422,7 @@ impl Hold {
         if !self.is_here() {
             return GuardState::Lost;
         }
-        // Whoever was stopped for longer than its lease may ask before the renewer has had its turn.
+        // A process that was stopped for longer than its lease may ask before the renewer has had its turn.
         if let Some(lapses_ms) = self.lapses_ms
             && self.term.known() != GuardState::Lost
         {
@@ -435,7 +437,7 @@ impl Hold {
         self.term.known()
     }
 
-    /// Notes what was found.
+    /// Notes the state that a thread found.
     fn found(&self, state: GuardState, by: Finder) -> GuardState {
         let (name, token) = (&self.name, self.token);
         match by {
@@ -455,13 +457,13 @@ impl Hold {
         self.found(GuardState::Lost, Finder::Renewer);
     }
 
-    /// Whether others may have it after some silence although it is held.
+    /// Whether other callers may take the lock after some silence although it is held.
     pub(super) fn lapses(&self) -> bool {
         self.lapses_ms.is_some()
     }
 
-    /// When it is renewed. How long its holder's work needs to end is not known: a third of the lease is
-    /// left for that.
+    /// When it is renewed. The manager does not know how long the holder's work needs to end: a third
+    /// of the lease is left for that.
     pub(super) fn schedule(&self) -> Schedule {
         let terms = LeaseTerms {
             ttl_ms: u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX),
@@ -482,12 +484,12 @@ impl Hold {
         answer
     }
 
-    /// Can be read once something has happened to it.
+    /// A descriptor that becomes readable once something has happened to the hold.
     pub(super) fn notices(&self) -> Option<Notices> {
         self.shared.store.notices(&*self.handle)
     }
 
-    /// Looks whether it stands, without a change. `None` once it was released.
+    /// Checks whether it stands, without a change. `None` once it was released.
     pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
         self.ask(Finder::Renewer, |store| self.verified(store))
     }
@@ -502,7 +504,7 @@ impl Hold {
         question: impl FnOnce(&dyn Store) -> Result<Renewal, StoreError>,
     ) -> Option<Result<GuardState, StoreError>> {
         let answer = self.term.ask(|| question(&*self.shared.store))?;
-        // Whoever is woken by what was found may ask again at once.
+        // Outside of `Term::ask`: a caller that is woken here may ask again at once.
         Some(answer.map(|renewal| {
             let state = match renewal {
                 Renewal::Lost => GuardState::Lost,
@@ -523,7 +525,7 @@ impl Hold {
         if self.asked_by.get().is_some() {
             return;
         }
-        // Should that fail, there is a next time.
+        // If that fails, the next look tries again.
         let reading = self.shared.store.read(&self.name, None).ok();
         let entry = reading.as_ref().and_then(Reading::entry);
         let own = entry.and_then(|entry| {
@@ -562,13 +564,12 @@ impl Hold {
     }
 }
 
-/// Who has found how a hold stands.
+/// Which thread has found how a hold stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finder {
     /// A thread of the application, about its own hold.
     Caller,
-    /// A thread that has other holds to renew. It must not be kept by a waker that blocks, or by a log
-    /// that does.
+    /// A thread that has other holds to renew. A waker or a log that blocks must not delay it.
     Renewer,
 }
 
@@ -594,7 +595,7 @@ mod tests {
     use std::time::Instant;
     use tenure_core::Policy;
 
-    /// Locks of which one claim's holder is written down, and that count how often it was given back.
+    /// Locks that count how often a claim was given back.
     #[derive(Debug)]
     struct Counted {
         locks: MemoryStore,

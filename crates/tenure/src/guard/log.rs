@@ -13,9 +13,9 @@ pub(super) fn acquired(name: &LockName, claim: &Claim, events: &[Event], waited:
             let pid = previous.as_ref().and_then(|claim| claim.holder.process);
             let pid = pid.map(|process| process.pid);
             match why {
-                // It ended as it had to, and nothing was taken from anybody.
+                // The claim ended as it had to, and no holder lost anything.
                 Takeover::Stale(_) if previous.as_deref().is_some_and(ends_without_release) => {}
-                // Its holder ended without releasing, which harms nobody.
+                // Its holder ended without a release, which does no harm.
                 Takeover::Stale(_) => {
                     tracing::info!(name: "tenure.lock.taken_over", lock = %name, ?why, pid);
                 }

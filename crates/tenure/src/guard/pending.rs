@@ -1,14 +1,14 @@
-//! The hand-over between those who acquire and the renewer: new holds wait here until they have
-//! lasted long enough to be looked after. Whoever adds the first one starts the renewer's thread.
+//! The hand-over from the threads that acquire to the renewer. New holds wait here until they have
+//! lasted long enough to be looked after. The first hold that is added starts the renewer's thread.
 //!
-//! What the thread does with them is `renewer`'s affair.
+//! `renewer` says what the thread does with them.
 
 use crate::sync::{Arc, Mutex, Weak, locked};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What wakes the thread. Dropping it is heard as well, and ends the thread.
+/// Wakes the thread. The thread also notices when this is dropped, and ends.
 pub(super) trait Ring {
     /// Wakes it, or keeps it from falling asleep.
     fn ring(&self);
@@ -40,10 +40,10 @@ impl<H, R> Default for Pending<H, R> {
 }
 
 impl<H, R: Ring> Pending<H, R> {
-    /// Has a hold looked after, and starts the thread if there is none.
+    /// Hands a hold to the renewer, and starts its thread if there is none.
     ///
     /// # Errors
-    /// - Those of `start`.
+    /// - The errors of `start`.
     pub(super) fn add(
         &self,
         hold: &Arc<H>,
@@ -61,8 +61,8 @@ impl<H, R: Ring> Pending<H, R> {
         Ok(())
     }
 
-    /// Those that have lasted for `settle`, or are gone, and when the next of the others will have.
-    /// With none left, the thread waits to be woken.
+    /// The holds that have lasted for `settle` or are gone, and the time until the next of the others
+    /// has. With none left, the thread waits to be woken.
     pub(super) fn settled(
         &self,
         now: Instant,

@@ -1,17 +1,18 @@
 //! The one thread of a manager: heartbeats, requests to stop, and lost locks, for any number of
 //! guards.
 //!
-//! It is started with the first guard and ends with the manager and its last guard. Each hold is
-//! renewed three times within its ttl, a few together, so that many holds do not beat at once. Where
-//! the store's files can be watched, the kernel says when somebody touched one; holds that cannot be
-//! watched are looked at from time to time, so seldom that all of them together cost next to nothing.
-//! A hold that ends within [`SETTLE`] costs this thread nothing but one look at a list of pending holds.
+//! It starts with the first guard and ends with the manager and its last guard. It renews each hold
+//! three times within its ttl, a few together, so that not all of many holds are renewed at once. Where
+//! the store's files can be watched, the kernel says when one was touched. The thread looks at holds
+//! that cannot be watched from time to time, so seldom that all of them together cost next to nothing.
+//! A hold that ends within [`SETTLE`] costs this thread nothing but one look at a list of pending
+//! holds.
 //!
-//! Where a hold lapses although its holder lives (a lease in etcd), this thread only keeps the time:
-//! the store is asked by another one (`worker`), for its answers may take as long as a network does,
-//! and a hold that gets none has to be told that it is lost while others may not have it yet.
+//! Where a hold lapses although its holder lives (a lease in etcd), this thread only keeps the time.
+//! Another one (`worker`) asks the store, whose answers may take as long as a network does. A hold
+//! without an answer has to learn that it is lost before other callers may have the lock.
 //!
-//! What a hold makes of what is found is its own affair (`hold`).
+//! `hold` decides what follows from an answer.
 
 use super::hold::Hold;
 use super::pending::Ring;
@@ -26,43 +27,44 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 use tenure_core::{Due, Schedule};
 
-/// How long a hold has to last before it is looked after.
+/// How long a hold has to last before the thread looks after it.
 const SETTLE: Duration = Duration::from_millis(20);
 
 /// How long the thread sleeps at most. Nothing depends on it; a sleep has to have an end.
 const NAP_MAX: Duration = Duration::from_secs(3_600);
 
-/// What one look at a hold may cost of the time, on the average over all that are not watched.
+/// With N holds, the thread looks at an unwatched one at most once in N times this long.
 const LOOK_SHARE: Duration = Duration::from_millis(2);
 
-/// How often it is looked whether the place of all the locks is still where it was: what happens to a
-/// folder above it, no kernel tells.
+/// How often the thread checks that the folder of the locks is still where it was. No kernel reports
+/// what happens to the folders above it.
 const PLACE_LOOK: Duration = Duration::from_secs(3);
 
-/// How often a hold is looked at that is not watched; and how soon the thread goes on that got no memory.
+/// How often the thread looks at a hold that is not watched, and how long it sleeps after a poll that
+/// failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Heartbeats are done together that fall within so many milliseconds: to be woken costs as much as a
-/// heartbeat.
+/// Heartbeats that are due within this many milliseconds are done together: a wake-up costs as much as
+/// a heartbeat.
 const TOGETHER_MS: u64 = 250;
 
-/// So many holds that were taken one after the other are renewed one after the other: what we and
-/// the kernel keep of them lies side by side. With ten thousand, none of which is in any cache by the
-/// time it is renewed, a heartbeat took a sixth less time.
+/// This many holds that were taken in a row are renewed in a row: their data lie side by side, here and
+/// in the kernel. With ten thousand holds, none of them in any cache by the time it is renewed, a
+/// heartbeat took a sixth less time.
 const NEIGHBOURS: u64 = 64;
 
-/// After so many heartbeats in a row the thread hears what the kernel tells of files: its list of
-/// that is finite, and a request to stop need not wait for thousands of them.
+/// After this many heartbeats in a row the thread reads what the kernel reports of files. The kernel's
+/// list is finite, and a request to stop should not wait for thousands of heartbeats.
 const BEATS_MAX: usize = 64;
 
 /// How holds are watched.
 #[derive(Debug, Clone)]
 pub(super) enum Watching {
-    /// The kernel tells of changes to the files in which the store keeps its locks.
+    /// The kernel reports changes to the files in which the store keeps its locks.
     Files,
-    /// Each hold is looked at this often, or more seldom where there are many.
+    /// The thread looks at each hold this often, or less often where there are many.
     Looks(Duration),
-    /// The same for a clock that stands still while the test sleeps: all of them, this often.
+    /// The same for a clock that stands still while the test sleeps: at all of them, this often.
     Always(Duration),
 }
 
@@ -72,7 +74,7 @@ impl Ring for Ringer {
     }
 }
 
-/// Starts the thread. It ends once what it answers is dropped.
+/// Starts the thread. It ends once the ringer that this returns is dropped.
 pub(super) fn start(shared: Weak<Shared>) -> io::Result<Ringer> {
     let (hears, wake) = os::bell()?;
     std::thread::Builder::new()
@@ -111,16 +113,16 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
     }
 }
 
-/// What is known of a hold. Times are of the boot clock, in milliseconds.
+/// What the thread knows of a hold. Times are of the boot clock, in milliseconds.
 struct Kept {
     hold: Weak<Hold>,
     schedule: Schedule,
-    /// When it is renewed: within what its schedule allows, at one time with others.
+    /// When it is renewed: within what its schedule allows, together with others.
     renew_at_ms: u64,
     due_ms: u64,
-    /// It was asked whether it stands, and there is no answer yet.
+    /// The worker was asked whether it stands, and has not answered yet.
     checking: bool,
-    /// Its store is asked by another thread.
+    /// It lapses although its holder lives, so the worker asks its store.
     lapses: bool,
     /// The number of its file's watch.
     watch: Option<i32>,
@@ -130,19 +132,19 @@ struct Kept {
 struct Renewer {
     kept: BTreeMap<u64, Kept>,
     due: BTreeSet<(u64, u64)>,
-    /// Can be read once something has happened to a hold, where the store tells. Apart from the
-    /// holds, for this is gone through whenever the thread is woken.
+    /// Becomes readable once something has happened to a hold, where the store reports that. Kept apart
+    /// from the holds, because the thread goes through these descriptors at every wake-up.
     notices: HashMap<u64, Descriptor>,
     next_id: u64,
     files: Option<files::Files>,
     worker: Option<Worker>,
-    /// How often the place of the locks had moved when it was looked at last, and when that has to be
-    /// done again; `None` before there was a hold.
+    /// How often the place of the locks had moved at the last look, and when the next look is due;
+    /// `None` before the first hold.
     place: Option<(u64, Instant)>,
 }
 
 impl Renewer {
-    /// Does what is due; answers how long there is nothing to do.
+    /// Does what is due; returns how long there is nothing to do.
     fn turn(&mut self, shared: &Shared) -> Duration {
         let (settled, next) = shared.pending.settled(instant(), SETTLE);
         for hold in settled {
@@ -195,9 +197,9 @@ impl Renewer {
         next.map_or(rest, |next| next.min(rest)).min(NAP_MAX)
     }
 
-    /// Looks at the holds whose files were touched, but for those that have just been renewed where
-    /// that was all: it was our own doing. Somebody who comes within the few microseconds between a
-    /// heartbeat and the next one is found by the heartbeat that follows.
+    /// Looks at the holds whose files were touched. It leaves out a hold that has just been renewed if
+    /// that write was the only touch. Another process may come within the few microseconds between a
+    /// heartbeat and the next one; the heartbeat that follows finds what it did.
     fn look_at(&mut self, shared: &Shared, renewed: &[u64]) {
         let files = self.files.as_mut();
         let touched = files.map(|files| files.touched(renewed));
@@ -242,15 +244,15 @@ impl Renewer {
             }
             Watching::Looks(_) | Watching::Always(_) => None,
         };
-        // Before the hold is looked at for the first time: what happens from here on is a change.
+        // Before the first look at the hold: every later move of the place is a change.
         if matches!(shared.watching, Watching::Files) && self.place.is_none() {
             self.place = Some((shared.store.moves(), instant() + PLACE_LOOK));
         }
         let now_ms = shared.clock.now().boot_ms;
         let schedule = kept.schedule();
         let lapses = kept.lapses();
-        // Somewhere within the time that the schedule leaves: not all at once. A caller that asks over a
-        // network would keep its neighbours waiting.
+        // Somewhere within the time that the schedule leaves: not all at once. Over a network no two
+        // holds have the same moment, because one would wait for the other's answer.
         let moment = if lapses { id } else { id / NEIGHBOURS };
         let share = moment.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let renew_at_ms = schedule.next().map_or(now_ms, |next| {
@@ -273,11 +275,11 @@ impl Renewer {
         if let Some(notices) = lapses.then(|| kept.notices()).flatten() {
             self.notices.insert(id, notices.descriptor);
         }
-        // At once: what happened before the watch was there is not told.
+        // At once: the kernel does not report what happened before the watch was there.
         self.look(shared, id, false);
     }
 
-    /// Looks at a hold, or has it looked at.
+    /// Looks at a hold, or has the worker do it.
     fn look(&mut self, shared: &Shared, id: u64, renews: bool) {
         let Some(kept) = self.kept.get_mut(&id) else {
             return;
@@ -304,7 +306,7 @@ impl Renewer {
         self.found(shared, Answer { id, renews, found });
     }
 
-    /// What the store was asked has been answered.
+    /// Takes the worker's answers, and the notices of the store.
     fn hear(&mut self, shared: &Shared) {
         let answers = self.worker.as_ref().map(Worker::answers);
         for answer in answers.into_iter().flatten() {
@@ -349,7 +351,8 @@ impl Renewer {
                 shared.logs.tell_unless_busy(told);
                 let now_ms = shared.clock.now().boot_ms;
                 let failed = renews.then(|| kept.schedule.failed(now_ms));
-                // Others may count it as stale by its silence. It has to know before they do.
+                // Other callers may count it as stale by its silence. Its holder has to know before
+                // they do.
                 let is_over = failed.is_some_and(|failed| failed.runs_out_ms.is_some());
                 if is_over {
                     hold.is_lost_by_silence();
@@ -375,7 +378,7 @@ impl Renewer {
         };
         let is_told = kept.watch.is_some() || self.notices.contains_key(&id);
         let due_ms = match kept.schedule.next() {
-            // The answer wakes us; what does not wait for it is the end of the lease.
+            // The answer wakes the thread; only the end of the lease does not wait for it.
             next if kept.schedule.is_asking() => next.map_or(u64::MAX, |next| next.at_ms),
             _ if is_told || kept.checking => kept.renew_at_ms,
             _ => {
@@ -418,7 +421,7 @@ impl Renewer {
         }
     }
 
-    /// How often a hold is looked at that is not watched.
+    /// How often the thread looks at a hold that is not watched.
     fn look_interval(&self, shared: &Shared) -> Duration {
         let count = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
         match shared.watching {
@@ -436,7 +439,7 @@ fn together(at_ms: u64, interval_ms: u64) -> u64 {
     at_ms - at_ms % step
 }
 
-/// Files that the kernel tells of, each by a number of its own.
+/// Files that the kernel watches, each under a number of its own.
 #[cfg(target_os = "linux")]
 mod files {
     use crate::os::{BorrowedDescriptor, Descriptor, borrow};
@@ -452,7 +455,7 @@ mod files {
     }
 
     impl Files {
-        /// `None` where the system gives no more of them.
+        /// `None` where the system gives no more instances.
         pub(super) fn new() -> Option<Self> {
             let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             Some(Self {
@@ -487,10 +490,10 @@ mod files {
             }
         }
 
-        /// The holds whose files were touched by somebody else, as far as that can be told: a
-        /// heartbeat is one write, of which the kernel tells once. It tells of equal things in a row
-        /// once as well, so between two heartbeats of ours to one file nobody is told apart: then
-        /// all of its holds are looked at.
+        /// The holds whose files another process touched, as far as that can be seen. A heartbeat is
+        /// one write, which the kernel reports once. It also reports equal events in a row once. So a
+        /// change between two heartbeats of ours to one file cannot be told from them: then all holds
+        /// of that file are returned.
         pub(super) fn touched(&mut self, renewed: &[u64]) -> Vec<u64> {
             let mut buffer = [MaybeUninit::uninit(); 4096];
             let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -518,7 +521,7 @@ mod files {
     }
 }
 
-/// Nothing tells of files here: every hold is looked at from time to time.
+/// No kernel reports on files here: the thread looks at every hold from time to time.
 #[cfg(not(target_os = "linux"))]
 mod files {
     use crate::os::BorrowedDescriptor;
@@ -584,7 +587,7 @@ mod tests {
         write(&a);
         assert!(files.touched(&[1]).is_empty(), "our own");
         write(&a);
-        assert_eq!(files.touched(&[]), [1], "somebody else's");
+        assert_eq!(files.touched(&[]), [1], "another process's");
         write(&a);
         write(&b);
         assert_eq!(files.touched(&[1, 2]), [3], "the other hold of that file");
@@ -597,7 +600,11 @@ mod tests {
             write(&b);
         }
         let both = files.touched(&[2, 3]);
-        assert_eq!(both, [2, 3], "somebody may have come between two of ours");
+        assert_eq!(
+            both,
+            [2, 3],
+            "another process may have come between two of ours"
+        );
         write(&a);
         crate::os::touch(&a).expect("its own file");
         assert_eq!(files.touched(&[1]), [1], "asked to stop beside a heartbeat");

@@ -1,11 +1,10 @@
-//! What threads share of a hold: how it is known to stand, who is woken when that changes, and how
-//! it ends.
+//! The part of a hold that threads share: its known state, the wakers for changes of it, and its end.
 //!
 //! - What is known only gets worse: held, asked to stop, lost.
-//! - It ends once, with the last of its guards, and never under a question to the store; so no
-//!   heartbeat finds a hold lost that was released under it.
+//! - It ends once, with the last of its guards, and never under a question to the store. So no heartbeat
+//!   finds a hold lost that was released under it.
 //!
-//! Which questions there are, and what is logged, is `hold`'s affair.
+//! `hold` has the questions to the store, and the log.
 
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use crate::sync::{Mutex, locked};
@@ -17,7 +16,7 @@ use std::task::{Poll, Waker};
 pub enum GuardState {
     /// It is held.
     Held,
-    /// It is held, and somebody asked the holder to stop (`tenure cancel`, a forced acquire).
+    /// It is held, and another caller asked the holder to stop (`tenure cancel`, a forced acquire).
     StopRequested,
     /// It is not held any more: taken over, removed by hand, or given back with an error.
     Lost,
@@ -29,22 +28,22 @@ pub(super) struct Term {
     wakers: Mutex<Vec<Waker>>,
     /// How many guards there are.
     guards: AtomicUsize,
-    /// Set once there is nothing left to release, with whether it was still ours then. Taken for
-    /// the length of every call to the store.
+    /// Set once there is nothing left to release: whether the hold was still ours then. Locked during
+    /// every call to the store.
     ended: Mutex<Option<bool>>,
 }
 
-/// That a hold has ended.
+/// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
     /// Whether it was still ours.
     pub(super) was_ours: bool,
-    /// Whether it has ended by this, and not before.
+    /// Whether this call ended it, and not an earlier one.
     pub(super) just_now: bool,
 }
 
 impl Term {
-    /// That of a hold with one guard.
+    /// The shared part of a hold with one guard.
     pub(super) fn new(state: GuardState) -> Self {
         Self {
             state: AtomicU8::new(state as u8),
@@ -66,8 +65,8 @@ impl Term {
         }
     }
 
-    /// Notes what was found. If that is a change, those who wait for it are woken first, and `tell` is
-    /// called then. A lost lock stays lost, and a request to stop stands.
+    /// Notes a state that was found. If that is a change, it wakes the waiters for a change first, and
+    /// then calls `tell`. A lost lock stays lost, and a request to stop stands.
     pub(super) fn found(&self, state: GuardState, tell: impl FnOnce()) -> GuardState {
         self.found_for(state, |wakers| {
             wakers.into_iter().for_each(Waker::wake);
@@ -75,11 +74,11 @@ impl Term {
         })
     }
 
-    /// The same for a thread that has no time to wake them: `tell` is given who waits.
+    /// The same for a thread that must not wake them itself: `tell` gets their wakers.
     pub(super) fn found_for(&self, state: GuardState, tell: impl FnOnce(Vec<Waker>)) -> GuardState {
         let before = self.state.fetch_max(state as u8, Ordering::AcqRel);
         if before < state as u8 {
-            // Woken outside of the lock: a waker may well ask again.
+            // Used outside of the mutex: a waker may well ask again.
             let wakers = match state {
                 GuardState::Held | GuardState::StopRequested => locked(&self.wakers).clone(),
                 GuardState::Lost => std::mem::take(&mut *locked(&self.wakers)),
@@ -96,11 +95,11 @@ impl Term {
         wakers.push(waker.clone());
     }
 
-    /// Is ready once it is so; looked at again at every change.
+    /// Is ready once `is_so` holds; checks again at every change.
     pub(super) async fn until(&self, is_so: impl Fn() -> bool) {
         std::future::poll_fn(|context| {
             self.wake_on_change(context.waker());
-            // Looked at afterwards: what changed before the waker was there wakes nobody.
+            // Checked after the waker is in place: an earlier change does not wake it.
             if is_so() {
                 Poll::Ready(())
             } else {
@@ -110,8 +109,8 @@ impl Term {
         .await;
     }
 
-    /// One guard more, unless none is left or the only one is about to release. Only then is it to
-    /// be seen whether the hold still [stands](Term::stands): nobody ends one that has a guard more.
+    /// One guard more, unless none is left or the only one is about to release. Check only after this
+    /// whether the hold still [stands](Term::stands): no other guard ends a hold that has one more.
     #[must_use]
     pub(super) fn join(&self) -> bool {
         let more = |guards| (guards > 0).then_some(guards + 1);
@@ -131,7 +130,7 @@ impl Term {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Ends the hold by `end` if there is but one guard, which stays. Meanwhile nobody joins.
+    /// Ends the hold by `end` if there is only one guard, which stays. Meanwhile no guard joins.
     pub(super) fn release<T>(&self, end: impl FnOnce() -> T) -> Option<T> {
         self.guards
             .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire)
@@ -147,11 +146,11 @@ impl Term {
         ended.is_none().then(question)
     }
 
-    /// Ends the hold, if it has not ended, by `leave`, which says whether it was still ours. If it
-    /// was not, it is lost, and after an error too; `tell` is called if that is a change.
+    /// Ends the hold by `leave`, unless it has ended. `leave` says whether it was still ours. If it was
+    /// not, or after an error, the hold counts as lost; `tell` is called if that is a change.
     ///
     /// # Errors
-    /// - Those of `leave`. It has not ended then.
+    /// - The errors of `leave`. The hold has not ended then.
     pub(super) fn end<E>(
         &self,
         leave: impl FnOnce() -> Result<bool, E>,

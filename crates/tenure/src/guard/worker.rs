@@ -1,9 +1,8 @@
-//! Asks a store about holds on a thread of its own, where an answer may take as long as a network
-//! does. One question after the other; each of them ends by itself, for the store bounds its
-//! requests.
+//! Asks a store about holds on a thread of its own, because an answer may take as long as a network
+//! does. It asks one question after the other; each of them ends by itself, because the store bounds
+//! its requests.
 //!
-//! The thread ends with the renewer whose it is. When it is asked, and what the answers lead to, is
-//! `renewer`'s business.
+//! The thread ends with its renewer. `renewer` decides when to ask, and what follows from the answers.
 
 use super::GuardState;
 use super::hold::Hold;
@@ -12,12 +11,12 @@ use crate::store::StoreError;
 use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// What was found of a hold.
+/// An answer about a hold.
 pub(super) struct Answer {
     pub(super) id: u64,
-    /// Whether it was to be renewed.
+    /// Whether the question was a renewal.
     pub(super) renews: bool,
-    /// `None` if it was released meanwhile.
+    /// `None` if the hold was released meanwhile.
     pub(super) found: Option<Result<GuardState, StoreError>>,
 }
 
@@ -56,11 +55,11 @@ impl Worker {
     }
 
     pub(super) fn ask(&self, id: u64, hold: &Weak<Hold>, renews: bool) {
-        // The thread lives for as long as there is somebody to ask it.
+        // The thread lives for as long as this end of its channel.
         let _ = self.questions.send((id, hold.clone(), renews));
     }
 
-    /// Can be read when there are answers.
+    /// Becomes readable when there are answers.
     pub(super) fn bell(&self) -> BorrowedDescriptor<'_> {
         self.bell.descriptor()
     }

@@ -1,7 +1,7 @@
 //! What a resume lock's file says, as a Rust value: four fields and no more.
 //!
-//! What else stands in the file (the identity of the process, under a key of its own) is the
-//! profile's affair.
+//! The profile says what else stands in the file: the identity of the process, under a key of its
+//! own.
 
 use super::instant::{self, AcquiredAt};
 use super::lock::hostname;
@@ -35,7 +35,7 @@ pub struct ResumeLockData {
 }
 
 impl ResumeLockData {
-    /// What a lock says that this process acquires now. Acquires nothing.
+    /// The data of a lock that this process would acquire now. Acquires nothing.
     pub fn new(job_id: String) -> Self {
         Self {
             job_id,

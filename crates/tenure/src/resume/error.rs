@@ -1,6 +1,6 @@
 //! Why a resume lock was not acquired, or is not held any more, in the words that its users know.
 //!
-//! Which of these it is, the core and the store have decided.
+//! The core and the store decide which of these it is.
 
 use super::data::ResumeLockData;
 use super::instant::{AcquiredAt, utc};
@@ -34,8 +34,8 @@ pub enum ResumeLockError {
         hostname: String,
         /// Since when.
         acquired_at: AcquiredAt,
-        /// The command that removes the lock, if its process cannot be seen from here (it is of
-        /// another machine or container): then nobody notices its death.
+        /// The command that removes the lock, if this process cannot see the holder (which is of another
+        /// machine or container). The death of such a holder goes unnoticed here.
         override_command: Option<String>,
     },
     /// This process holds the lock. The caller should be handed the guard, or
@@ -57,8 +57,8 @@ pub enum ResumeLockError {
         /// Since when.
         acquired_at: AcquiredAt,
     },
-    /// A record stands there that cannot be understood, and went on standing there for as long
-    /// as anybody could take to write one. Overriding replaces it.
+    /// The record cannot be understood, and stayed so for as long as a writer could need to finish
+    /// it. Overriding replaces it.
     #[error("Failed to check lock status for {job_id}: {reason} ({place})", reason = shown(why))]
     Unreadable {
         /// The session or job.
@@ -68,7 +68,7 @@ pub enum ResumeLockError {
         /// What is wrong with it.
         why: String,
     },
-    /// The lock was held and is not any more.
+    /// The lock was held, and is not held any more.
     #[error("The resume lock for {job_id} is lost: {why}")]
     Lost {
         /// The session or job.
@@ -100,7 +100,7 @@ pub enum ResumeLockError {
         /// Why not.
         r#source: std::io::Error,
     },
-    /// The place where locks are kept failed: permissions, a full disk, a network file system.
+    /// The store failed: permissions, a full disk, a network file system.
     #[error("Failed to reach the lock for {job_id}: {source}")]
     Store {
         /// The session or job.
@@ -169,8 +169,8 @@ impl Refused<'_> {
         }
     }
 
-    /// A number alone is no proof: a record that keeps no start time may be of a process that had
-    /// our number before us, as the first process of a container always has.
+    /// A number alone is no proof. A record that keeps no start time may be of a process that had our
+    /// number before us, as the first process of a container always has.
     fn is_ours(&self) -> bool {
         let (theirs, ours) = (&self.blocker.holder, self.here);
         theirs.process == Some(ours.process)

@@ -1,6 +1,6 @@
 //! The instants of a resume lock: the standard library's, or chrono's with the feature of that name.
 //!
-//! What is said of them, in the file and to people, is the same.
+//! Both are written the same way, in the file and to people.
 
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -9,19 +9,20 @@ use std::time::SystemTime;
 
 /// When a lock was acquired: an instant in UTC.
 ///
-/// A [`SystemTime`], or chrono's `DateTime<Utc>` with the feature `chrono`. That is the type which the original
-/// program has there, so that what was written against its types compiles unchanged. **The feature changes the type
-/// for everybody in a build**: a library that others depend on should not turn it on, and should convert where it
-/// reads the field (`SystemTime::from` and `DateTime::<Utc>::from` take either).
+/// A [`SystemTime`], or chrono's `DateTime<Utc>` with the feature `chrono`. The original program has
+/// chrono's type there, so code that was written against its types compiles unchanged. **The feature
+/// changes the type for every crate of a build.** A library that others depend on should not turn it on,
+/// and should convert where it reads the field (`SystemTime::from` and `DateTime::<Utc>::from` take
+/// either).
 #[cfg(not(feature = "chrono"))]
 pub type AcquiredAt = SystemTime;
 
 /// When a lock was acquired: an instant in UTC.
 ///
-/// chrono's `DateTime<Utc>`, as in the original program; without the feature `chrono` the standard library's
-/// [`SystemTime`]. **The feature changes the type for everybody in a build**: a library that others depend on should
-/// not turn it on, and should convert where it reads the field (`SystemTime::from` and `DateTime::<Utc>::from` take
-/// either).
+/// chrono's `DateTime<Utc>`, as in the original program; without the feature `chrono` the standard
+/// library's [`SystemTime`]. **The feature changes the type for every crate of a build.** A library that
+/// others depend on should not turn it on, and should convert where it reads the field
+/// (`SystemTime::from` and `DateTime::<Utc>::from` take either).
 #[cfg(feature = "chrono")]
 pub type AcquiredAt = chrono::DateTime<chrono::Utc>;
 
@@ -41,7 +42,7 @@ impl Instant for SystemTime {
     }
 }
 
-// Not by way of a `SystemTime`: what that can hold differs between systems, and chrono's own way there panics.
+// Not through a `SystemTime`: its range differs between systems, and chrono's conversion from it panics.
 #[cfg(feature = "chrono")]
 impl Instant for chrono::DateTime<chrono::Utc> {
     fn of(at: Timestamp) -> Self {
@@ -49,12 +50,12 @@ impl Instant for chrono::DateTime<chrono::Utc> {
         let part = i64::from(at.subsec_nanosecond());
         let seconds = at.as_second() - i64::from(part < 0);
         let part = u32::try_from(part.rem_euclid(1_000_000_000)).unwrap_or_default();
-        // Its years go further than jiff's.
+        // chrono's years go further than jiff's.
         Self::from_timestamp(seconds, part).unwrap_or_default()
     }
 
     fn stamp(&self) -> Result<Timestamp, jiff::Error> {
-        // In a leap second it is a second or more.
+        // In a leap second this part is a second or more.
         let part = jiff::SignedDuration::from_nanos(self.timestamp_subsec_nanos().into());
         Timestamp::from_second(self.timestamp())?.checked_add(part)
     }
@@ -62,7 +63,7 @@ impl Instant for chrono::DateTime<chrono::Utc> {
 
 /// The instant of a record, in milliseconds since 1970.
 pub(super) fn of_millis(wall_ms: u64) -> AcquiredAt {
-    // Records hold no instant that has no date; the epoch stands for one that did.
+    // No record holds an instant without a date; the epoch would stand for it.
     let at = i64::try_from(wall_ms).ok().map(Timestamp::from_millisecond);
     AcquiredAt::of(at.and_then(Result::ok).unwrap_or(Timestamp::UNIX_EPOCH))
 }

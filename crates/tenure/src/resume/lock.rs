@@ -43,14 +43,14 @@ impl ResumeLock {
         self.hold.name.as_str()
     }
 
-    /// The fencing token: above that of every earlier hold of this lock. Hand it to a resource
+    /// The fencing token: higher than that of every earlier hold of this lock. Hand it to a resource
     /// that can refuse an older one.
     pub fn token(&self) -> u64 {
         self.hold.token
     }
 
-    /// The same hold once more, for a layer that is called under it. The lock is released when
-    /// the last of them is dropped.
+    /// Another guard of the same hold, for a layer that is called under it. The lock is released when
+    /// the last of these guards is dropped.
     ///
     /// # Examples
     /// ```
@@ -69,11 +69,11 @@ impl ResumeLock {
         }
     }
 
-    /// Makes sure that the lock is still held: it can be overridden, and its file deleted.
+    /// Checks that the lock is still held: another process can override it, or delete its file.
     ///
     /// # Errors
     /// - [`ResumeLockError::Lost`] if it is not, or not by this process.
-    /// - [`ResumeLockError::Unreadable`] if its record was damaged, so that nobody can tell.
+    /// - [`ResumeLockError::Unreadable`] if its record was damaged, so that the store cannot tell.
     /// - [`ResumeLockError::Store`] if the store failed.
     pub fn verify(&self) -> Result<(), ResumeLockError> {
         self.hold.verify()
@@ -84,12 +84,12 @@ impl ResumeLock {
         self.verify().is_ok()
     }
 
-    /// Releases, and says whether that went well. A guard that shares its hold
-    /// ([`ResumeLock::again`]) only goes; the last one releases.
+    /// Releases, and returns what went wrong. Of guards that share a hold ([`ResumeLock::again`]), only
+    /// the last one releases.
     ///
     /// # Errors
     /// - [`ResumeLockError::Lost`] if the lock was taken over or removed meanwhile: two processes
-    ///   may have been at work. Whoever has it now keeps it.
+    ///   may have been at work. The new holder keeps it.
     /// - [`ResumeLockError::Unreadable`] or [`ResumeLockError::Store`] if the record could not be
     ///   removed. It then counts until this process ends.
     pub fn release(self) -> Result<(), ResumeLockError> {
@@ -169,8 +169,8 @@ impl Hold {
         self.end()
     }
 
-    /// Gives the lock back. `release` goes by the place in the list; where somebody has removed that
-    /// list, the record is still ours if it carries our request id.
+    /// Gives the lock back. `release` finds the claim by its place in the list. If another process has removed
+    /// that list, the record is still ours if it carries our request id.
     fn end(&self) -> Result<(), ResumeLockError> {
         let (store, now) = (self.place.store(), self.place.clock().now());
         let failed = |error| ResumeLockError::from_store(&self.name, error);
@@ -198,8 +198,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // A copy made by a fork has none of the hold; its descriptors close with it, and the lock
-        // stays its maker's.
+        // A copy made by a fork does not have the hold. Its descriptors close with it, and the lock stays
+        // its maker's.
         if self.ended || !self.is_here() {
             return;
         }

@@ -1,4 +1,4 @@
-//! What an acquire tells the log and the audit. Neither can stop it.
+//! What an acquire reports to the log and the audit. Neither can make it fail.
 
 use super::{Override, Place};
 use crate::audit::{self, AuditLog, Occasion, Record};
@@ -7,8 +7,8 @@ use crate::profile::resume::takeover_text;
 use crate::profile::{Profile, Resume};
 use tenure_core::{Event, LockName};
 
-/// Tells of a lock that was acquired. Takeovers go to the audit too, where the old holder's people
-/// can find them; the log may belong to somebody else.
+/// Reports an acquired lock. Takeovers go to the audit too, where the users of the old holder can find
+/// them: the log may belong to another program.
 pub(super) fn acquired(place: &Place, name: &LockName, acquired: &Acquired, overriding: Override) {
     for event in &acquired.events {
         match event {
