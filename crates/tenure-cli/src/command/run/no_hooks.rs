@@ -1,4 +1,4 @@
-//! Hooks on Windows: there are none. `terms` refuses the flags that ask for one before anything is touched.
+//! Hooks on Windows: there are none. `request` refuses the flags that ask for one before anything is touched.
 
 use super::child_env::ChildEnv;
 use crate::render::Reporter;
