@@ -161,7 +161,7 @@ fn a_profile_that_takes_nothing_over_refuses_it() {
     assert!(
         refused
             .stderr()
-            .contains("nobody takes over what was not released"),
+            .contains("lets no caller take over a lock that was not released"),
         "{}",
         refused.said()
     );
@@ -332,7 +332,7 @@ fn a_lock_that_needs_somebody_who_stays_is_refused() {
         assert_ne!(answer.stdout(), "ran\n", "{}", answer.said());
         let said = answer.said();
         assert!(
-            said.contains("--exec leaves nobody behind"),
+            said.contains("no supervisor stays behind with --exec"),
             "{profile}: {said}"
         );
         let entries = std::fs::read_dir(scene.locks()).unwrap().count();
