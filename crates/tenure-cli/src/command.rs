@@ -397,7 +397,7 @@ impl Session {
     }
 
     /// Whether the caller may release a claim: it shows the id, or it is the claim's owner. Descent
-    /// from the owner is not enough: an agent's sub-shells all follow the same process, and a sub-shell
+    /// from the owner is not enough. An agent's sub-shells all follow the same process, so a sub-shell
     /// that was refused would release the hold of another one.
     pub(crate) fn may_release(&self, claim: &Claim, shown: Option<&str>) -> bool {
         if shown.is_some() || self.format.lets_descendants_release() {

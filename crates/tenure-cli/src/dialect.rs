@@ -1,4 +1,4 @@
-//! How a profile speaks: the words and documents that its users and their scripts know for what has happened.
+//! How a profile tells what has happened: in the words and documents that its users and their scripts know.
 //! A profile defines only those that differ from tenure's own. One file per profile.
 //!
 //! A dialect is a function from a view to text. It asks nothing, decides nothing and prints nothing. What a

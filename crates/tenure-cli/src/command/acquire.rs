@@ -1,8 +1,8 @@
 //! `acquire`: takes a lock in the name of a process, or for a ttl, and returns.
 //!
-//! **Exit 0 says that the lock is held and that the answer was written.** If this call cannot write the answer
-//! (a full disk, a reader that has gone, a signal while the reader does not read), it gives the lock back
-//! first. A kill in between leaves what a kill right after the grant leaves: a hold that ends with its
+//! **Exit 0 says that the lock is held and that the answer was written.** If this call cannot write the answer,
+//! it gives the lock back first: on a full disk, after its reader has gone, or by a signal while the reader
+//! does not read. A kill in between leaves what a kill right after the grant leaves: a hold that ends with its
 //! owner or with its ttl.
 
 use super::attend::NoLocks;

@@ -143,7 +143,7 @@ const GIVING: Giving<'static> = Giving {
     last: (0, 12),
 };
 
-/// Which locks are shown to people, and what of them.
+/// Which locks people see, and which parts of them.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
     /// Also the locks without a holder and a waiter.

@@ -12,7 +12,7 @@
 //! # The answer
 //!
 //! The first line says what is expected at the cursor. Each other line is a word and its meaning, with a tab
-//! between them; for bash, a `+` and the rest of the word at the cursor. Words with a control character are not
+//! between them. For bash it is a `+` and the rest of the word at the cursor. Words with a control character are not
 //! offered, so lines and tabs are safe. Other characters that are special to a shell are quoted by that shell,
 //! or for bash here (`line`).
 //!

@@ -45,7 +45,7 @@ pub(super) fn group_name(args: &GroupNameArgs) -> Result<(String, Value), Failur
     Ok((text, json!({ "group": name.as_str() })))
 }
 
-/// What was typed, else what the environment says.
+/// The typed value, else the environment's.
 fn given_or(given: Option<&str>, variable: &str) -> String {
     match given {
         Some(text) => text.to_owned(),
@@ -73,7 +73,7 @@ fn refused(args: &GroupNameArgs, error: &GroupNameError) -> Failure {
 /// What an event is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct About {
-    /// 0 where there is none.
+    /// 0 if there is none.
     number: u64,
     on_pull_request: bool,
 }

@@ -206,7 +206,7 @@ fn described(arg: Arg) -> Arg {
 /// The sections that the text below the flags makes, in the order in which manuals have them.
 #[derive(Default)]
 struct Below {
-    /// Those that the text gives a heading of its own.
+    /// The sections to which the text gives a heading of its own.
     titled: Roff,
     exit_status: Roff,
     notes: Roff,

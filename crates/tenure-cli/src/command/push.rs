@@ -11,11 +11,11 @@
 //!   merges that contain work of their own.
 //! - It aborts a rebase that does not come to its end, whatever stopped it. Then HEAD, the index and the work
 //!   tree are as before.
-//! - Pushes of this user to one branch come one after the other, by a native lock that lies outside of
-//!   the tree that is pushed.
+//! - Pushes of this user to one branch come one after the other. Their native lock lies outside of the tree
+//!   that is pushed.
 //!
 //! # Crash safety
-//! A `kill -9` in the middle of a rebase leaves it there, as it would with git alone; the next call sees
+//! A `kill -9` in the middle of a rebase leaves it there, as it would with git alone. The next call sees
 //! it and touches nothing. The lock is free when git has ended. A push is one change of the remote
 //! reference, which has happened or not.
 //!
@@ -138,8 +138,8 @@ pub(super) fn push(
     landed
 }
 
-/// A push in a hook of a push to the same branch would wait for the outer one, or go on beside it if the
-/// two keep their locks in different folders. The inherited hold names the folder.
+/// Refuses a push in a hook of a push to the same branch. It would wait for the outer one, or go on beside it
+/// if their locks are in different folders. The inherited hold names the folder.
 fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failure> {
     session.refuse_own_hold(name)?;
     let inherited = crate::holds::inherited();
@@ -353,7 +353,7 @@ fn random() -> u32 {
 enum Pulled {
     /// HEAD stands on top of the remote's commits.
     Done,
-    /// The remote could not be reached, or another git was in the way.
+    /// The remote could not be reached, or another git was writing the same reference.
     Unreachable(Answer),
 }
 

@@ -7,8 +7,8 @@ use tenure_core::Kept;
 use tenure_engine::engine::Keep;
 use tenure_engine::process::choose_owner;
 
-/// How long a place is kept for a caller that is away: longer than an agent thinks between two
-/// calls, and short enough that no caller relies on a forgotten place.
+/// How long a place is kept for a caller that is away. It is longer than an agent thinks between two
+/// calls, and so short that no caller relies on a forgotten place.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
 /// The place to which a caller wants to come back.

@@ -1,4 +1,4 @@
-//! What a person sees while waiting: a line that is kept up to date on a terminal, otherwise one
+//! What a person sees while waiting. On a terminal it is a line that is kept up to date; otherwise one
 //! line at once and then at growing intervals.
 //!
 //! The line on a terminal is as short as the terminal is narrow. These come before everything else: the

@@ -115,8 +115,8 @@ impl Place {
         })
     }
 
-    /// The place of groups, which are native locks. It is the same place; beside published records it is a folder
-    /// of tenure's own there, because records stand in work trees whose files are committed.
+    /// The place of groups, which are native locks. It is the same place, or beside published records a folder
+    /// of tenure's own there. Records stand in work trees whose files are committed.
     pub(crate) fn of_groups(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         let mut place = Self::of(common, around)?;
         let profile = place.take_profile();

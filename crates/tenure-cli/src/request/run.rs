@@ -1,5 +1,5 @@
-//! What `run` means: which locks it takes in which order, how it waits for them, in whose name, what it runs
-//! and how it supervises that.
+//! What `run` means: which locks it takes in which order and in whose name, how it waits for them, what it
+//! runs and how it supervises that.
 //!
 //! A group works like a concurrency group in GitHub Actions: one run has it at a time. Of the runs that wait,
 //! only the newest stays (`single`), or up to a hundred wait in turn (`max`), or any number (`fifo`).

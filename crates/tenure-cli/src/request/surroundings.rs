@@ -139,7 +139,7 @@ impl Surroundings {
         Ok(self.nearest.get_or_init(|| config.map(Arc::new)).clone())
     }
 
-    /// The configuration that is named, else the nearest one; for what does not depend on a place.
+    /// The configuration that is named, else the nearest one; for settings that do not depend on a place.
     pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
         if let Some(config) = self.named()? {
             return Ok(config);

@@ -412,7 +412,7 @@ impl Audit {
 pub(crate) struct Push {
     pub(crate) place: Place,
     pub(crate) remote: String,
-    /// Without `refs/heads/`; else it is looked up.
+    /// Without `refs/heads/`; `None` if git has to tell it.
     pub(crate) branch: Option<String>,
     pub(crate) dry_run: bool,
     pub(crate) attempts: u32,

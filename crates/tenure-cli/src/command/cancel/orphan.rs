@@ -176,7 +176,7 @@ fn unproven(name: &LockName, claim: &Claim, command: &Process, why: &Unproven) -
     cannot(name, claim, &why)
 }
 
-/// The refusal where there is no orphan to be ended.
+/// The refusal if there is no orphan to end.
 fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failure {
     let view = session.view_of(name, reading, None);
     match view.standing {

@@ -1,4 +1,4 @@
-//! Runs git. A call that may take long or changes the work tree runs under the supervisor, so that a signal
+//! Runs git. A call that may take long or changes the work tree runs under the supervisor: a signal then
 //! ends git and all of its children. Short questions run without it.
 //!
 //! git writes its output into files without a name, in memory if the system has such files. They are read
@@ -86,7 +86,7 @@ impl Git<'_> {
     }
 
     /// Runs a call that talks to the remote or changes the work tree. If a signal ends git in the wrong instant,
-    /// git leaves its lock files of references and index behind, here or (if the remote is a folder) there. So
+    /// git leaves its lock files of references and index behind: here, or in a remote that is a folder. So
     /// git gets a moment to finish before it is asked to end.
     pub(super) fn run(
         &self,

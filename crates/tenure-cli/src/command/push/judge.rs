@@ -1,5 +1,5 @@
-//! What git's answer to a push or pull means: done, another push was first, the remote could not
-//! be reached, or a failure that no further attempt would change.
+//! What git's answer to a push or pull means. It is done, another push was first, the remote could not
+//! be reached, or it failed and no further attempt would change that.
 //!
 //! For each branch `git push --porcelain` says in fixed words how it went, and these words decide. Only if
 //! git names no branch does its prose decide. That is git's own in the C locale; lines that the remote wrote

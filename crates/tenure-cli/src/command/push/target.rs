@@ -1,5 +1,5 @@
-//! Settles where a push goes: the remote as git knows it, the branch, and the name of the lock
-//! that serialises the pushes of this machine to it.
+//! Settles where a push goes: the remote as git knows it, the branch, and the name of the lock. This lock
+//! serialises the pushes of this machine to that branch.
 //!
 //! If the caller names no branch, it is the upstream of the branch that is checked out. Without an upstream
 //! it is the remote's default branch, if that one is checked out or no branch is.

@@ -1,7 +1,7 @@
 //! The upstream of the branch that is checked out: where its commits go.
 //!
 //! Only an upstream on the remote that is pushed to counts. Settings by which git pushes elsewhere than it pulls
-//! from (`pushRemote`, `remote.pushDefault`, `push.default`) are ignored: a push that rebases
+//! from are ignored (`pushRemote`, `remote.pushDefault`, `push.default`). A push that rebases
 //! needs one branch that it both reads and writes.
 
 use super::Attempts;

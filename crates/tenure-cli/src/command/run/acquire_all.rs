@@ -1,6 +1,6 @@
 //! Takes the locks of a run in order, all or none, and gives them back.
 //!
-//! Every run takes several locks in the same order (a group first, then by name), so two runs that
+//! Every run takes several locks in the same order: a group first, then by name. So two runs that
 //! want the same ones never wait for each other.
 
 use crate::command::attend::{Interruption, NoLocks, Tend};

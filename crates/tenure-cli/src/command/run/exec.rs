@@ -3,7 +3,7 @@
 //! # Crash safety
 //! The claim names this process, and `execve` changes neither its number nor its start time. So the same
 //! claim is true from the grant to the command's end. The command and all processes that it starts inherit
-//! the liveness lock. No supervisor is left to release: when the last of these processes is gone, the kernel
+//! the liveness lock. No supervisor is left to release. When the last of these processes is gone, the kernel
 //! releases the liveness lock, and the next caller removes the claim. A death between any two steps amounts
 //! to the same.
 //!

@@ -12,7 +12,7 @@ use tenure_core::{Claim, Kind, LockName, Patience, Request, RequestId};
 use tenure_engine::engine::Keep;
 use tenure_engine::profile::known_as;
 
-/// What a run is going to take.
+/// The locks that a run is going to take.
 pub(super) struct Plan<'a> {
     /// The locks in the order in which the run takes them, without those that the run around it has.
     pub(super) targets: Vec<Target<'a>>,
@@ -113,7 +113,7 @@ impl<'a> Planning<'a> {
         Ok(())
     }
 
-    /// The id of a claim. A group beside a lock of another profile has no record of that format, so
+    /// The id of a claim. A group beside a lock of another profile has no record of that format. So
     /// its claim has the id by which people know the run.
     fn id_in(&self, session: &Session) -> RequestId {
         match &self.task.who.known_as {

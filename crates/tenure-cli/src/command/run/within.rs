@@ -1,5 +1,5 @@
-//! A run within the hold of another: how it goes on under that hold (`--reentrant`), and how the outer run
-//! stays until the inner one has ended.
+//! A run within the hold of another. It goes on under that hold (`--reentrant`), and the outer run stays until
+//! the inner one has ended.
 //!
 //! # Crash safety
 //! The part that an inner run has in a hold is a byte of the lock's file, which all inner runs share. Its
@@ -8,10 +8,10 @@
 //! - the inner supervisor: its command has the byte;
 //! - the inner command: its supervisor ends, and gives the byte back;
 //! - the outer supervisor: all processes below it have inherited the liveness lock, the inner run too, and
-//!   keep the lock held. With `--close` they have not; then the next caller gets in, and the inner run finds
+//!   keep the lock held. With `--close` they have not. Then the next caller gets in, and the inner run finds
 //!   the hold gone at its next look, within a second.
 //!
-//! On servers there is no such byte: an inner run that goes on in the background learns by that look that
+//! On servers there is no such byte. An inner run that goes on in the background learns by that look that
 //! the hold is over, and ends its work.
 
 use super::plan::{Outer, outer_lost};

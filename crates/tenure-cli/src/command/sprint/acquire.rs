@@ -1,5 +1,5 @@
-//! `acquire` in a sprint's way: a live session blocks at once, and a zombie is taken over only after the
-//! caller has said so, with a flag or at the terminal.
+//! `acquire` in a sprint's way. A live session blocks at once. A zombie is taken over only after the caller
+//! has said so, with a flag or at the terminal.
 //!
 //! The store decides every takeover by what stands there at that instant. A yes that was
 //! given here only says how much the next attempt may insist.
