@@ -141,7 +141,7 @@ fn whoever_waits_for_the_lock_starts_when_the_last_inner_run_has_ended() {
     let _ = outer.outer.finish().expect(0, "the outer run");
     let _ = another.finish().expect(0, "the second inner run");
     let answer = waiter.finish().expect(0, "the next one");
-    assert_eq!(answer.stdout(), "", "and nobody worked beside it");
+    assert_eq!(answer.stdout(), "", "and no other run worked beside it");
 }
 
 /// Those who hold beside each other wait for their own.
