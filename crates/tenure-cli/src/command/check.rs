@@ -86,7 +86,7 @@ fn not_free(views: &[LockView]) -> Option<Failure> {
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
     let failure = Failure::new(exit, code, message);
     let mut failure = failure.with_context(json!({ "locks": locks }));
-    // Waiting ends holds, and no other block.
+    // Waiting can end holds, and nothing else that blocks.
     let hints = blocked.iter().map(|view| view.retry_after_ms);
     failure.retry = hints.collect::<Option<Vec<_>>>().map(|hints| Retry {
         after_ms: hints.into_iter().max().unwrap_or_default(),

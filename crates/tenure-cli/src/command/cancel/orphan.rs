@@ -44,8 +44,8 @@ pub(super) fn end(
     for claim in &orphans {
         let command = command_of(session, name, claim)?;
         let orphan = Orphan::open(&command).map_err(|why| unproven(name, claim, &command, &why))?;
-        // Judged again now that a handle holds its process: if the claim still stands, its command is the
-        // process that the handle is for.
+        // Judged again now that the handle on its process is open: if the claim still stands, its command
+        // is the process that was opened.
         let reading = session.reading(name)?;
         if !is_same_orphan(session, &reading, claim) {
             return Err(not_orphaned(session, name, &reading));
