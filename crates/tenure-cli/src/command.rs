@@ -825,7 +825,7 @@ impl Session {
                 "TICKET_NOT_FOUND",
                 format!(
                     "no place is kept in the queue of {name} under that ticket; it lapsed, or \
-                    another call uses it"
+                     another call uses it"
                 ),
             ),
             AcquireError::Deadlock => Failure::new(

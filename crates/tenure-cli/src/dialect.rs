@@ -58,7 +58,7 @@ pub(crate) enum Done<'a> {
     Free {
         name: &'a LockName,
     },
-    /// So many locks were stale or corrupt.
+    /// `locks` is how many were stale or corrupt.
     Cleaned {
         locks: usize,
         dry_run: bool,

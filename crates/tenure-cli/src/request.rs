@@ -99,7 +99,7 @@ impl Intends {
     }
 }
 
-/// The refusal of an intent by a profile that carries none out.
+/// The refusal of an intent: the profile carries none out.
 #[cold]
 #[inline(never)]
 fn no_intent() -> Failure {

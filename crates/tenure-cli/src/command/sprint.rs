@@ -117,7 +117,7 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
     }
 }
 
-/// Gives a call that could not be read the shape of the answers, unless it names another verb.
+/// Answers a call that could not be read with the object too, unless it names another verb.
 pub(super) fn misread(verb: &str, mut failure: Failure) -> Failure {
     match verb {
         "acquire" | "release" | "check" => {}

@@ -430,14 +430,14 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
     if !place.is_folder() {
         return Err(Failure::bad_arguments(
             "no supervisor stays behind with --exec, and a lock in etcd lives by a lease that one has to \
-            renew; leave --exec out",
+             renew; leave --exec out",
         ));
     }
     let (profile, policy) = (place.profile(), place.profile().policy());
     if profile.record().is_some() || !policy.asks_liveness_lock {
         return Err(Failure::bad_arguments(format!(
             "no supervisor stays behind with --exec, and a lock of the {} profile has to be renewed and \
-            withdrawn; leave --exec out",
+             withdrawn; leave --exec out",
             policy.name
         )));
     }
@@ -445,7 +445,7 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
         StaleUnforced::TakeOver => Ok(()),
         StaleUnforced::Refuse => Err(Failure::bad_arguments(format!(
             "no supervisor stays behind with --exec to release the lock, and the {} profile lets no \
-            caller take over a lock that was not released; leave --exec out",
+             caller take over a lock that was not released; leave --exec out",
             policy.name
         ))),
     }

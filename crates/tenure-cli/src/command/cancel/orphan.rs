@@ -146,7 +146,7 @@ fn cannot(name: &LockName, claim: &Claim, why: &str) -> Failure {
         "ORPHAN_UNPROVEN",
         format!(
             "{name} is held by what is left of {}, and no process was ended: {why}. End it by hand, or wait \
-            for it",
+             for it",
             who(claim)
         ),
     )

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tenure_engine::clock::instant;
 use tenure_engine::store::file::poll_readable;
 
-/// How often the run looks after its locks meanwhile.
+/// How often the run looks after its locks while a hook runs.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether the system has handles by which to wait for the end of a process and for a time at once.
@@ -39,7 +39,7 @@ enum RunState {
 pub(super) struct Hook<'a> {
     /// The flag that names it, for messages.
     pub(super) flag: &'static str,
-    /// The program of a shell.
+    /// The line for a shell.
     pub(super) program: &'a str,
     /// How long it may take.
     pub(super) grace: Duration,

@@ -1,6 +1,6 @@
 //! The status object that a sprint's workflow reads back: exactly these fields, whatever happened.
 //!
-//! `lock_info` says how the lock stands when the call returns. What is unknown is null.
+//! `lock_info` says how the lock stands when the call returns. An unknown field is null.
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -10,11 +10,11 @@ use crate::render::width::{cut, width};
 use std::time::Duration;
 use tenure_engine::tenure_core::LockName;
 
-/// At least so many columns of a reason say something.
+/// A reason needs at least so many columns to say something.
 const WHY_MIN: usize = 10;
-/// So many columns of it come before the number of a process.
+/// So many columns of a reason come before the number of a process.
 const WHY_BEFORE_PROCESS: usize = 40;
-/// So many columns of a name tell it from others.
+/// A name needs at least so many columns to be told from others.
 const NAME_MIN: usize = 16;
 /// In fewer columns there is no room for both the lock's name and its holder.
 const BOTH_MIN: usize = 12;
