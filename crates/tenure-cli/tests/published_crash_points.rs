@@ -98,7 +98,7 @@ struct Point {
     nth: usize,
     /// Whether the folder of the records has been named by then.
     within: bool,
-    /// Whether it asks who we are, and not what stands in the folder.
+    /// Whether it asks the system for the caller's identity, and not what stands in the folder.
     asks_system: bool,
     /// Whether no other process notices it. Then a kill here shows what a kill at the next call shows.
     unnoticed: bool,
@@ -389,7 +389,7 @@ impl Transition {
         Ok(())
     }
 
-    /// Who has the lock by the rule of the format.
+    /// Which caller has the lock by the rule of the format.
     fn hold(&self, after: Option<&str>, is_ours: bool) -> Hold {
         let by_age = matches!(self.format, Format::Session | Format::Fleet);
         match (self.before, self.verb) {
@@ -522,7 +522,7 @@ impl Transition {
     }
 }
 
-/// Who has the lock.
+/// Which caller has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
     Nobody,

@@ -392,7 +392,7 @@ fn what_is_left_of_a_group_is_removed_by_the_next_run() {
     assert_eq!(surroundings.groups(), [""; 0], "removed as well");
 }
 
-/// Who cannot come back to where it was stays in the group, and must not kill itself with it.
+/// A supervisor that cannot come back to its old group stays in this one, and must not kill itself with it.
 #[test]
 fn a_run_that_cannot_come_back_says_so_and_ends_the_work_one_by_one() {
     let scene = Scene::new();

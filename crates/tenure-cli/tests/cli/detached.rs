@@ -63,7 +63,7 @@ fn the_owner_is_not_a_shell_that_lives_for_one_line() {
     }
 }
 
-/// Runs a script that takes `x` somehow, and then stays; answers with who owns the lock, and the
+/// Runs a script that takes `x` somehow, and then stays; answers with the owner of the lock, and the
 /// script's PID.
 fn owner_within(scene: &Scene, shell: &str, how: &str) -> (Option<u64>, u64) {
     let gate = Gate::new(scene, "script");

@@ -137,7 +137,7 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
         .collect();
     assert_eq!(row, ["x", "free", "-", "-", "-", "-", "-"], "{list}");
 
-    // Who is killed while it supervises has left its lock behind, here as anywhere.
+    // A run that is killed while it supervises has left its lock behind, here as anywhere.
     let held = scene.hold("x", ["-q"]);
     held.signal(Signal::KILL);
     send(held.command, Signal::KILL);

@@ -292,7 +292,7 @@ fn a_file_that_was_emptied_under_a_live_run_is_not_free() {
     let _ = holder.finish().expect(80, "its hold is lost");
 }
 
-/// Who forced in vain is not advised to force, but told why it did not help.
+/// A caller that forced in vain is not advised to force, but told why it did not help.
 #[test]
 fn after_a_force_that_was_refused_force_is_not_advised() {
     let scene = Scene::new();

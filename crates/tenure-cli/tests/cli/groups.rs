@@ -1,4 +1,4 @@
-//! Concurrency groups: who runs, who waits, who gives way to whom, and what the others are told.
+//! Concurrency groups: which run is at work, which waits, which gives way to which, and what the others are told.
 
 use crate::support::{Answer, Gate, Held, Scene, Started, eventually, send, throughout, timed};
 use rustix::process::Signal;
@@ -211,7 +211,7 @@ fn a_queue_of_max_takes_a_hundred_and_refuses_the_next_at_once() {
     let words = [
         "run", "--output", "json", "--group", "g", "--queue", "max", "--", "true",
     ];
-    // Who is not refused at once waits for ever here.
+    // A run that is not refused at once waits for ever here.
     let document = scene.run(words).expect(4, "a hundred wait").json();
     assert_eq!(document["error"]["code"], "QUEUE_FULL", "{document}");
     assert_eq!(document["error"]["retryable"], true, "{document}");

@@ -1,4 +1,4 @@
-//! What happens to those who hold or wait when the folder of their locks, or a part of it, is taken
+//! What happens to holders and waiters when the folder of their locks, or a part of it, is taken
 //! away under them; and which paths lead to one folder.
 
 use crate::support::{Answer, Gate, Held, Scene, Started, answer, is_alive, is_root, timed};

@@ -311,7 +311,7 @@ fn whoever_polls_with_a_ticket_is_not_starved_by_loopers() {
     assert!(tries <= 40, "{tries} tries, {took:?}");
 }
 
-/// The message of a wait counts those in line before the caller and not those who hold.
+/// The message of a wait counts the waiters before the caller, and not the holders.
 #[test]
 fn the_place_in_line_counts_who_waits_and_not_who_holds() {
     let scene = Scene::new();
@@ -425,7 +425,7 @@ fn dead_waiters_never_block_the_line() {
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
-/// Who was killed while it waited has held nothing.
+/// A waiter that was killed has held nothing.
 #[test]
 fn a_dead_waiter_is_not_said_to_have_held_the_lock() {
     let scene = Scene::new();

@@ -24,7 +24,7 @@ fn inventory(folder: &Path) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
     found
 }
 
-/// The program as another user, who may look and not write.
+/// The program as another user, which may look and not write.
 fn as_nobody(scene: &Scene, words: &[&str]) -> Answer {
     // The program itself may lie where no other user can go.
     let copy = scene.path("tenure-copy");

@@ -374,7 +374,7 @@ fn a_reentrant_run_goes_on_under_the_hold_around_it() {
         (&["x"][..], "x"),
         (&["x", "--slots", "2"], "x --slots 2"),
         (&["x", "--shared"], "x --shared"),
-        // Who has it alone has what a shared hold would give.
+        // A holder that has it alone has what a shared hold would give.
         (&["x"], "x --shared"),
         (&["--group", "x"], "--group X"),
     ] {

@@ -242,7 +242,7 @@ fn a_hook_with_a_slow_stderr_has_its_grace_and_no_more() {
     let _ = run.finish().expect(79, "the old run says so");
 }
 
-/// A terminal's user who has closed the lid of a pager, say: the answer waits, and loses nothing.
+/// A reader on a terminal may stop for a while: the answer waits, and loses nothing.
 #[test]
 fn an_answer_waits_for_a_slow_reader() {
     let scene = Scene::new();

@@ -575,7 +575,7 @@ fn a_newer_lock_version_is_shown_as_far_as_it_can_be_read() {
     assert!(message(&blocked).contains("started: unknown"), "{blocked}");
 }
 
-// Who is a zombie.
+// Which holder is a zombie.
 
 #[test]
 fn a_lock_is_active_below_24_hours_and_a_zombie_from_then_on() {

@@ -1,5 +1,5 @@
-//! What `run` does with all that descends from its command: who is asked, who is killed, who is
-//! waited for and who is left alone; and the limits that a caller sets.
+//! What `run` does with all processes that descend from its command: which it asks, kills, waits
+//! for and leaves alone; and the limits that a caller sets.
 
 use crate::support::{
     Answer, Gate, Held, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive,
@@ -687,7 +687,7 @@ fn a_line_can_be_run_by_a_shell() {
         crate::support::answer(command.env("SHELL", "/no/such/shell")).expect(127, "there is none");
 }
 
-/// Who looks sees the line that was typed.
+/// A caller that looks sees the line that was typed.
 #[test]
 fn a_line_for_a_shell_is_what_the_lock_is_held_for() {
     let scene = Scene::new();
